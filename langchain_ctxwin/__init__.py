@@ -1,0 +1,1 @@
+"""Context-window management for LangChain and LangGraph agents."""

@@ -1,0 +1,1 @@
+"""The pure part: values in, values out; no I/O, clocks or randomness."""

@@ -1,0 +1,1 @@
+"""Demo scenarios, one file each."""

@@ -1,0 +1,42 @@
+"""What can go wrong, as one tree.
+
+    ContextWindowError
+    |-- BudgetExceededError     the request cannot fit, whatever is compacted
+    |-- SummarizationError      no usable summary (soft: compaction goes on without it)
+    |-- UnknownModelError       no source states the model's limits
+    |-- ConfigError             a setting is out of range or contradicts another
+
+Providers' own exceptions keep their type and are never wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class ContextWindowError(Exception):
+    """Base class of every error that this package raises on purpose."""
+
+
+class BudgetExceededError(ContextWindowError):
+    """The request cannot be made to fit its input limit; no model was called.
+
+    The message is the table of regions with the limit and what to change.
+    """
+
+    def __init__(self, message: str, *, report: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.report: dict[str, object] = dict(report or {})
+        """The `context_report` of the refused request (tokens per region); empty when unknown."""
+
+
+class SummarizationError(ContextWindowError):
+    """The summarizer failed, or what it wrote is unusable; nothing was lost."""
+
+
+class UnknownModelError(ContextWindowError):
+    """No source states a limit for the model."""
+
+
+class ConfigError(ContextWindowError):
+    """A setting is out of range or contradicts another one."""

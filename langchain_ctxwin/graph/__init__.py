@@ -1,0 +1,1 @@
+"""The LangGraph adapter: state, nodes, wiring and a ready agent."""

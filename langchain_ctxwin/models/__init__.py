@@ -1,0 +1,1 @@
+"""What is known about models: limits, prices, capabilities."""

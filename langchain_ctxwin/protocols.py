@@ -1,0 +1,35 @@
+"""The extension points: what can be swapped, one method each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from langchain_core.messages import AnyMessage
+
+Clock = Callable[[], float]
+"""Seconds since the epoch, like `time.time`."""
+
+
+class TokenCounter(Protocol):
+    """Counts the input tokens of a request; `count_tokens_approximately` has this shape.
+
+    A counter may also have `exact = True` (its counts are reported as exact), and `upper(tokens)` and
+    `lower(tokens)`, the bounds of the true count behind an estimate; without them the count is taken as it is.
+    """
+
+    def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+        """Return the tokens of `messages` (role overhead included) and of the tool definitions."""
+        ...
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Writes one summary of a previous summary and the messages that follow it."""
+
+    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+        """Return the new summary, at most about `max_tokens` long, or raise `SummarizationError`.
+
+        A summarizer that also has a coroutine method `asummarize` with the same arguments is awaited in async runs.
+        """
+        ...

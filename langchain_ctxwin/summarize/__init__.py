@@ -1,0 +1,1 @@
+"""Summaries, written by a model or extracted without one."""
