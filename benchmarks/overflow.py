@@ -1,0 +1,81 @@
+"""How many real overflow errors does `classify_overflow` recognise, and what does it take for one that is none?"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from pathlib import Path
+
+from langchain_ctxwin.core.overflow import classify_overflow
+
+DATA_FILE = "overflow_errors.jsonl.gz"
+OVERFLOW = "overflow"
+
+
+class ProviderError(Exception):
+    """An error text with the HTTP status that was seen with it."""
+
+    def __init__(self, text, status_code):
+        super().__init__(text)
+        self.status_code = status_code
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help=f"folder that holds {DATA_FILE}")
+    path = parser.parse_args().data / DATA_FILE
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    scored = [row for row in rows if not row["ambiguous"]]
+    print(f"data: {path}, {len(rows)} texts, {len(scored)} scored")
+    print_scores("text and status where seen", scored, with_status)
+    print_scores("text alone", scored, text_alone)
+    for row in rows:
+        if row["ambiguous"]:
+            print(f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}")
+
+
+def with_status(row):
+    return ProviderError(row["text"], row["status"] if row["status_seen"] else None)
+
+
+def text_alone(row):
+    return row["text"]
+
+
+def print_scores(title, rows, source):
+    found = [(row, classify_overflow(source(row))) for row in rows]
+    overflows = [(row, result) for row, result in found if row["label"] == OVERFLOW]
+    missed = [row for row, result in overflows if result is None]
+    false = [row for row, result in found if row["label"] != OVERFLOW and result is not None]
+    print(f"\n{title}")
+    print(f"  recall           {ratio(len(overflows) - len(missed), len(overflows))}   goal >= 97.0%")
+    print(f"  false positives  {len(false)} of {len(rows) - len(overflows)}   goal 0")
+    for name, key in (("limit", "limit"), ("actual", "actual"), ("output", "requested_output")):
+        stated = [(row, result) for row, result in overflows if row[key] is not None]
+        right = [row for row, result in stated if result and getattr(result, key) == row[key]]
+        print(f"  {name:<8} parsed  {ratio(len(right), len(stated))}")
+        print_rows(f"{name} differs", [row for row, _ in stated if row not in right])
+    kinds = [row for row, result in overflows if result and kind_of(row) == result.kind]
+    print(f"  kind right       {ratio(len(kinds), len(overflows))}")
+    print_rows("kind differs", [row for row, result in overflows if result and row not in kinds])
+    print_rows("missed", missed)
+    print_rows("false positive", false)
+
+
+def kind_of(row):
+    return "input_plus_output" if row["kind"] == "input_plus_output" else "input"
+
+
+def ratio(part, whole):
+    return f"{part}/{whole} = {part / whole:.1%}" if whole else "0/0"
+
+
+def print_rows(title, rows):
+    for row in rows:
+        print(f"    {title}: {row['id']} {row['provider']}: {row['text'][:160]!r}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What do an exception and those behind it say about themselves: class names, status, codes and text?"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_EXCEPTIONS = 16
+"""Exceptions looked at in a chain of causes; real chains have two to five."""
+
+MAX_TEXT_CHARS = 8_192
+"""Text looked at per source: some servers echo the whole request into the error."""
+
+MAX_BODY_NODES = 200
+"""Values looked at in a response body, for the same reason."""
+
+STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
+"""Where clients keep the HTTP status, the most reliable name first."""
+
+BODY_ATTRIBUTES = ("body", "details", "response", "error")
+"""Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama)."""
+
+CODE_KEYS = ("code", "type")
+"""Attributes and body keys that hold a provider's own error code."""
+
+HTTP_ERRORS = range(400, 600)
+
+_DROPPED = re.compile(r"[\\\"'`\u2018\u2019]+")
+_ESCAPED_SPACE = re.compile(r"\\+[nrt](?![a-z]{2})|\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What one exception (or one text) says."""
+
+    class_names: tuple[str, ...] = ()
+    status: int | None = None
+    codes: frozenset[str] = frozenset()
+    """Provider error codes and types, in lower case."""
+
+    text: str = ""
+    """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
+
+
+def evidence_of(source: object) -> Iterator[Evidence]:
+    """Yield what `source` says; for an exception also what its causes say, the nearest first.
+
+    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
+    """
+    if not isinstance(source, BaseException):
+        yield Evidence(codes=_codes(source), text=_joined([source]))
+        return
+    for error in _chain(source):
+        bodies = _bodies(error)
+        yield Evidence(
+            class_names=tuple(cls.__name__ for cls in type(error).__mro__),
+            status=_status(error),
+            codes=_codes({key: _read(error, key) for key in CODE_KEYS}).union(*map(_codes, bodies)),
+            text=_joined([error, *bodies]),
+        )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    queue, seen = deque([error]), set[int]()
+    while queue and len(seen) < MAX_EXCEPTIONS:
+        current = queue.popleft()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        behind = (current.__cause__, None if current.__suppress_context__ else current.__context__)
+        queue.extend(cause for cause in behind if cause is not None)
+
+
+def _bodies(error: BaseException) -> list[Any]:
+    bodies = [_read(error, name) for name in BODY_ATTRIBUTES]
+    response = _read(error, "response")
+    if _read(response, "is_closed") is True:  # an httpx response that was read; others might read from the socket here
+        bodies.append(_read(response, "text"))
+    return [body for body in bodies if isinstance(body, str | bytes | Mapping | list | tuple)]
+
+
+def _status(error: BaseException) -> int | None:
+    sources = (error, _read(error, "response"))
+    stated = (_read(source, name) for source in sources for name in STATUS_ATTRIBUTES)
+    return next((int(value) for value in stated if isinstance(value, int) and value in HTTP_ERRORS), None)
+
+
+def _codes(body: object) -> frozenset[str]:
+    return frozenset(
+        value.lower() for key, value in _leaves(body) if key.lower() in CODE_KEYS and isinstance(value, str)
+    )
+
+
+def _joined(sources: Iterable[object]) -> str:
+    return " ; ".join(dict.fromkeys(_plain(_text(source)) for source in sources))
+
+
+def _text(source: object) -> str:
+    if isinstance(source, bytes):
+        return _bounded(source[: MAX_TEXT_CHARS * 2]).decode("utf-8", "replace")
+    if isinstance(source, Mapping | list | tuple):
+        return _bounded(", ".join(f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)))
+    text = _attempt(lambda: str(source))
+    return _bounded(text) if isinstance(text, str) else ""
+
+
+def _bounded(text: Any) -> Any:
+    """Head and tail of a long text: the message stands before or after what is echoed."""
+    half = MAX_TEXT_CHARS // 2
+    return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]
+
+
+def _plain(text: str) -> str:
+    return _DROPPED.sub("", _ESCAPED_SPACE.sub(" ", text))
+
+
+def _leaves(body: object) -> list[tuple[str, Any]]:
+    """Scalar values of a nested body with their keys, breadth first, bounded (a body may even contain itself)."""
+    queue: deque[tuple[str, Any]] = deque([("", body)])
+    leaves: list[tuple[str, Any]] = []
+    for _ in range(MAX_BODY_NODES):
+        if not queue:
+            break
+        key, value = queue.popleft()
+        if isinstance(value, Mapping):
+            queue.extend((str(name), item) for name, item in list(value.items())[:MAX_BODY_NODES])
+        elif isinstance(value, list | tuple):
+            queue.extend((key, item) for item in value[:MAX_BODY_NODES])
+        elif isinstance(value, str | int | float):
+            leaves.append((key, value))
+    return leaves
+
+
+def _read(source: object, name: str) -> Any:
+    return _attempt(lambda: getattr(source, name, None))
+
+
+def _attempt(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception:  # noqa: BLE001  # a foreign property or __str__ may raise anything; then it says nothing
+        return None
