@@ -1,0 +1,298 @@
+"""Does a session come back from its checkpoints exactly as it was left?"""
+
+import asyncio
+import operator
+import sqlite3
+import subprocess
+import sys
+from typing import Annotated
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
+from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, Overwrite, interrupt
+from typing_extensions import TypedDict
+
+pytestmark = pytest.mark.integration
+
+STRICT = JsonPlusSerializer(allowed_msgpack_modules=None)  # refuses every type LangGraph does not vouch for
+CONFIG = {"configurable": {"thread_id": "t"}}
+FORMS = {
+    "string": lambda: "hi",
+    "tuple": lambda: ("user", "hi"),
+    "dict": lambda: {"role": "user", "content": "hi"},
+    "message": lambda: HumanMessage("hi"),
+    "strings": lambda: ["hi", "hi"],
+    "tuples": lambda: [("user", "hi"), ("ai", "hello")],
+    "dicts": lambda: [{"role": "user", "content": "hi"}, {"type": "ai", "content": "hello"}],
+    "mixed": lambda: ["hi", ("ai", "hello"), {"role": "user", "content": "and?"}, HumanMessage("bye")],
+    "overwrite": lambda: Overwrite(["hi", ("ai", "hello")]),
+    "overwrite tuple": lambda: Overwrite((("user", "hi"), HumanMessage("bye"))),
+    "overwrite dict": lambda: {"__overwrite__": [{"role": "user", "content": "hi"}]},
+    "removals": lambda: ["hi", RemoveMessage(id="unknown"), "bye"],
+    "cleared": lambda: [RemoveMessage(id=REMOVE_ALL_MESSAGES), "hi", HumanMessage("kept", id="kept")],
+}
+
+
+@pytest.fixture
+def connect(tmp_path):
+    """Return a function that opens the same database file anew, as another process would."""
+    opened = []
+
+    def open_file():
+        opened.append(sqlite3.connect(tmp_path / "threads.db", check_same_thread=False))
+        return SqliteSaver(opened[-1], serde=STRICT)
+
+    yield open_file
+    for connection in opened:
+        connection.close()
+
+
+def answering(write=None, *, state=ContextState, checkpointer=None):
+    """Return a graph whose one node writes `write`, by default a fresh numbered answer."""
+
+    def answer(values):
+        fresh = AIMessage(f"answer {len(values['messages'])}")
+        return {"messages": [fresh] if write is None else write, "context_guard": {"compactions": 1}}
+
+    builder = StateGraph(state, output_schema=ContextOutput)
+    builder.add_node("agent", answer).add_edge(START, "agent").add_edge("agent", END)
+    return builder.compile(checkpointer=checkpointer)
+
+
+def stored(graph, config=CONFIG):
+    return graph.get_state(config).values["messages"]
+
+
+def texts(messages) -> list[str]:
+    return [message.content for message in messages]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durability):
+    """Whatever a node or a caller writes, two reads and another connection see the same messages and ids."""
+    seed = answering(checkpointer=connect())
+    seed.invoke({"messages": [HumanMessage("first", id="first")]}, CONFIG, durability=durability)
+    graph = answering(FORMS[form](), checkpointer=connect())
+    told = graph.invoke({"messages": FORMS[form]()}, CONFIG, durability=durability)["messages"]
+    assert told == stored(graph) == stored(graph) == stored(answering(checkpointer=connect()))
+    assert all(message.id for message in told)
+    assert len({message.id for message in told}) == len(told)
+
+
+def test_a_bare_pair_is_one_message(connect):
+    """`("user", "hi")` is a message by the user, not two messages."""
+    graph = answering(("ai", "hello"), checkpointer=connect())
+    graph.invoke({"messages": ("user", "hi")}, CONFIG)
+    assert [(m.type, m.content) for m in stored(graph)] == [("human", "hi"), ("ai", "hello")]
+
+
+def test_a_removal_of_an_unknown_id_leaves_the_thread_readable(connect):
+    """Neither the run nor any later read raises."""
+    graph = answering([RemoveMessage(id="unknown"), AIMessage("hello", id="a")], checkpointer=connect())
+    graph.invoke({"messages": [HumanMessage("hi", id="h")]}, CONFIG)
+    graph.update_state(CONFIG, {"messages": [RemoveMessage(id="never was")]})
+    assert texts(stored(answering(checkpointer=connect()))) == ["hi", "hello"]
+
+
+def test_clearing_keeps_the_survivors_that_follow(connect):
+    """`REMOVE_ALL_MESSAGES` and survivors in one update leave just these, after a reload as well."""
+    graph = answering(checkpointer=connect())
+    graph.invoke({"messages": ["one"]}, CONFIG)
+    last = stored(graph)[-1]
+    graph.update_state(CONFIG, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), last, HumanMessage("two")]})
+    assert texts(stored(answering(checkpointer=connect()))) == ["answer 1", "two"]
+    assert stored(graph)[0].id == last.id
+
+
+def test_updates_from_outside_edit_remove_and_add(connect):
+    """`update_state` replaces by id, removes, and appends with an id of its own."""
+    graph = answering(checkpointer=connect())
+    graph.invoke({"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG)
+    graph.update_state(CONFIG, {"messages": [HumanMessage("hello", id="h"), RemoveMessage(id="o"), ("ai", "added")]})
+    assert texts(stored(graph)) == ["hello", "answer 2", "added"]
+    assert stored(graph) == stored(answering(checkpointer=connect()))
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_every_checkpoint_of_the_history_can_be_read_and_forked(connect, durability):
+    """Time travel shows the past, a fork goes on from there, and neither disturbs the other branch."""
+    graph = answering(checkpointer=connect())
+    for text in ("one", "two", "three"):
+        graph.invoke({"messages": [text]}, CONFIG, durability=durability)
+    main = stored(graph)
+    ends = [s for s in graph.get_state_history(CONFIG) if not s.next and s.values["messages"]]
+    assert [len(s.values["messages"]) for s in ends] == [6, 4, 2]
+    assert all(s.values["messages"] == main[: len(s.values["messages"])] for s in ends)
+    fork = graph.invoke({"messages": ["instead"]}, ends[1].config, durability=durability)["messages"]
+    assert texts(fork) == ["one", "answer 1", "two", "answer 3", "instead", "answer 5"]
+    assert fork[:4] == main[:4]
+    assert stored(answering(checkpointer=connect())) == fork
+    assert stored(graph, ends[0].config) == main
+
+
+def test_an_edit_of_the_past_starts_a_branch(connect):
+    """`update_state` on an older checkpoint edits that branch alone."""
+    graph = answering(checkpointer=connect())
+    graph.invoke({"messages": [HumanMessage("one", id="1")]}, CONFIG)
+    graph.invoke({"messages": [HumanMessage("two", id="2")]}, CONFIG)
+    newest, older = [s for s in graph.get_state_history(CONFIG) if not s.next]
+    branch = graph.update_state(older.config, {"messages": [HumanMessage("uno", id="1")]})
+    assert texts(stored(graph, branch)) == ["uno", "answer 1"]
+    assert texts(stored(graph, newest.config)) == ["one", "answer 1", "two", "answer 3"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
+    """What was written before the interrupt is there once; the request list is not in the checkpoint."""
+
+    def build():
+        builder = StateGraph(ContextState, output_schema=ContextOutput)
+        builder.add_node("draft", lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]})
+        builder.add_node("ask", lambda s: {"messages": [("user", interrupt("send?"))]})
+        builder.add_edge(START, "draft").add_edge("draft", "ask").add_edge("ask", END)
+        return builder.compile(checkpointer=connect())
+
+    build().invoke({"messages": ["hi"]}, CONFIG, durability=durability)
+    paused = build().get_state(CONFIG).values
+    assert texts(paused["messages"]) == ["hi", "draft"]
+    assert "llm_input_messages" not in paused
+    resumed = build().invoke(Command(resume="yes"), CONFIG, durability=durability)["messages"]
+    assert texts(resumed) == ["hi", "draft", "yes"]
+    assert resumed[:2] == paused["messages"]
+    assert stored(build()) == resumed
+
+
+def test_streamed_chunks_are_stored_as_messages(connect):
+    """A chunk from a node comes back as a whole message under the same id."""
+    graph = answering([AIMessageChunk(content="hello", id="run-1")], checkpointer=connect())
+    graph.invoke({"messages": ["hi"]}, CONFIG)
+    assert stored(graph)[1] == AIMessage("hello", id="run-1")
+
+
+def test_the_output_shows_messages_only(connect):
+    """The session's own keys stay inside, and stay stored; value streams need `output_keys` to say so."""
+    graph = answering(checkpointer=connect())
+    assert list(graph.invoke({"messages": ["hi"]}, CONFIG)) == ["messages"]
+    public = list(ContextOutput.__annotations__)
+    streamed = list(graph.stream({"messages": ["hi"]}, CONFIG, stream_mode="values", output_keys=public))
+    assert [(list(values), len(values["messages"])) for values in streamed] == [(["messages"], 3), (["messages"], 4)]
+    assert graph.get_state(CONFIG).values["context_guard"] == {"compactions": 1}
+    assert set(graph.get_output_jsonschema()["properties"]) == {"messages"}
+
+
+def test_value_streams_show_every_key_unless_told_otherwise():
+    """LangGraph streams all state values whatever the output schema: the docstring of `ContextOutput` says so."""
+    streamed = list(answering().stream({"messages": ["hi"]}, stream_mode="values"))
+    assert set(streamed[-1]) == {"messages", "context_guard"}
+
+
+def test_a_long_thread_loads_and_goes_on(connect):
+    """Ten thousand messages, then single writes, an edit and a removal."""
+    many = [HumanMessage(f"m{number}", id=str(number)) for number in range(10_000)]
+    graph = answering(checkpointer=connect())
+    graph.update_state(CONFIG, {"messages": many})
+    graph.invoke({"messages": [HumanMessage("edited", id="7"), RemoveMessage(id="8"), "last"]}, CONFIG)
+    result = texts(stored(answering(checkpointer=connect())))
+    assert (len(result), result[7], result[8], result[-2:]) == (10_001, "edited", "m9", ["last", "answer 10000"])
+
+
+def test_a_thread_stays_whole_across_many_snapshots(connect):
+    """Hundreds of updates cross several snapshot points; every reload sees all of them."""
+    graph = answering(checkpointer=connect())
+    for number in range(260):
+        graph.update_state(CONFIG, {"messages": [HumanMessage(str(number))]})
+    graph.update_state(CONFIG, {"messages": [RemoveMessage(id=stored(graph)[0].id)]})
+    assert texts(stored(answering(checkpointer=connect()))) == [str(number) for number in range(1, 260)]
+
+
+@pytest.mark.parametrize("old", [ContextState, PlainContextState])
+def test_a_thread_can_move_between_the_two_states(connect, old):
+    """A thread written with `add_messages` is continued on the delta channel, and the other way round."""
+    new = PlainContextState if old is ContextState else ContextState
+    answering(state=old, checkpointer=connect()).invoke({"messages": [HumanMessage("one")]}, CONFIG)
+    before = stored(answering(state=old, checkpointer=connect()))
+    graph = answering(state=new, checkpointer=connect())
+    assert stored(graph) == before
+    graph.invoke({"messages": [HumanMessage("two"), RemoveMessage(id=before[1].id)]}, CONFIG)
+    assert stored(graph)[0] == before[0]
+    assert texts(stored(graph)) == ["one", "two", "answer 2"]
+    assert stored(answering(state=new, checkpointer=connect())) == stored(graph)
+
+
+def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):
+    """A list that another reducer stored without ids is readable, and its ids do not change."""
+
+    class Bare(TypedDict):
+        messages: Annotated[list, operator.add]
+
+    answering([AIMessage("b")], state=Bare, checkpointer=connect()).invoke({"messages": [HumanMessage("a")]}, CONFIG)
+    graph = answering(checkpointer=connect())
+    before = stored(graph)
+    graph.invoke({"messages": ["c"]}, CONFIG)
+    assert texts(stored(graph)) == ["a", "b", "c", "answer 3"]
+    assert stored(graph)[:2] == before
+    assert all(message.id for message in before)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_async_runs_store_the_same(tmp_path, durability):
+    """The async path of a file database and of memory agree with what the run returned."""
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "async.db")) as saver:
+        saver.serde = STRICT
+        for checkpointer in (saver, InMemorySaver(serde=STRICT)):
+            graph = answering([("ai", "hello"), RemoveMessage(id="unknown")], checkpointer=checkpointer)
+            for _ in range(3):
+                told = await graph.ainvoke({"messages": "hi"}, CONFIG, durability=durability)
+            states = await asyncio.gather(graph.aget_state(CONFIG), graph.aget_state(CONFIG))
+            assert [s.values["messages"] for s in states] == [told["messages"]] * 2
+            assert texts(told["messages"]) == ["hi", "hello"] * 3
+
+
+def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(connect):
+    """The documented price of linear storage: prune whole threads, never single checkpoints."""
+    for state, left in ((ContextState, []), (PlainContextState, ["one", "answer 1", "two", "answer 3"])):
+        config = {"configurable": {"thread_id": state.__name__}}
+        graph = answering(state=state, checkpointer=connect())
+        graph.invoke({"messages": ["one"]}, config)
+        graph.invoke({"messages": ["two"]}, config)
+        newest = graph.get_state(config).config["configurable"]["checkpoint_id"]
+        with graph.checkpointer.cursor() as cursor:
+            for table in ("checkpoints", "writes"):
+                others = f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_id <> ?"  # noqa: S608  # fixed names
+                cursor.execute(others, (state.__name__, newest))
+        assert texts(stored(graph, config)) == left
+
+
+READER = """
+import sqlite3, sys
+from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+builder = StateGraph(ContextState, output_schema=ContextOutput)
+builder.add_node("agent", lambda s: {}).add_edge(START, "agent")
+graph = builder.compile(checkpointer=SqliteSaver(sqlite3.connect(sys.argv[1])))
+messages = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
+print([(m.id, m.content) for m in messages])
+"""
+
+
+def test_another_process_reads_the_same_ids(connect, tmp_path):
+    """A second interpreter, with strict serialization from the environment, prints the very same ids."""
+    graph = answering("hello", checkpointer=connect())
+    graph.invoke({"messages": [("user", "hi")]}, CONFIG)
+    printed = subprocess.run(
+        [sys.executable, "-c", READER, tmp_path / "threads.db"],
+        env={"LANGGRAPH_STRICT_MSGPACK": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed.strip() == str([(m.id, m.content) for m in stored(graph)])
