@@ -1,0 +1,31 @@
+"""Which summarizer is meant by what a user passes?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.runnables import Runnable
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import Summarizer, TokenCounter
+from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
+from langchain_ctxwin.summarize.model import ModelSummarizer
+
+
+def as_summarizer(value: Any, *, counter: TokenCounter | None = None) -> Summarizer:
+    """Return a summarizer for `value`.
+
+    None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
+    callable (sync or async) writes through `ModelSummarizer`.
+
+    Raises:
+        ConfigError: `value` is none of these, e.g. a model's name or a class.
+    """
+    if value is None:
+        return ExtractiveSummarizer(counter=counter)
+    if isinstance(value, type) or not (isinstance(value, Summarizer | Runnable) or callable(value)):
+        raise ConfigError(
+            f"summarizer={value!r} cannot summarize: pass a chat model, a Runnable, a callable that takes messages, "
+            "an object with a summarize method, or None"
+        )
+    return value if isinstance(value, Summarizer) else ModelSummarizer(value, counter=counter)
