@@ -1,0 +1,54 @@
+# `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
+PYTHON ?= python3
+ARGS ?=
+DATA ?=
+BENCH ?= *
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.PHONY: demo test lint format bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
+	$(BIN)/ctxwin demo $(ARGS)
+
+test: $(VENV)/.test-ready  ## make test ARGS="tests/unit -k retriever"
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test-ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# A benchmark is a file of benchmarks/ that can be run; BENCH=tokens chooses one.
+bench: $(VENV)/.test-ready  ## make bench BENCH=replay DATA=path/to/transcripts
+	@scripts=$$(grep -l '__main__' benchmarks/$(BENCH).py) || { echo "no benchmark matches benchmarks/$(BENCH).py"; exit 1; }; \
+	for script in $$scripts; do \
+	  echo "== $$script"; $(BIN)/python "$$script" $(if $(DATA),--data "$(DATA)") $(ARGS) || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# Two stamps, so that the demo on a fresh clone does not wait for the test tools.
+$(VENV)/.demo-ready: pyproject.toml $(BIN)/python
+	@echo "installing the package into $(VENV) (once)"
+	@$(PIP) install --editable ".[cli]"
+	@touch $@
+
+$(VENV)/.test-ready: pyproject.toml $(BIN)/python
+	@echo "installing the package and its test tools into $(VENV) (once)"
+	@$(PIP) install --editable ".[test]"
+	@touch $@ $(VENV)/.demo-ready
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), at least Python 3.11 is needed: run make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)

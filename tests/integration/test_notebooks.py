@@ -1,0 +1,125 @@
+"""Does every notebook run from top to bottom, offline, and leave a picture?"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytestmark = pytest.mark.integration
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+TIMEOUT_SECONDS = 120  # for a whole notebook, the start of its kernel included
+
+# Runs in a process of its own, so that the warnings and event loops of the kernel machinery are not those of the tests.
+RUNNER = """
+import sys, nbformat
+from nbclient import NotebookClient
+path = sys.argv[1]
+notebook = nbformat.read(path, as_version=4)
+try:
+    NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
+finally:
+    nbformat.write(notebook, path)
+"""
+
+
+def execute(notebook: Path, work: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> nbformat.NotebookNode:
+    """Run a copy of a notebook and what stands beside it; return it with its outputs.
+
+    Raises:
+        CalledProcessError: a cell failed; the cell and its traceback are printed on stderr.
+        TimeoutExpired: the notebook took longer than `timeout_seconds`.
+    """
+    copy = work / "notebooks"
+    shutil.copytree(notebook.parent, copy, ignore=shutil.ignore_patterns(".*"))
+    command = [sys.executable, "-c", RUNNER, notebook.name]
+    subprocess.run(command, cwd=copy, env=_offline(work), check=True, timeout=timeout_seconds)
+    return nbformat.read(copy / notebook.name, as_version=4)
+
+
+def _offline(home: Path) -> dict[str, str]:
+    """No keys, no way out through a proxy, and no kernel specification but that of this interpreter."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().endswith(("_API_KEY", "_PROXY", "MPLBACKEND"))
+    }
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")  # the discard port
+    own = {"HOME": str(home), "JUPYTER_DATA_DIR": str(home / "jupyter"), "JUPYTER_RUNTIME_DIR": str(home / "runtime")}
+    return kept | nowhere | own | {"IPYTHONDIR": str(home / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
+
+
+def problems_of(notebook: nbformat.NotebookNode) -> list[str]:
+    """List what is wrong with an executed notebook: cells that did not run, error outputs, no picture."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    outputs = [output for cell in cells for output in cell.outputs]
+    problems = [f"not run: {cell.source[:60]}" for cell in cells if cell.execution_count is None]
+    problems += [f"{output.ename}: {output.evalue}" for output in outputs if output.output_type == "error"]
+    return problems if any(map(_is_picture, outputs)) else [*problems, "no picture"]
+
+
+def _is_picture(output: nbformat.NotebookNode) -> bool:
+    png = base64.b64decode(output.get("data", {}).get("image/png", ""))
+    return png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_runs_offline_and_leaves_a_picture(notebook, tmp_path):
+    """A reader who runs all cells of a fresh copy sees no error and at least one picture."""
+    assert problems_of(execute(notebook, tmp_path)) == []
+
+
+def test_there_are_notebooks():
+    """The gate above is not empty."""
+    assert list(NOTEBOOKS.glob("*.ipynb"))
+
+
+def _plant(folder: Path, *sources: str) -> Path:
+    folder.mkdir()
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    path = folder / "planted.ipynb"
+    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+    return path
+
+
+def test_a_picture_and_the_right_interpreter_pass(tmp_path):
+    """The kernel is the interpreter of the tests, in a copy of the folder, and its picture is found."""
+    plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    facts = "import json, sys, pathlib\nprint(json.dumps([sys.prefix, str(pathlib.Path.cwd())]))"
+    done = execute(_plant(tmp_path / "source", facts, plot), tmp_path / "work")
+    assert problems_of(done) == []
+    assert json.loads(done.cells[0].outputs[0].text) == [sys.prefix, str(tmp_path / "work" / "notebooks")]
+
+
+def test_a_cell_that_raises_fails(tmp_path, capfd):
+    """A failing cell fails the gate and its error is printed."""
+    with pytest.raises(subprocess.CalledProcessError):
+        execute(_plant(tmp_path / "source", "raise KeyError('planted')"), tmp_path / "work")
+    assert "CellExecutionError" in capfd.readouterr().err
+
+
+def test_a_cell_that_reaches_out_fails(tmp_path, capfd):
+    """A notebook that needs the network fails."""
+    reach = "import urllib.request\nurllib.request.urlopen('http://127.0.0.2/')"
+    with pytest.raises(subprocess.CalledProcessError):
+        execute(_plant(tmp_path / "source", reach), tmp_path / "work")
+    assert "Connection refused" in capfd.readouterr().err
+
+
+def test_a_notebook_that_never_ends_fails(tmp_path):
+    """The whole notebook has one time limit."""
+    with pytest.raises(subprocess.TimeoutExpired):
+        execute(_plant(tmp_path / "source", "import time\ntime.sleep(600)"), tmp_path / "work", timeout_seconds=3)
+
+
+def test_a_notebook_without_a_picture_is_reported(tmp_path):
+    """Text alone is no picture, a tolerated error is still one, and a cell that did not run is named."""
+    code = [nbformat.v4.new_code_cell("print(1)", execution_count=1), nbformat.v4.new_code_cell("x = 1")]
+    code[0].outputs = [nbformat.v4.new_output("error", ename="KeyError", evalue="'x'", traceback=[])]
+    assert problems_of(nbformat.v4.new_notebook(cells=code)) == ["not run: x = 1", "KeyError: 'x'", "no picture"]

@@ -1,0 +1,183 @@
+"""Is the wheel what a user should get, and does it work with each extra absent?"""
+
+import email
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+
+PACKAGES_OF_EXTRA = {
+    "agents": ["langchain"],
+    "exact": ["quicktok", "tiktoken", "tokenizers"],
+    "redis": ["redis"],
+    "reload": ["watchfiles"],
+    "cli": ["rich"],
+    "report": ["matplotlib"],
+    "otel": ["opentelemetry"],
+}
+MODULES_OF_EXTRA = {"agents": {"langchain_ctxwin.middleware"}, "reload": {"langchain_ctxwin.reload"}}
+"""Modules that are an extra as a whole and say so when it is missing; every other module must import without it."""
+
+# Imports every module of the package while some packages cannot be found, and says which modules failed and why.
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",") if sys.argv[1] else []))
+import langchain_ctxwin
+failed = {}
+for module in pkgutil.walk_packages(langchain_ctxwin.__path__, "langchain_ctxwin.", onerror=lambda name: None):
+    try:
+        importlib.import_module(module.name) if not module.name.endswith("__main__") else None
+    except ImportError as error:
+        failed[module.name] = str(error)
+print(json.dumps({"file": langchain_ctxwin.__file__, "failed": failed}))
+"""
+
+RUN_DEMO = """
+import sys
+sys.modules["rich"] = None
+sys.argv = ["ctxwin", "demo"]
+from langchain_ctxwin.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built from the tree without a build environment of its own (so: offline)."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory) -> Path:
+    """The folder that a user would find in site-packages."""
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)  # we built it
+    return folder
+
+
+def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script that finds the unpacked wheel before the editable install, away from the tree."""
+    env = os.environ | {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    nobody = subprocess.DEVNULL
+    command = [sys.executable, "-c", script, *args]
+    return subprocess.run(command, cwd=site, env=env, stdin=nobody, capture_output=True, text=True, check=False)
+
+
+def unwanted(names: list[str]) -> list[str]:
+    """List the files of a wheel that are neither the package nor its metadata, and leftovers inside the package."""
+    leftovers = (".pyc", ".ipynb", ".bak", "~")
+    return [
+        name
+        for name in names
+        if (name.split("/")[0] != "langchain_ctxwin" and not name.split("/")[0].endswith(".dist-info"))
+        or name.endswith(leftovers)
+    ]
+
+
+def wrong_metadata(metadata: Message) -> list[str]:
+    """List the fields that a user or an installer relies on and that do not say what they should."""
+    expected = {"Name": "langchain-ctxwin", "License-Expression": "MIT", "Requires-Python": ">=3.11"}
+    wrong = [f"{field}: {metadata[field]}" for field, value in expected.items() if metadata[field] != value]
+    return wrong if metadata.get_payload() else [*wrong, "no description"]
+
+
+def unexplained(failed: dict[str, str], absent: list[str]) -> dict[str, str]:
+    """Return the failed modules that are not an absent extra, or whose error does not say which extra to install."""
+    owner = {module: extra for extra in absent for module in MODULES_OF_EXTRA.get(extra, ())}
+    return {module: why for module, why in failed.items() if f"langchain-ctxwin[{owner.get(module)}]" not in why}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    """Typed, licensed, complete, and without tests, notebooks or benchmarks."""
+    names = zipfile.ZipFile(wheel).namelist()
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "langchain_ctxwin").rglob("*.py")}
+    assert unwanted(names) == []
+    assert {*sources, "langchain_ctxwin/py.typed"} - set(names) == set()
+    assert [name for name in names if name.endswith("licenses/LICENSE")]
+
+
+def test_the_metadata_say_what_installers_need(unpacked):
+    """Name, license, Python versions, every extra and the command are declared."""
+    (folder,) = unpacked.glob("*.dist-info")
+    metadata = email.message_from_string((folder / "METADATA").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert wrong_metadata(metadata) == []
+    assert metadata["Version"] == project["version"]
+    assert set(metadata.get_all("Provides-Extra")) == set(project["optional-dependencies"])
+    assert "ctxwin = langchain_ctxwin.cli:main" in (folder / "entry_points.txt").read_text(encoding="utf-8")
+
+
+def test_every_extra_is_covered():
+    """A new extra needs a line here; `all` and `test` are sums of others."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(PACKAGES_OF_EXTRA) == set(project["optional-dependencies"]) - {"all", "test"}
+
+
+@pytest.mark.parametrize("extras", [*([extra] for extra in PACKAGES_OF_EXTRA), [*PACKAGES_OF_EXTRA]], ids="+".join)
+def test_the_wheel_works_without_an_extra(unpacked, extras):
+    """Only the modules that are the extra fail to import, and their error names what to install."""
+    blocked = [package for extra in extras for package in PACKAGES_OF_EXTRA[extra]]
+    done = _python(IMPORT_ALL, ",".join(blocked), site=unpacked)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert Path(result["file"]).is_relative_to(unpacked)
+    assert unexplained(result["failed"], extras) == {}
+
+
+def test_the_demo_without_its_extra_says_what_to_install(unpacked):
+    """`ctxwin demo` without rich ends with one line that names the extra, not with a traceback."""
+    done = _python(RUN_DEMO, site=unpacked)
+    assert done.returncode != 0
+    assert "langchain-ctxwin[cli]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unwanted_files_are_noticed():
+    """Tests, benchmarks and compiled files would be reported."""
+    names = ["langchain_ctxwin/errors.py", "langchain_ctxwin-0.1.0.dist-info/METADATA"]
+    bad = ["tests/unit/test_x.py", "benchmarks/replay.py", "langchain_ctxwin/__pycache__/errors.cpython-311.pyc"]
+    assert (unwanted(names), unwanted([*names, *bad])) == ([], bad)
+
+
+def test_wrong_metadata_are_noticed():
+    """Each field that deviates is reported."""
+    text = "Name: langchain-ctxwin\nLicense: MIT\nRequires-Python: >=3.10\n\n"
+    expected = ["License-Expression: None", "Requires-Python: >=3.10", "no description"]
+    assert wrong_metadata(email.message_from_string(text)) == expected
+
+
+def test_a_module_that_needs_an_absent_extra_is_noticed(tmp_path):
+    """A module that imports a missing package at its top is reported with its reason."""
+    package = tmp_path / "langchain_ctxwin"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "planted.py").write_text("import rich\n", encoding="utf-8")
+    result = json.loads(_python(IMPORT_ALL, "rich", site=tmp_path).stdout)
+    assert list(result["failed"]) == ["langchain_ctxwin.planted"]
+
+
+def test_an_import_error_is_explained_only_by_the_extra_that_owns_the_module():
+    """The right module with the right hint passes; another module, or no hint, does not."""
+    hint = "pip install 'langchain-ctxwin[agents]'"
+    failed = {
+        "langchain_ctxwin.middleware": hint,
+        "langchain_ctxwin.reload": "no hint",
+        "langchain_ctxwin.engine": hint,
+    }
+    assert set(unexplained(failed, ["agents", "reload"])) == {"langchain_ctxwin.reload", "langchain_ctxwin.engine"}
+    assert "langchain_ctxwin.middleware" in unexplained(failed, ["cli"])

@@ -1,0 +1,174 @@
+"""Do the public signatures have the promised types? Checked by mypy in strict mode, never run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_type
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import BaseTool
+from langchain_ctxwin import (
+    BudgetedCompressor,
+    BudgetedRetriever,
+    BudgetExceededError,
+    CharRatioCounter,
+    Compaction,
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextOutput,
+    ContextOverflow,
+    ContextState,
+    ContextWindowError,
+    ExtractiveSummarizer,
+    ModelInfo,
+    ModelLimits,
+    ModelSummarizer,
+    RetrievalConfig,
+    RetrievalResult,
+    SummarizationError,
+    TokenBudget,
+    TokenEstimator,
+    UnknownModelError,
+    Window,
+    __version__,
+    add_context_nodes,
+    classify_overflow,
+    create_context_agent,
+    pin,
+)
+from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
+from langchain_ctxwin.protocols import Summarizer, TokenCounter
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+
+def limits_and_budget(model: BaseChatModel) -> None:
+    """Limits are stated or read from a model; a budget says what is left for the history."""
+    limits = ModelLimits(
+        context_window=8192, max_input_tokens=None, max_output_tokens=1024, requested_output_tokens=None
+    )
+    assert_type(limits.input_limit(1024), int)
+    assert_type(limits.context_window, int | None)
+    assert_type(ModelLimits.of(model), ModelLimits)
+    budget = TokenBudget(
+        input_limit=7168, system_tokens=100, tool_tokens=200, summary_tokens=0, pinned_tokens=0, reserved_tokens=1024
+    )
+    assert_type(budget.history_budget, int)
+    assert_type(budget.fixed_tokens, int)
+
+
+def counters(messages: list[AnyMessage], tools: Sequence[BaseTool]) -> list[TokenCounter]:
+    """Our counters and LangChain's own have the same shape."""
+    estimator = TokenEstimator(family="generic", margin=0.0)
+    assert_type(estimator.count_text("text"), int)
+    assert_type(estimator(messages, tools=tools), int)
+    assert_type(CharRatioCounter(chars_per_token=4.0, margin=0.0)(messages), int)
+    return [estimator, CharRatioCounter(), count_tokens_approximately]
+
+
+def turns(messages: list[AnyMessage]) -> None:
+    """Cutting a history is a pure function of its messages."""
+    assert_type(split_turns(messages), tuple[Turn, ...])
+    assert_type(turn_starts(messages), list[int])
+    assert_type(safe_boundary(messages, 3), int)
+
+
+async def engine(model: BaseChatModel, tools: Sequence[BaseTool], messages: list[AnyMessage]) -> list[AnyMessage]:
+    """One step is measure, plan, apply, build."""
+    ContextEngine(limits=model, summarizer=model)
+    limits = ModelLimits(context_window=8192)
+    agent_engine = ContextEngine(limits=limits, counter=TokenEstimator(), summarizer=None, config=ContextConfig())
+    session: dict[str, Any] = {"context_summary": ""}
+    window = agent_engine.measure(messages, system_prompt="You are ...", tools=tools, session=session, model=model)
+    assert_type(window, Window)
+    assert_type(window.budget, TokenBudget)
+    assert_type(window.over_by, int)
+    assert_type(window.turns, tuple[Turn, ...])
+    report: dict[str, Any] = window.report
+    view: Sequence[AnyMessage] = window.messages
+    plan = agent_engine.plan(window) or agent_engine.emergency(window, target_tokens=4096)
+    assert_type(plan, Compaction | None)
+    if plan is not None:
+        session |= agent_engine.apply(plan, window) | await agent_engine.aapply(plan, window)
+        assert_type(plan.tokens_after, int)
+    print(report, view)  # noqa: T201  # the values are used, the file is never run
+    return agent_engine.build(window)
+
+
+def pins() -> HumanMessage:
+    """A pinned message keeps its class."""
+    return assert_type(pin(HumanMessage("Keep this.")), HumanMessage)
+
+
+def summarizers(model: BaseChatModel, messages: list[AnyMessage]) -> list[Summarizer]:
+    """Both summarizers fit the extension point."""
+    extractive = ExtractiveSummarizer()
+    assert_type(extractive.summarize(messages, previous="", max_tokens=200), str)
+    return [extractive, ModelSummarizer(model)]
+
+
+def node_set(context_engine: ContextEngine, model: BaseChatModel, tools: list[BaseTool], state: ContextState) -> None:
+    """The nodes go into a graph of one's own."""
+    nodes = ContextNodes(context_engine, system_prompt=SystemMessage("You are ..."), tools=tools)
+    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    add_context_nodes(builder, nodes, model_node="agent", model=model)
+    builder.add_edge(START, "budget_check")
+    builder.compile(checkpointer=InMemorySaver())
+    request: list[AnyMessage] = nodes.model_input(state)
+    route: str = nodes.route_on_budget(state)
+    again: bool = nodes.retry_on(ValueError(route))
+    call: Callable[[list[AnyMessage]], AIMessage] = lambda _: AIMessage("done")  # noqa: E731  # the annotation is the point
+    print(request, again, nodes.model_node(call), nodes.model_node(model))  # noqa: T201  # the values are used
+    print(nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)  # noqa: T201  # same
+
+
+def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
+    """The ready agent takes the common parts by keyword."""
+    agent = create_context_agent(
+        model,
+        tools,
+        system_prompt="You are ...",
+        limits=ModelLimits(context_window=8192),
+        config=ContextConfig(trigger=0.9),
+        summarizer=None,
+        checkpointer=InMemorySaver(),
+        store=None,
+    )
+    agent.invoke({"messages": [HumanMessage("Hello")]})
+
+
+async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
+    """A retriever and a compressor with a budget, and their settings."""
+    retriever = BudgetedRetriever(base=base, max_context_tokens=2048, score="score", k=5, counter=None)
+    BudgetedRetriever(base=base, score=lambda document: float(document.metadata["rank"]))
+    assert_type(retriever.retrieve("question"), RetrievalResult)
+    result = await retriever.aretrieve("question")
+    kept: Sequence[Document] = result.documents
+    assert_type(result.truncated, bool)
+    assert_type(result.tokens, int)
+    compressor = BudgetedCompressor(max_context_tokens=2048)
+    compressed: Sequence[Document] = compressor.compress_documents(documents, "question")
+    assert_type(RetrievalConfig().max_context_tokens, int)
+    assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
+    print(kept, compressed)  # noqa: T201  # the values are used
+
+
+def models_and_errors(info: ModelInfo, error: Exception) -> str:
+    """Model facts, overflow facts and the error tree."""
+    assert_type(info.limits, ModelLimits)
+    assert_type(info.name, str)
+    assert_type(info.context_window, int | None)
+    overflow = classify_overflow(error)
+    assert_type(overflow, ContextOverflow | None)
+    if overflow is not None:
+        assert_type(overflow.limit, int | None)
+        assert_type(overflow.actual, int | None)
+        assert_type(overflow.requested_output, int | None)
+    if isinstance(error, BudgetExceededError):
+        assert_type(error.report, dict[str, object])
+    family: tuple[type[ContextWindowError], ...] = (SummarizationError, UnknownModelError, ConfigError)
+    return f"{family} {assert_type(__version__, str)}"

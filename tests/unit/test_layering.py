@@ -1,0 +1,267 @@
+"""Does every module import only what its layer may see, wherever the import stands?
+
+errors <- core <- protocols, config <- engine, summarize, retrieval, recall, observe
+<- tool_results, models, tools, reload
+all of those <- graph, middleware, replay, decompose <- cli, demo, the package root
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "langchain_ctxwin"
+ROOT = Path(__file__).parents[2] / PACKAGE
+
+BASE = {"errors", "core", "protocols", "config"}
+COLLABORATORS = {"memo", "pricing"}  # what the engine is given so that it need not price anything twice
+MIDDLE = {"engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "core": {"errors"},
+    "protocols": {"core", "errors"},
+    "config": {"core", "errors"},
+    **dict.fromkeys(MIDDLE, BASE),
+    **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
+    "engine": BASE | COLLABORATORS | {"summarize"},
+    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
+}
+FREE = {"", "__main__", "cli", "demo"}  # the package root and the programs see everything; nothing sees them
+
+# What `core` may use: modules without I/O, clock or randomness; a name after a dot admits only that name.
+PURE = {
+    *("__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses"),
+    *("decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math", "numbers"),
+    *("operator", "re", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata", "warnings"),
+    *("weakref", "zlib", "uuid.UUID", "uuid.uuid5", "uuid.NAMESPACE_OID", "uuid.NAMESPACE_URL", "uuid.NAMESPACE_DNS"),
+    *("langchain_core.messages", "langchain_core.documents", "langchain_core.exceptions"),
+    *("langchain_core.tools", "langchain_core.utils"),
+    "langchain_core.runnables",  # only to read what a wrapped model states: core never invokes one
+}
+SIDE_EFFECTS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+
+PROVIDER_SDKS = {"google", "openai", "anthropic", "langchain_google_genai", "langchain_openai", "langchain_anthropic"}
+EXTRAS = {
+    "langchain",
+    "rich",
+    "matplotlib",
+    "redis",
+    "watchfiles",
+    "opentelemetry",
+    "quicktok",
+    "tiktoken",
+    "tokenizers",
+}
+AT_MODULE_TOP = {"middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One imported name, and whether it waits for a function call or a type checker."""
+
+    name: str
+    deferred: bool = False
+
+
+def violation(module: str, imported: Import) -> str | None:
+    """Say why `module` may not import this, or None."""
+    layer = layer_of(module)
+    if layer in FREE:
+        return None
+    if layer not in MAY_IMPORT:
+        return f"{module} is in no layer: give `{layer}` a line in MAY_IMPORT"
+    if _is_ours(imported.name):
+        target = layer_of(imported.name)
+        allowed = target == layer or target in MAY_IMPORT[layer]
+        return None if allowed else f"{module} imports {imported.name}: `{layer}` may not see `{target or PACKAGE}`"
+    if layer == "core" and not _is_pure(imported.name):
+        return f"{module} imports {imported.name}: core has no I/O, clock, randomness or framework"
+    package = imported.name.split(".")[0]
+    if not imported.deferred and package in (PROVIDER_SDKS | EXTRAS) - AT_MODULE_TOP.get(layer, set()):
+        return f"{module} imports {imported.name} at module top: import this optional package where it is used"
+    return None
+
+
+def layer_of(module: str) -> str:
+    """Return the first name below the package; the package itself is the empty layer."""
+    return module.removeprefix(PACKAGE).lstrip(".").split(".")[0]
+
+
+def imports_of(module: str, source: str, *, is_package: bool = False) -> Iterator[Import]:
+    """Yield every import of a source text with absolute names, also relative ones and those inside functions."""
+    yield from _walk(ast.parse(source), module if is_package else module.rpartition(".")[0], deferred=False)
+
+
+def _walk(node: ast.AST, package: str, *, deferred: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (Import(name=name, deferred=deferred) for name in _names(node, package))
+    later = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _is_type_checking(node)
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, package, deferred=later)
+
+
+def _names(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    parents = package.split(".")
+    base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
+    origin = ".".join(part for part in (base, node.module) if part)
+    return [f"{origin}.{alias.name}" for alias in node.names]
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def _is_ours(name: str) -> bool:
+    return name == PACKAGE or name.startswith(f"{PACKAGE}.")
+
+
+def _is_pure(name: str) -> bool:
+    return any(name == pure or name.startswith(f"{pure}.") for pure in PURE)
+
+
+def side_effects_of(module: str, source: str) -> list[str]:
+    """List the built-ins with side effects that a core module calls."""
+    if layer_of(module) != "core":
+        return []
+    calls = (node.func.id for node in ast.walk(ast.parse(source)) if _calls_a_name(node))
+    return [f"{module} calls {name}(): core takes values and returns values" for name in calls if name in SIDE_EFFECTS]
+
+
+def _calls_a_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def _modules() -> Iterator[tuple[str, str, bool]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
+        is_package = parts[-1] == "__init__"
+        yield ".".join(parts[:-1] if is_package else parts), path.read_text(encoding="utf-8"), is_package
+
+
+def test_every_module_imports_only_what_its_layer_may_see():
+    """No module of the package crosses a layer, in whatever form the import is written."""
+    found = {
+        problem
+        for module, source, is_package in _modules()
+        for imported in imports_of(module, source, is_package=is_package)
+        if (problem := violation(module, imported))
+    }
+    assert found == set()
+
+
+def test_core_has_no_side_effects():
+    """No module of the core opens, prints, asks or evaluates anything."""
+    assert [problem for module, source, _ in _modules() for problem in side_effects_of(module, source)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("errors", "from langchain_ctxwin.core import fitting"),
+        ("core.plan", "import langgraph.graph"),
+        ("core.plan", "import structlog"),
+        ("core.plan", "from time import monotonic"),
+        ("core.plan", "import random"),
+        ("core.plan", "from uuid import uuid4"),
+        ("core.plan", "import uuid"),
+        ("core.plan", "def read():\n    import pathlib"),
+        ("core.plan", "from langchain_core.language_models import BaseChatModel"),
+        ("core.plan", "from ..engine import ContextEngine"),
+        ("core.plan", "from langchain_ctxwin import engine"),
+        ("core.plan", "from langchain_ctxwin import ContextEngine"),
+        ("core.plan", "import langchain_ctxwin"),
+        ("protocols", "from .config import ContextConfig"),
+        ("config", "from langchain_ctxwin.models.info import ModelInfo"),
+        ("engine", "from langchain_ctxwin.graph.state import ContextState"),
+        ("engine", "from langchain_ctxwin.models import registry"),
+        ("summarize.model", "from ..engine import ContextEngine"),
+        ("retrieval", "from . import recall"),
+        ("memo", "from langchain_ctxwin.engine import ContextEngine"),
+        ("summarize.model", "from langchain_ctxwin.memo import Marks"),
+        ("tool_results.guard", "from langchain_ctxwin.models.info import ModelInfo"),
+        ("tools", "def rank():\n    from .engine import ContextEngine"),
+        ("middleware", "from langchain_ctxwin.graph.nodes import ContextNodes"),
+        ("graph.nodes", "from .. import middleware"),
+        ("graph.nodes", "from langchain_ctxwin.cli import main"),
+        ("graph.agent", "from langchain.chat_models import init_chat_model"),
+        ("graph.agent", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
+        ("models.sources.gemini", "from google import genai"),
+        ("engine", "import langchain_google_genai"),
+        ("middleware", "import rich"),
+        ("helpers", "import json"),
+    ],
+)
+def test_a_planted_import_is_reported(module, source):
+    """Each forbidden import is seen, relative ones and those inside functions included."""
+    name = f"{PACKAGE}.{module}"
+    assert [problem for imported in imports_of(name, source) if (problem := violation(name, imported))]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("core.plan", "import json, hashlib\nfrom collections.abc import Sequence\nfrom .turns import Turn"),
+        ("core.plan", "from uuid import NAMESPACE_OID, uuid5\nfrom langchain_core.messages import AnyMessage"),
+        ("engine", "import time\nfrom langchain_ctxwin.summarize.extractive import ExtractiveSummarizer"),
+        ("graph.agent", "def ready():\n    from langchain.chat_models import init_chat_model"),
+        ("graph.agent", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich"),
+        ("middleware", "from langchain.agents.middleware import AgentMiddleware\nfrom .engine import ContextEngine"),
+        ("demo.explore", "import rich\nfrom langchain_ctxwin import ContextEngine"),
+    ],
+)
+def test_an_allowed_import_passes(module, source):
+    """What a layer may see is not reported."""
+    name = f"{PACKAGE}.{module}"
+    assert [problem for imported in imports_of(name, source) if (problem := violation(name, imported))] == []
+
+
+@pytest.mark.parametrize("source", ["open('x')", "def f():\n    print(1)", "value = eval('1')"])
+def test_a_planted_side_effect_in_core_is_reported(source):
+    """A built-in with side effects needs no import and is seen all the same."""
+    assert len(side_effects_of(f"{PACKAGE}.core.plan", source)) == 1
+
+
+IMPORT_PROBE = """
+import json, os, sys
+seen = []
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT
+def watch(event, args):
+    if event == "open" and args[0] != os.devnull and (args[2] or 0) & WRITES:
+        seen.append(f"wrote {args[0]}")
+    elif event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system"):
+        seen.append(event)
+sys.addaudithook(watch)
+exec(sys.argv[1])
+print(json.dumps({"effects": seen, "modules": sorted(sys.modules)}))
+"""
+
+
+def _probe(statement: str) -> dict[str, list[str]]:
+    command = [sys.executable, "-B", "-c", IMPORT_PROBE, statement]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # -B: no bytecode is written
+    return json.loads(output.splitlines()[-1])
+
+
+def _optional(modules: list[str]) -> list[str]:
+    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS}
+    return sorted(unwanted.intersection(modules))
+
+
+def test_importing_the_package_loads_no_optional_package_and_touches_nothing():
+    """`import langchain_ctxwin` loads no provider SDK and no extra, writes no file, opens no connection."""
+    probe = _probe("import langchain_ctxwin")
+    assert (_optional(probe["modules"]), probe["effects"]) == ([], [])
+
+
+def test_the_import_probe_sees_what_it_looks_for(tmp_path):
+    """An optional package, a written file and a connection attempt are all noticed."""
+    target = tmp_path / "written"
+    probe = _probe(f"import rich, socket; open({str(target)!r}, 'w'); socket.getaddrinfo('127.0.0.1', 1)")
+    assert (_optional(probe["modules"]), probe["effects"]) == (["rich"], [f"wrote {target}", "socket.getaddrinfo"])

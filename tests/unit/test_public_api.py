@@ -1,0 +1,55 @@
+"""Are the public names exactly the ones promised?"""
+
+import importlib.metadata
+
+import langchain_ctxwin
+import pytest
+
+PUBLIC_NAMES = {
+    # the engine
+    *("ContextEngine", "ContextConfig", "ModelLimits", "TokenBudget", "Window", "Compaction", "pin"),
+    # counting
+    *("TokenEstimator", "CharRatioCounter"),
+    # LangGraph
+    *("ContextState", "ContextOutput", "ContextNodes", "add_context_nodes", "create_context_agent"),
+    # summaries
+    *("ModelSummarizer", "ExtractiveSummarizer"),
+    # retrieval
+    *("BudgetedRetriever", "BudgetedCompressor", "RetrievalResult", "RetrievalConfig"),
+    # models and errors
+    *("ModelInfo", "classify_overflow", "ContextOverflow"),
+    *("ContextWindowError", "BudgetExceededError", "SummarizationError", "UnknownModelError", "ConfigError"),
+    "__version__",
+}
+
+
+def test_all_is_exactly_the_promised_names():
+    """`__all__` is sorted, without repetition, and holds the promised names."""
+    names = langchain_ctxwin.__all__
+    assert (set(names), list(names)) == (PUBLIC_NAMES, sorted(PUBLIC_NAMES))
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES - {"__version__"}))
+def test_a_public_name_can_be_imported_and_is_documented(name):
+    """Every public name exists and carries a docstring of its own."""
+    value = getattr(langchain_ctxwin, name)
+    assert own_docstring(value), f"{name} needs a docstring: one sentence of what it is"
+
+
+def own_docstring(value: object) -> str:
+    """Return the docstring written on the thing itself; dataclasses and base classes supply others."""
+    text = (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
+    return "" if text.startswith(f"{getattr(value, '__name__', '')}(") else text
+
+
+def test_the_version_is_the_installed_one():
+    """`__version__` comes from the package metadata."""
+    assert langchain_ctxwin.__version__ == importlib.metadata.version("langchain-ctxwin")
+
+
+def test_an_undocumented_class_is_noticed():
+    """Neither an inherited docstring nor a generated signature counts."""
+    documented = type("Documented", (), {"__doc__": "What it is."})
+    inherited = type("Inherited", (documented,), {})
+    generated = type("Generated", (), {"__doc__": "Generated(x: int)"})
+    assert [bool(own_docstring(value)) for value in (documented, inherited, generated)] == [True, False, False]

@@ -1,0 +1,205 @@
+"""Does everything that the README tells a reader to type work?
+
+Python blocks run in order, one namespace per heading; `no-run` after the language only compiles a block. In console
+blocks, make targets, extras and the names of our programs must exist.
+"""
+
+import ast
+import re
+import shlex
+import sys
+import tomllib
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+CONSOLE = {"console", "bash", "sh", "shell"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block: what it is, where it stands, and under which heading."""
+
+    info: tuple[str, ...]
+    code: str
+    line: int
+    section: str
+
+    @property
+    def language(self) -> str:
+        """First word after the fence, empty when there is none."""
+        return self.info[0] if self.info else ""
+
+
+def blocks_of(markdown: str) -> Iterator[Block]:
+    """Yield the fenced blocks; a `#` inside a block is no heading, and headings with one text stay apart."""
+    section, fence, start, info, lines = "top", "", 0, (), []
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        opening = re.match(r" {0,3}(`{3,}|~{3,})\s*(.*)$", line)
+        if fence and line.strip() == fence:
+            yield Block(info=info, code="\n".join(lines) + "\n", line=start + 1, section=section)
+            fence = ""
+        elif fence:
+            lines.append(line)
+        elif opening:
+            fence, start, info, lines = opening[1], number, tuple(opening[2].replace(",", " ").split()), []
+        elif heading := re.match(r"#{1,6}\s+(.*)$", line):
+            section = f"{heading[1]} (line {number})"
+    assert not fence, f"the block that opens in line {start} is never closed"
+
+
+def run_section(blocks: list[Block], name: str, module_name: str) -> None:
+    """Compile and run the Python blocks of one section in one namespace; line numbers are those of the file."""
+    module = types.ModuleType(module_name)
+    sys.modules[module_name] = module  # where typing looks up the annotations of the classes that a block defines
+    try:
+        for block in blocks:
+            _run(block, name, module)
+    finally:
+        del sys.modules[module_name]
+
+
+def _run(block: Block, name: str, module: types.ModuleType) -> None:
+    padded = "\n" * (block.line - 1) + block.code
+    only_compile = "no-run" in block.info
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if only_compile else 0
+    code = compile(padded, name, "exec", flags=flags, dont_inherit=True)
+    if not only_compile:
+        exec(code, vars(module))  # noqa: S102  # this is what the gate is for
+
+
+def sections_of(markdown: str) -> dict[str, list[Block]]:
+    """Group the Python blocks by heading."""
+    sections: dict[str, list[Block]] = {}
+    for block in blocks_of(markdown):
+        if block.language in {"python", "py"}:
+            sections.setdefault(block.section, []).append(block)
+    return sections
+
+
+def wrong_commands(markdown: str, *, targets: set[str], extras: set[str], programs: set[str]) -> list[str]:
+    """List the commands of console blocks that name a make target, an extra or a program that does not exist."""
+    lines = [line for block in blocks_of(markdown) if block.language in CONSOLE for line in block.code.splitlines()]
+    commands = [line.removeprefix("$ ").split(" #")[0].strip() for line in lines]
+    return [command for command in commands if _is_wrong(command, targets, extras, programs)]
+
+
+def _is_wrong(command: str, targets: set[str], extras: set[str], programs: set[str]) -> bool:
+    words = command.split()
+    if not words:
+        return False
+    if words[0] == "make":
+        goals = {word for word in shlex.split(command)[1:] if "=" not in word and not word.startswith("-")}
+        return not goals <= targets
+    if "pip" in words:
+        named = re.findall(r"(?:langchain-ctxwin|\.)\[([^\]]*)\]", command)
+        asked = {extra.strip() for group in named for extra in group.split(",")}
+        return not asked <= extras or ("langchain_ctxwin" in command)
+    return words[0].startswith("ctx") and words[0] not in programs
+
+
+def make_targets(makefile: str) -> set[str]:
+    """Read the phony targets of a makefile."""
+    return {name for line in re.findall(r"^\.PHONY:(.*)$", makefile, flags=re.MULTILINE) for name in line.split()}
+
+
+def _readme() -> str:
+    return README.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("section", sections_of(_readme()))
+def test_the_python_blocks_of_a_section_run(section, monkeypatch, tmp_path):
+    """A reader who types the blocks of one section, in order and offline, sees no error."""
+    monkeypatch.chdir(tmp_path)
+    run_section(sections_of(_readme())[section], str(README), "readme_section")
+
+
+def test_the_readme_has_python_that_runs():
+    """The gate above is not empty."""
+    assert [block for blocks in sections_of(_readme()).values() for block in blocks if "no-run" not in block.info]
+
+
+def test_the_commands_of_the_readme_exist():
+    """Make targets, extras and programs in console blocks are real."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wrong = wrong_commands(
+        _readme(),
+        targets=make_targets((ROOT / "Makefile").read_text(encoding="utf-8")),
+        extras=set(project["optional-dependencies"]),
+        programs=set(project["scripts"]),
+    )
+    assert wrong == []
+
+
+def _run_markdown(markdown: str) -> None:
+    for blocks in sections_of(markdown).values():
+        run_section(blocks, "planted.md", "planted_section")
+
+
+def test_a_block_that_raises_fails_with_its_line(tmp_path):
+    """A failing block fails the gate, and the traceback names the line of the file."""
+    planted = tmp_path / "planted.md"
+    planted.write_text("# One\n\n```python\nx = 1\nraise KeyError(x)\n```\n", encoding="utf-8")
+    with pytest.raises(KeyError) as failure:
+        _run_markdown(planted.read_text(encoding="utf-8"))
+    assert failure.traceback[-1].lineno + 1 == 5
+
+
+def test_a_block_that_is_not_run_still_compiles():
+    """`no-run` blocks may await and may raise, but they must be Python."""
+    _run_markdown("```python no-run\nawait graph.ainvoke({})\nraise KeyError\n```\n")
+    with pytest.raises(SyntaxError):
+        _run_markdown("```python no-run\nx = = 1\n```\n")
+
+
+def test_sections_share_names_only_within_themselves():
+    """A block sees what came before it under its heading, not what another heading defined."""
+    _run_markdown("# One\n```python\nx = 1\n```\n```python\n# not a heading\nassert x == 1\n```\n")
+    with pytest.raises(NameError):
+        _run_markdown("# One\n```python\nx = 1\n```\n# One\n```python\nx\n```\n")
+
+
+def test_a_block_cannot_open_a_socket():
+    """The README works offline: a block that opens a connection fails."""
+    with pytest.raises((RuntimeError, UserWarning), match="socket"):
+        _run_markdown("```python\nimport socket\nsocket.socket(socket.AF_INET)\n```\n")
+
+
+def test_an_open_block_is_reported():
+    """A fence that is never closed would swallow the rest of the file."""
+    with pytest.raises(AssertionError, match="line 2"):
+        sections_of("# One\n```python\nx = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("make demo", False),
+        ('$ make demo ARGS="--window 4096"  # offline', False),
+        ("make PYTHON=python3.12 test", False),
+        ("make deploy", True),
+        ('pip install -e ".[test]"', False),
+        ("pip install 'langchain-ctxwin[cli,agents]'", False),
+        ('uv pip install "langchain-ctxwin[everything]"', True),
+        ("pip install langchain_ctxwin", True),
+        ("ctxwin demo ~/code", False),
+        ("ctxwindow demo", True),
+        ("git clone somewhere", False),
+    ],
+)
+def test_a_command_is_checked_against_what_exists(command, wrong):
+    """Unknown targets, extras and programs are reported, everything else passes."""
+    markdown = f"```console\n{command}\n```\n"
+    extras, programs = {"cli", "agents", "test"}, {"ctxwin"}
+    found = wrong_commands(markdown, targets={"demo", "test"}, extras=extras, programs=programs)
+    assert bool(found) is wrong
+
+
+def test_make_targets_are_read_from_the_makefile():
+    """The targets that the README is compared with are the phony ones."""
+    assert make_targets("all: x\n.PHONY: demo test\n.PHONY: lint\ndemo:\n\techo\n") == {"demo", "test", "lint"}
