@@ -1,0 +1,30 @@
+"""What every test may use: the parts in `support`, and checkpointers on a file of the test's own."""
+
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def open_sqlite(tmp_path):
+    """Open savers on one file, `open_sqlite(strict=False)`: each call is a new connection, as after a restart."""
+    from support.checkpoints import sqlite_saver
+
+    with ExitStack() as stack:
+        opened = partial(sqlite_saver, tmp_path / "checkpoints.sqlite")
+        yield lambda *, strict=False: stack.enter_context(opened(strict=strict))
+
+
+@pytest.fixture
+def plain_state():
+    """Fail the test when a checkpoint held a type that strict msgpack would not rebuild."""
+    from support.checkpoints import foreign_types
+
+    with foreign_types() as found:
+        yield
+    assert found == []

@@ -1,0 +1,43 @@
+"""Real parts for integration tests; each one skips with a reason where it cannot run."""
+
+from contextlib import ExitStack
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def llama_gguf(tmp_path_factory):
+    """Path of a tiny model with a real vocabulary, written once per session."""
+    pytest.importorskip("xllamacpp", reason="the llama.cpp server has no wheel for this platform")
+    from support.gguf_model import write_model
+
+    return write_model(tmp_path_factory.mktemp("llama") / "tiny.gguf")
+
+
+@pytest.fixture
+def start_llama(llama_gguf):
+    """Start llama.cpp servers, `start_llama(n_ctx=2048)`, that stop with the test."""
+    from support.llama_server import LlamaServer
+
+    with ExitStack() as stack:
+        yield lambda n_ctx=2048: stack.enter_context(LlamaServer(llama_gguf, n_ctx=n_ctx))
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """One Postgres for the session, on a Unix socket."""
+    from support.postgres import PostgresUnavailableError, running_postgres
+
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(running_postgres())
+        except PostgresUnavailableError as error:
+            pytest.skip(str(error))
+        yield server
+
+
+@pytest.fixture
+def postgres_dsn(postgres_server):
+    """Connection string of a fresh database."""
+    with postgres_server.fresh_database() as dsn:
+        yield dsn

@@ -1,0 +1,210 @@
+"""The loopback Gemini API works with the real client and refuses what the real API refuses."""
+
+import pytest
+from google.genai.errors import ServerError
+from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_google_genai.chat_models import GoogleInvalidRequestError
+
+from support.fakes import digest
+from support.gemini_policy import answer, tool_loop
+from support.gemini_rules import request_problem
+from support.gemini_server import RATE_LIMIT, RATE_LIMIT_NAMING_TOKENS, UNAVAILABLE, GeminiServer
+from support.oracle import text_tokens
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+SIGNATURES = "__gemini_function_call_thought_signatures__"
+
+
+@tool
+def look(name: str, depth: int) -> str:
+    """Look at something."""
+    return f"{name} at {depth}"
+
+
+@tool
+def listen(name: str) -> str:
+    """Listen to something."""
+    return f"{name} is silent"
+
+
+def run_turn(model, question, tools):
+    """Let the model call tools until it answers."""
+    history = [SystemMessage("You look around."), HumanMessage(question)]
+    by_name = {each.name: each for each in tools}
+    while True:
+        reply = model.invoke(history)
+        history.append(reply)
+        if not reply.tool_calls:
+            return history
+        history += [by_name[call["name"]].invoke(call) for call in reply.tool_calls]
+
+
+def test_invoke_reports_the_true_count():
+    """The client's input_tokens is the server's own count, output text is cut at max_output_tokens."""
+    with GeminiServer(policy=answer("one two three four five six"), thought_tokens=5) as server:
+        reply = server.chat_model(max_output_tokens=3).invoke([SystemMessage("Be brief."), HumanMessage("Count!")])
+    assert server.requests[-1].tokens == text_tokens("Be brief.") + text_tokens("Count!") + 4
+    assert reply.usage_metadata["input_tokens"] == server.requests[-1].tokens
+    assert reply.usage_metadata["total_tokens"] == server.requests[-1].tokens + 3 + 5
+    assert reply.usage_metadata["output_token_details"] == {"reasoning": 5}
+    assert reply.text == "one two three"
+    assert reply.response_metadata["finish_reason"] == "MAX_TOKENS"
+
+
+async def test_ainvoke_answers_as_invoke_does():
+    """The async client gets the same answer."""
+    with GeminiServer() as server:
+        model = server.chat_model()
+        assert (await model.ainvoke("hello")).text == model.invoke("hello").text
+
+
+async def test_streams_sum_to_the_whole_answer():
+    """Sync and async streams arrive in several chunks whose usage sums to the invoke's."""
+    with GeminiServer(policy=answer("word " * 40)) as server:
+        model = server.chat_model()
+        whole = model.invoke("hello")
+        chunks = list(model.stream("hello"))
+        async_chunks = [chunk async for chunk in model.astream("hello")]
+    total = sum(chunks[1:], chunks[0])
+    assert len(chunks) > 3
+    assert chunks[0].usage_metadata["output_tokens"] == 0
+    assert [chunk.text for chunk in async_chunks] == [chunk.text for chunk in chunks]
+    assert total.text == whole.text
+    assert {key: total.usage_metadata[key] for key in ("input_tokens", "output_tokens", "total_tokens")} == {
+        key: whole.usage_metadata[key] for key in ("input_tokens", "output_tokens", "total_tokens")
+    }
+
+
+@pytest.mark.parametrize("model", ["gemini-test", "gemini-3-test"])
+def test_tool_calls_round_trip_with_signatures(model):
+    """Three steps of calls, one of them parallel, come back signed and in order, and the answer saw everything."""
+    with GeminiServer(policy=tool_loop(steps=3), model=model) as server:
+        history = run_turn(server.chat_model().bind_tools([look, listen]), "What is here?", [look, listen])
+    assert [request.status for request in server.requests] == [200] * 4
+    assert [len(message.tool_calls) for message in history if isinstance(message, AIMessage)] == [1, 2, 1, 0]
+    assert history[-1].text.startswith(f"seen {digest('What is here?')}: What is here? | results 4, last ")
+    assert [request.cached_tokens > 0 for request in server.requests] == [False, True, True, True]
+    assert server.requests[1].cached_tokens == server.requests[0].tokens
+
+
+@pytest.mark.parametrize("model", ["gemini-test", "gemini-3-test"])
+def test_a_lost_or_forged_signature_is_refused(model):
+    """A call of the current turn must bring back the signature it was handed out with."""
+    with GeminiServer(policy=tool_loop(steps=1), model=model) as server:
+        chat = server.chat_model().bind_tools([listen])
+        first = chat.invoke("What is here?")
+        (call_id,) = first.additional_kwargs[SIGNATURES]
+        lost = first.model_copy(update={"additional_kwargs": {}})
+        forged = first.model_copy(update={"additional_kwargs": {SIGNATURES: {call_id: "Zm9yZ2Vk"}}})
+        result = ToolMessage("silence", tool_call_id=call_id)
+        for broken in (lost, forged):
+            with pytest.raises(GoogleInvalidRequestError, match=r"[Tt]hought.signature"):
+                chat.invoke(["What is here?", broken, result])
+        later = chat.invoke(["What is here?", lost, result, "And now?"])
+    assert later.tool_calls
+
+
+def called(*names):
+    """Build an AI message that calls functions."""
+    return AIMessage("", tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names])
+
+
+def result(name):
+    """Build the result of a call."""
+    return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
+
+
+@pytest.mark.parametrize(
+    ("history", "text"),
+    [
+        ([AIMessage("hello"), HumanMessage("hi")], "start with a user turn"),
+        ([HumanMessage("hi"), AIMessage("x"), called("a"), result("a")], "comes immediately after a user turn"),
+        ([HumanMessage("hi"), called("a", "b"), result("a")], "number of function response parts"),
+        ([HumanMessage("hi"), called("a", "b"), result("b"), result("a")], "in the order"),
+        ([HumanMessage("hi"), called("a"), HumanMessage("and?")], "number of function response parts"),
+        ([HumanMessage("hi"), called("a")], "followed by a function response turn"),
+    ],
+)
+def test_invalid_histories_are_refused(history, text):
+    """What breaks the API's order of turns gets its 400 error; what keeps it passes."""
+    with GeminiServer() as server:
+        with pytest.raises(GoogleInvalidRequestError, match=text):
+            server.chat_model().invoke(history)
+        server.chat_model().invoke([HumanMessage("hi"), called("a", "b"), result("a"), result("b")])
+    assert [request.status for request in server.requests] == [400, 200]
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        ([], "contents is not specified"),
+        ([{"role": "user", "parts": [{"text": ""}]}], "must not be empty"),
+        ([{"role": "function", "parts": [{"text": "x"}]}], "valid role"),
+        ([{"role": "user", "parts": [{"functionResponse": {"name": "a"}}]}], "after a function call turn"),
+        ([{"role": "user", "parts": [{"text": "x"}]}], None),
+    ],
+)
+def test_bodies_that_the_client_never_sends_are_judged_too(contents, text):
+    """Empty contents, unknown roles and stray responses have their own error."""
+    problem = request_problem({"contents": contents}, model="gemini-test", signatures={})
+    assert (problem is None) if text is None else (text in problem)
+
+
+def test_a_signature_belongs_to_its_function():
+    """A signature on another function's call is not valid; one on the same function with shorter arguments is."""
+    call = {"functionCall": {"name": "listen", "args": {"name": "short"}}, "thoughtSignature": "c2lnbmF0dXJl"}
+    answered = {"role": "user", "parts": [{"functionResponse": {"name": "listen"}}]}
+    body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [call]}, answered]}
+    problems = [
+        request_problem(body, model="gemini-3-test", signatures={b"signature": (name, '{"name":"a long one"}')})
+        for name in ("listen", "look")
+    ]
+    assert problems == [None, "Thought signature is not valid. (function call `listen`, position 1.0)"]
+
+
+def test_an_oversized_request_raises_the_real_overflow_error():
+    """The client recognises the API's own wording, and one token less passes."""
+    with GeminiServer(input_limit=100) as server:
+        fitting = "a " * 97
+        with pytest.raises(ContextOverflowError, match=r"The input token count \(1002\) exceeds .* allowed \(100\)"):
+            server.chat_model().invoke("a " * 999)
+        assert server.chat_model().invoke(fitting).usage_metadata["input_tokens"] == 100
+        assert server.largest_tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (RATE_LIMIT, ModelRateLimitError),
+        (RATE_LIMIT_NAMING_TOKENS, ContextOverflowError),  # the client is wrong here
+        (UNAVAILABLE, ServerError),
+    ],
+)
+def test_faults_arrive_as_the_client_maps_them(fault, error):
+    """An injected fault fails as many requests as asked, then the server answers again."""
+    with GeminiServer() as server:
+        server.fail_next(fault, times=2)
+        for _ in range(2):
+            with pytest.raises(error):
+                server.chat_model().invoke("hello")
+        assert server.chat_model().invoke("hello").text.startswith("seen")
+
+
+async def test_faults_arrive_in_async_streams():
+    """An overflow inside a stream raises the same class."""
+    with GeminiServer(input_limit=10) as server, pytest.raises(ContextOverflowError):
+        _ = [chunk async for chunk in server.chat_model().astream("a " * 99)]
+
+
+def test_models_and_count_tokens():
+    """Discovery states the limit, and countTokens agrees with the bill."""
+    with GeminiServer(input_limit=4096) as server:
+        chat = server.chat_model()  # its HTTP client closes when it is collected
+        (model,) = chat.client.models.list()
+        counted = chat.client.models.count_tokens(model="gemini-test", contents="How long is this?")
+        billed = chat.invoke("How long is this?").usage_metadata["input_tokens"]
+    assert (model.name, model.input_token_limit) == ("models/gemini-test", 4096)
+    assert counted.total_tokens == billed

@@ -1,0 +1,83 @@
+"""What a loopback Gemini answers: a function of the request alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from support.fakes import QUOTE_CHARS, digest
+from support.gemini_rules import calls_of, is_new_turn
+
+Part = dict[str, Any]
+Policy = Callable[[dict[str, Any]], list[Part]]
+
+PARALLEL_CALLS = 2  # enough to get the order of results wrong
+
+
+def tool_loop(*, steps: int = 3) -> Policy:
+    """Call tools in `steps` steps of each turn, every second step in parallel, then say what was seen.
+
+    Without tools it answers at once. It counts the steps that it sees since the last user message, so a lost step is
+    repeated, and its answer quotes that message and the number of results.
+    """
+
+    def decide(body: dict[str, Any]) -> list[Part]:
+        functions = declared_functions(body)
+        turn = current_turn(body)
+        done = sum(bool(calls_of(content)) for content in turn)
+        if done >= steps or not functions:
+            return [{"text": quote(body)}]
+        count = PARALLEL_CALLS if done % 2 else 1
+        chosen = [functions[(done + i) % len(functions)] for i in range(count)]
+        return [call(function, seed=f"{done}.{i}") for i, function in enumerate(chosen)]
+
+    return decide
+
+
+def answer(text: str) -> Policy:
+    """Always say `text`."""
+    return lambda body: [{"text": text}]
+
+
+def quote(body: dict[str, Any]) -> str:
+    """Return a text that proves what was seen: the last user text, the results after it, and their last one."""
+    text = last_user_text(body)
+    results = [part["functionResponse"] for content in current_turn(body) for part in _responses(content)]
+    last = digest(str(results[-1].get("response"))) if results else "none"
+    return f"seen {digest(text)}: {text[:QUOTE_CHARS]} | results {len(results)}, last {last}"
+
+
+def last_user_text(body: dict[str, Any]) -> str:
+    """Return the text of the last content that a user wrote."""
+    texts = [content for content in body["contents"] if is_new_turn(content)]
+    return "".join(part.get("text", "") for part in texts[-1]["parts"]) if texts else ""
+
+
+def current_turn(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the contents after the last one that a user wrote."""
+    contents = body["contents"]
+    start = max((i for i, content in enumerate(contents) if is_new_turn(content)), default=-1)
+    return contents[start + 1 :]
+
+
+def declared_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the function declarations of a request."""
+    return [function for tool in body.get("tools") or [] for function in tool.get("functionDeclarations") or []]
+
+
+def call(function: dict[str, Any], *, seed: str) -> Part:
+    """Return a functionCall part that fills every required parameter from `seed`."""
+    schema = function.get("parameters") or function.get("parametersJsonSchema") or {}
+    properties = schema.get("properties") or {}
+    args = {name: _value(properties.get(name) or {}, seed) for name in schema.get("required") or []}
+    return {"functionCall": {"name": function["name"], "args": args}}
+
+
+def _value(schema: dict[str, Any], seed: str) -> Any:
+    kind = str(schema.get("type", "string")).lower()
+    samples = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+    return (schema.get("enum") or [samples.get(kind, f"{schema.get('title', 'value')}-{seed}")])[0]
+
+
+def _responses(content: dict[str, Any]) -> list[Part]:
+    return [part for part in content["parts"] if "functionResponse" in part]

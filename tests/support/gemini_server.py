@@ -1,0 +1,187 @@
+"""A loopback Gemini API that is as strict as the real one and counts with a real tokenizer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from langchain_google_genai import ChatGoogleGenerativeAI
+
+from support import gemini_rules
+from support.gemini_http import GENERATE, GeminiHttp, Reply, error_reply
+from support.gemini_policy import Policy, tool_loop
+from support.oracle import head_text
+
+INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
+OUTPUT_LIMIT_TOKENS = 8192  # what `/models` states
+POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A reply that has nothing to do with the request."""
+
+    status: int
+    message: str
+
+
+RATE_LIMIT = Fault(status=429, message="You exceeded your current quota, please check your plan and billing details.")
+RATE_LIMIT_NAMING_TOKENS = Fault(status=429, message="Quota exceeded: input token limit per minute, retry in 1s.")
+UNAVAILABLE = Fault(status=503, message="The model is overloaded. Please try again later.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeminiRequest:
+    """One request as it arrived, and what became of it."""
+
+    model: str
+    method: str
+    body: dict[str, Any]
+    tokens: int
+    """True input tokens: system instruction, tools and contents."""
+
+    cached_tokens: int
+    """Tokens at the start that the last answered request had as well."""
+
+    status: int
+    reply: dict[str, Any]
+
+
+class GeminiServer:
+    """Answers like the Gemini API on a free port of the loopback interface while the `with` block runs.
+
+    `policy` writes the parts of an answer from the request's JSON; calls get a thought signature unless they carry
+    one. Requests over `input_limit`, or against the API's rules, get its 400 errors.
+
+    Example:
+        >>> with GeminiServer(input_limit=4096) as server:
+        ...     server.chat_model().invoke("hi").usage_metadata["input_tokens"] == server.requests[-1].tokens
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        input_limit: int = INPUT_LIMIT_TOKENS,
+        policy: Policy | None = None,
+        faults: Iterable[Fault] = (),
+        model: str = "gemini-test",
+        thought_tokens: int = 0,
+        strict: bool = True,
+    ) -> None:
+        self.input_limit = input_limit
+        self.policy = policy or tool_loop()
+        self.faults = list(faults)
+        self.model = model
+        self.thought_tokens = thought_tokens
+        self.strict = strict
+        self.requests: list[GeminiRequest] = []
+        self._signatures: dict[bytes, tuple[str, str]] = {}
+        self._last_units: list[tuple[str, int]] = []
+
+    def __enter__(self) -> Self:
+        self._http = GeminiHttp(self)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    @property
+    def url(self) -> str:
+        """Base URL, as `base_url` of the client takes it."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
+    def generated(self) -> list[GeminiRequest]:
+        """The requests that were answered by the policy."""
+        return [request for request in self.requests if request.status == 200 and request.method in GENERATE]
+
+    @property
+    def largest_tokens(self) -> int:
+        """Size of the largest request that was answered."""
+        return max((request.tokens for request in self.generated), default=0)
+
+    def fail_next(self, fault: Fault, times: int = 1) -> None:
+        """Answer the next `times` generation requests with `fault`."""
+        self.faults += [fault] * times
+
+    def chat_model(self, **options: Any) -> ChatGoogleGenerativeAI:
+        """Return the real client, pointed at this server, without retries."""
+        settings = {"model": self.model, "google_api_key": "x", "base_url": self.url, "max_retries": 1}
+        return ChatGoogleGenerativeAI(**settings | options)
+
+    def describe(self, model: str) -> dict[str, Any]:
+        """Return the entry of a model in `/v1beta/models`."""
+        return {
+            "name": f"models/{model}",
+            "displayName": model,
+            "inputTokenLimit": self.input_limit,
+            "outputTokenLimit": OUTPUT_LIMIT_TOKENS,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+        }
+
+    def handle(self, model: str, method: str, body: dict[str, Any]) -> Reply:
+        """Answer one POST and record it."""
+        units = gemini_rules.unit_tokens(body.get("generateContentRequest", body))
+        size = sum(unit[1] for unit in units), gemini_rules.shared_prefix_tokens(self._last_units, units)
+        status, reply = self._reply(model, method, body, size)
+        if status == 200 and method in GENERATE:
+            self._last_units = units
+        what = {"model": model, "method": method, "body": body, "tokens": size[0], "cached_tokens": size[1]}
+        self.requests.append(GeminiRequest(**what, status=status, reply=reply))
+        return status, reply
+
+    def _reply(self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]) -> Reply:
+        if method == "countTokens":
+            return 200, {"totalTokens": size[0]}
+        if self.faults:
+            fault = self.faults.pop(0)
+            return error_reply(fault.status, fault.message)
+        problem = self.strict and gemini_rules.request_problem(body, model=model, signatures=self._signatures)
+        if problem:
+            return error_reply(400, problem)
+        if size[0] > self.input_limit:
+            allowed = f"the maximum number of tokens allowed ({self.input_limit})"
+            return error_reply(400, f"The input token count ({size[0]}) exceeds {allowed}.")
+        return 200, self._generate(model, body, size)
+
+    def _generate(self, model: str, body: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
+        max_tokens = (body.get("generationConfig") or {}).get("maxOutputTokens")
+        parts, reason = _cut(self._signed(self.policy(body)), max_tokens)
+        output = sum(map(gemini_rules.part_tokens, parts))
+        usage = {"promptTokenCount": size[0], "candidatesTokenCount": output}
+        if self.thought_tokens:
+            usage["thoughtsTokenCount"] = self.thought_tokens
+        if size[1]:
+            usage["cachedContentTokenCount"] = size[1]
+        usage["totalTokenCount"] = size[0] + output + self.thought_tokens
+        candidate = {"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}
+        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model}
+
+    def _signed(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Give the first call of the answer a signature, as the API does for parallel calls."""
+        first = next((part for part in parts if "functionCall" in part), None)
+        if first is None:
+            return parts
+        key = gemini_rules.call_key(first)
+        seed = f"{len(self._signatures)} {key}".encode()
+        signature = first.get("thoughtSignature") or base64.b64encode(hashlib.sha256(seed).digest()).decode()
+        self._signatures[gemini_rules.decode_signature(signature)] = key
+        return [{**part, "thoughtSignature": signature} if part is first else part for part in parts]
+
+
+def _cut(parts: list[dict[str, Any]], max_tokens: int | None) -> tuple[list[dict[str, Any]], str]:
+    """Shorten the text of an answer to what the request allows."""
+    output = sum(map(gemini_rules.part_tokens, parts))
+    if max_tokens is None or output <= max_tokens or any("text" not in part for part in parts):
+        return parts, "STOP"
+    text = "".join(part["text"] for part in parts)
+    return [{"text": head_text(text, max_tokens)}], "MAX_TOKENS"

