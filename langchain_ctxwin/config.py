@@ -115,7 +115,12 @@ class RetrievalConfig(Settings):
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
-    parsers: dict[str, Any] = {".toml": tomllib.loads, ".json": json.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load}
+    parsers: dict[str, Any] = {
+        ".toml": tomllib.loads,
+        ".json": json.loads,
+        ".yaml": yaml.safe_load,
+        ".yml": yaml.safe_load,
+    }
     parse = parsers.get(path.suffix.lower())
     if parse is None:
         raise ConfigError(f"cannot read settings from {path}: use one of {', '.join(sorted(parsers))}")
@@ -124,7 +129,9 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read settings from {path}: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"cannot read settings from {path}: expected a table of settings, got {type(values).__name__}")
+        raise ConfigError(
+            f"cannot read settings from {path}: expected a table of settings, got {type(values).__name__}"
+        )
     return values
 
 

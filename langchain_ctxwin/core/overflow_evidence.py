@@ -6,7 +6,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T", str, bytes)
 
 MAX_EXCEPTIONS = 16
 """Exceptions looked at in a chain of causes; real chains have two to five."""
@@ -108,7 +110,7 @@ def _text(source: object) -> str:
     return _bounded(text) if isinstance(text, str) else ""
 
 
-def _bounded(text: Any) -> Any:
+def _bounded(text: T) -> T:
     """Head and tail of a long text: the message stands before or after what is echoed."""
     half = MAX_TEXT_CHARS // 2
     return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]

@@ -1,0 +1,152 @@
+"""Compaction as data: what leaves the view, why, and what the request costs afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from langchain_core.messages import HumanMessage
+
+from langchain_ctxwin.core.pins import last_user, marked_positions, pins_before
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.turns import starts_turn
+from langchain_ctxwin.core.view import Receipt, View, message_id, position_of
+
+ANSWER_SHARE = 0.05
+"""Largest answer that a pinned question carries along, as a share of the room for history: a tenth of what is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """One reduction of the view. It changes nothing until `ContextEngine.apply` writes it to the session state."""
+
+    kind: Literal["summarize", "force"]
+    reason: str
+    """Why, in words, with the sizes that decided it."""
+
+    view: View
+    """The view afterwards (of a summary: when the summarizer succeeds)."""
+
+    actions: tuple[str, ...]
+    """What it does, one line each, for people."""
+
+    tokens_before: int
+    tokens_after: int
+    """Input tokens of the request afterwards; of a summary an upper bound, because it is not written yet."""
+
+    dropped_turns: int = 0
+    """Whole turns that leave without a summary."""
+
+    dropped_messages: int = 0
+    """Messages that leave without a summary."""
+
+    snapshot: tuple[int, int] | None = None
+    """Positions of the messages to summarize, stop excluded; None when no summary is asked for."""
+
+    summary_max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """How small the request has to become. All sizes are tokens, as `Survey` counts them."""
+
+    capacity: int
+    """Largest total that still fits the input limit with the counter's safety margin."""
+
+    keep: float
+    """Low-water mark of the history: a share of its room when at most 1, else tokens."""
+
+    max_history_tokens: int | None
+    pin_first_user: bool
+
+    def fits(self, survey: Survey) -> bool:
+        """True when the request may be sent."""
+        return survey.total_tokens <= self.capacity
+
+    def reaches(self, survey: Survey) -> bool:
+        """True when the request is at or below its low-water mark."""
+        return survey.total_tokens <= self.low_water(survey)
+
+    def room(self, survey: Survey) -> int:
+        """What the fixed regions leave for history."""
+        room = max(0, self.capacity - survey.fixed_tokens)
+        return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
+
+    def low_water(self, survey: Survey) -> int:
+        """Total that a compaction aims for; pins, summary and receipt count as cost before it is set."""
+        return survey.fixed_tokens + portion(self.keep, self.room(survey))
+
+
+def portion(share: float, room: int) -> int:
+    """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
+    return int(share * room) if share <= 1 else min(int(share), room)
+
+
+def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
+    """Return the view that starts at `start`, with pins frozen and everything that leaves on the receipt."""
+    view, messages = survey.view, request.messages
+    marked = marked_positions(messages, survey.start, start, view)
+    carry_tokens = int(ANSWER_SHARE * goal.room(survey))
+    pinned = pins_before(
+        messages,
+        start,
+        first=request.first,
+        marked=marked,
+        pin_first_user=goal.pin_first_user,
+        carry=lambda answer: request.price(answer) <= carry_tokens,
+    )
+    moved = replace(view, start=position_of(messages, start), pinned=pinned)
+    return _only_shown(replace(moved, receipt=view.receipt + _left(request, survey, moved, start)), request, start)
+
+
+def first_that(values: list[int], ok: Callable[[int], bool]) -> int | None:
+    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is; by bisection."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ok(values[middle]) else (middle + 1, high)
+    return values[low] if low < len(values) else None
+
+
+def turn_cuts(survey: Survey) -> list[int]:
+    """Positions where whole turns can leave: the turn starts after the first, up to the current turn."""
+    return [turn.index for turn in survey.turns if turn.index > survey.start and starts_turn(turn.steps[0])]
+
+
+def step_cuts(request: Request, survey: Survey) -> list[int]:
+    """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
+    user = last_user(request.messages)
+    begin = survey.start if user is None else max(survey.start, user + 1)
+    starts = [step.index for step in survey.steps if step.index >= begin and step.messages]
+    return [index for index in starts if index > begin]
+
+
+def _left(request: Request, survey: Survey, moved: View, start: int) -> Receipt:
+    """What is shown now and no longer after the move."""
+    kept = {position.index for position in moved.pinned}
+    shown_before = {position.index for position in survey.view.pinned if position.index < survey.start}
+    shown_before.update(range(survey.start, start))
+    covered = survey.view.covered.index if survey.view.covered else -1
+    gone = {index for index in shown_before - kept if index > covered}
+    steps = [step for step in survey.steps if step.index < start and gone.intersection(range(step.index, step.stop))]
+    return Receipt(
+        turns=sum(1 for index in gone if isinstance(request.messages[index], HumanMessage)),
+        steps=len(steps),
+        messages=len(gone),
+        tokens=sum(step.tokens for step in steps),
+    )
+
+
+def _only_shown(view: View, request: Request, start: int) -> View:
+    """Forget edits of messages that are no longer shown."""
+    if not (view.cleared or view.clamped or view.superseded):
+        return view
+    shown = {message_id(request.messages, index) for index in range(start, len(request.messages))}
+    shown.update(position.id for position in view.pinned)
+    return replace(
+        view,
+        cleared=view.cleared & shown,
+        clamped={key: clamp for key, clamp in view.clamped.items() if key in shown},
+        superseded={key: newer for key, newer in view.superseded.items() if key in shown},
+    )

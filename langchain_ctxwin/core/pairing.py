@@ -1,0 +1,128 @@
+"""Makes what is sent structurally valid, one step at a time, deterministically.
+
+Providers refuse a request whose tool calls lack results, whose results lack calls, or that does not start with a user
+message. Histories arrive like that all the same. Every repair depends only on the step and on the message before it,
+so a longer history never changes what was sent earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+
+from langchain_ctxwin.core.edits import media_count, text_of
+from langchain_ctxwin.core.turns import NOTE_KEY, call_ids
+
+EMPTY_USER_TEXT = "[empty message]"
+OPENING_TEXT = "[The conversation continues from here.]"
+CONTINUE_TEXT = "[Continue.]"
+UNANSWERED_TEXT = "[No result: this call was not answered.]"
+SYSTEM_NOTE_TEXT = "[System note]"
+
+
+def repair_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -> tuple[AnyMessage, ...]:
+    """Return the step as a valid continuation of `previous` (None at the start of the request).
+
+    Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
+    unanswered calls get a marked placeholder; system messages become labelled user-side notes.
+    """
+    messages = [_with_content(message) for message in messages]
+    first = messages[0]
+    body = _exchange(messages) if call_ids(first) else _lone(first)
+    return _with_opening(body, previous)
+
+
+def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
+    """Return what a strict provider would refuse in a message list; empty when it is valid.
+
+    Example:
+        >>> find_faults([AIMessage("hello")])
+        ['the first message after the system prompt is ai, not human']
+    """
+    faults: list[str] = []
+    body = list(messages)
+    while body and isinstance(body[0], SystemMessage):
+        body.pop(0)
+    if body and not isinstance(body[0], HumanMessage):
+        faults.append(f"the first message after the system prompt is {body[0].type}, not human")
+    index = 0
+    while index < len(body):
+        index, found = _check(body, index)
+        faults.extend(found)
+    return faults
+
+
+def note(text: str, note_id: str) -> HumanMessage:
+    """Return a user-side message written by this package; it never counts as a user message of its own."""
+    return HumanMessage(content=text, id=note_id, additional_kwargs={NOTE_KEY: True})
+
+
+def is_empty(message: AnyMessage) -> bool:
+    """True when a message has neither content nor calls."""
+    return not (text_of(message.content).strip() or media_count(message) or call_ids(message))
+
+
+def _with_content(message: AnyMessage) -> AnyMessage:
+    """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
+    missing: object = message.content
+    return message.model_copy(update={"content": ""}) if missing is None else message
+
+
+def _lone(message: AnyMessage) -> tuple[AnyMessage, ...]:
+    if isinstance(message, ToolMessage | RemoveMessage):
+        return ()
+    if isinstance(message, SystemMessage):
+        return (note(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
+    if not is_empty(message):
+        return (message,)
+    if isinstance(message, AIMessage):
+        return ()
+    return (message.model_copy(update={"content": EMPTY_USER_TEXT}),)
+
+
+def _exchange(messages: Sequence[AnyMessage]) -> tuple[AnyMessage, ...]:
+    """Each calling AI message followed by one result per call, in the order of the calls."""
+    results = [message for message in messages if isinstance(message, ToolMessage)]
+    ordered: list[AnyMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage | SystemMessage):
+            continue
+        ordered.append(message)
+        ordered.extend(_take_result(results, message, call_id) for call_id in call_ids(message))
+    notes = (_lone(message)[0] for message in messages if isinstance(message, SystemMessage))
+    return (*ordered, *notes)
+
+
+def _take_result(results: list[ToolMessage], caller: AnyMessage, call_id: str) -> ToolMessage:
+    for position, result in enumerate(results):
+        if result.tool_call_id == call_id:
+            return results.pop(position)
+    return ToolMessage(
+        content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=f"{caller.id}:{call_id}:unanswered"
+    )
+
+
+def _with_opening(body: tuple[AnyMessage, ...], previous: AnyMessage | None) -> tuple[AnyMessage, ...]:
+    if not body or isinstance(body[0], HumanMessage):
+        return body
+    if previous is None:
+        return (note(OPENING_TEXT, f"{body[0].id}:opening"), *body)
+    # A call may only follow a user message or a tool result (Gemini API, function calling rules).
+    if call_ids(body[0]) and isinstance(previous, AIMessage):
+        return (note(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
+    return body
+
+
+def _check(body: Sequence[AnyMessage], index: int) -> tuple[int, list[str]]:
+    message = body[index]
+    if isinstance(message, ToolMessage):
+        return index + 1, [f"tool result {message.tool_call_id!r} answers no call"]
+    if isinstance(message, SystemMessage) or is_empty(message):
+        return index + 1, [f"message {index} is {'a late system message' if message.type == 'system' else 'empty'}"]
+    wanted = call_ids(message)
+    following = body[index + 1 : index + 1 + len(wanted)]
+    answered = [reply.tool_call_id for reply in following if isinstance(reply, ToolMessage)]
+    if answered == list(wanted):
+        return index + 1 + len(wanted), []
+    return index + 1 + len(answered), [f"calls {list(wanted)} are answered by {answered}"]

@@ -1,0 +1,102 @@
+"""The soft path: when a summary of the oldest turns is worth making, and of which messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, portion, step_cuts, turn_cuts
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.view import Receipt, View, position_of
+
+SUMMARY_SHARE = 0.15
+"""Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
+
+SUMMARY_BOUNDS_TOKENS = (64, 2000)
+"""Smallest and largest default size of a summary: a paragraph and two pages."""
+
+MIN_PROGRESS = 0.1
+"""Smallest reduction of the request that a summary must promise; less would be repeated at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """When the soft path acts."""
+
+    share: float
+    """History size, as a share of its room when at most 1, else tokens."""
+
+    messages: int | None
+    summary_max_tokens: int | None
+
+
+def summarize(
+    request: Request, survey: Survey, goal: Goal, trigger: Trigger, *, history_tokens: int, history_budget: int
+) -> Compaction | None:
+    """Return the summary that is due; None when the history is small enough or a summary would not pay for itself.
+
+    Args:
+        request: what the next request is made from.
+        survey: its present price.
+        goal: limit and low-water mark.
+        trigger: when to act.
+        history_tokens: size of the history as last measured, which may be more exact than the survey's estimate.
+        history_budget: what the fixed regions leave of the input limit, without a safety margin.
+    """
+    cap = goal.max_history_tokens
+    reason = _due(survey, trigger, history_tokens, history_budget if cap is None else min(cap, history_budget))
+    cuts = [*turn_cuts(survey), *step_cuts(request, survey)] if reason else []
+    if not cuts:
+        return None
+    summary_tokens = trigger.summary_max_tokens or _default_size(goal.room(survey))
+    best = first_that(cuts, lambda start: _is_enough(request, survey, goal, trigger, start, summary_tokens))
+    start = cuts[-1] if best is None else best
+    after = _after(request, survey, goal, start)
+    tokens_after = after.total_tokens + summary_tokens
+    pays = survey.total_tokens - tokens_after >= MIN_PROGRESS * survey.total_tokens
+    if not pays and (trigger.messages is None or best is None):
+        return None
+    return Compaction(
+        kind="summarize",
+        reason=reason,
+        view=after.view,
+        actions=(f"{start - _snapshot_start(request, survey.view)} messages summarized",),
+        tokens_before=survey.total_tokens,
+        tokens_after=tokens_after,
+        snapshot=(_snapshot_start(request, survey.view), start),
+        summary_max_tokens=summary_tokens,
+    )
+
+
+def _due(survey: Survey, trigger: Trigger, history_tokens: int, room: int) -> str:
+    limit = portion(trigger.share, room)
+    if history_tokens > limit:
+        return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
+    shown = sum(step.size for step in survey.steps)
+    if trigger.messages is not None and shown > trigger.messages:
+        return f"{shown:,} messages are past the trigger of {trigger.messages:,}"
+    return ""
+
+
+def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, start: int, summary_tokens: int) -> bool:
+    after = _after(request, survey, goal, start)
+    small = after.total_tokens + summary_tokens <= goal.low_water(survey)
+    kept_messages = len(request.messages) - start
+    few = trigger.messages is None or kept_messages <= portion(min(goal.keep, 1.0), trigger.messages)
+    return small and few
+
+
+def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:
+    """The request once everything before `start` is summarized, without the summary itself."""
+    view = cut(request, survey, start, goal)
+    covered = position_of(request.messages, start - 1)
+    return request.survey(replace(view, receipt=Receipt(), covered=covered), "")
+
+
+def _snapshot_start(request: Request, view: View) -> int:
+    """First message that no summary covers yet."""
+    return max(request.first, view.covered.index + 1) if view.covered else request.first
+
+
+def _default_size(room: int) -> int:
+    low, high = SUMMARY_BOUNDS_TOKENS
+    return max(low, min(high, int(SUMMARY_SHARE * room)))

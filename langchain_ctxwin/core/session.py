@@ -1,0 +1,144 @@
+"""The session state behind a request: read from JSON, checked against the history, written back as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.messages import AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.pins import step_at
+from langchain_ctxwin.core.view import Position, View, position_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The `context_*` keys of one conversation, verified for one history."""
+
+    view: View = field(default_factory=View)
+    summary: str = ""
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    """Anchor, learned limits and number of messages seen."""
+
+    guard: Mapping[str, Any] = field(default_factory=dict)
+    """Compactions, dropped turns, ineffective attempts, position of the latest one, reason."""
+
+    faults: tuple[str, ...] = ()
+    """What did not match the history and was mended, one line each."""
+
+    @property
+    def compactions(self) -> int:
+        """Number of reductions so far."""
+        return int(self.guard.get("compactions", 0))
+
+    @property
+    def since(self) -> Position | None:
+        """The last message at the time of the latest compaction."""
+        value = self.guard.get("since")
+        return Position(id=str(value["id"]), index=int(value["index"])) if value else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state update that makes the checked session the stored one."""
+        return {
+            "context_view": self.view.to_json(),
+            "context_summary": self.summary,
+            "context_counts": dict(self.counts),
+            "context_guard": dict(self.guard),
+        }
+
+    def learned_limit(self, model: str) -> Mapping[str, int]:
+        """Limits that the provider stated for a model in this conversation."""
+        limits: Mapping[str, Mapping[str, int]] = self.counts.get("limits") or {}
+        return limits.get(model, {})
+
+
+def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]) -> Session:
+    """Read the session and verify every stored position against the history.
+
+    A view whose start is gone (removed, forked, another history) is dropped together with its summary and anchor; the
+    plan is then made again from the full history.
+    """
+    values = state or {}
+    session = Session(
+        view=View.from_json(values.get("context_view") or {}),
+        summary=str(values.get("context_summary") or ""),
+        counts=dict(values.get("context_counts") or {}),
+        guard=dict(values.get("context_guard") or {}),
+    )
+    shrunk = _shrunk(session, messages)
+    located = _locate(session.view, messages)
+    if located is None:
+        lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
+        counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+        return Session(counts=counts, guard=session.guard, faults=(*shrunk, lost))
+    moved = ("earlier history was edited: the view moved with it",) if located != session.view else ()
+    return replace(session, view=located, faults=(*shrunk, *moved))
+
+
+def with_new_pins(session: Session, messages: Sequence[AnyMessage], marked: Sequence[int]) -> Session:
+    """Show messages that were marked after they had left the view; counts as one compaction, the prefix changes."""
+    view = session.view
+    if view.start is None:
+        return session
+    shown = {position.index for position in view.pinned}
+    first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    new = [index for index in marked if first <= index < view.start.index and index not in shown]
+    if not new:
+        return session
+    for index in new:
+        step = step_at(messages, index, view.start.index)
+        shown.update(range(step.index, step.stop))
+    pinned = tuple(position_of(messages, index) for index in sorted(shown))
+    return replace(session, view=replace(view, pinned=pinned), guard=counted(session, messages, reason="new pin"))
+
+
+def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
+    """Return the guard after one more compaction at this point of the history."""
+    since = position_of(messages, len(messages) - 1) if messages else None
+    return {
+        **session.guard,
+        "compactions": session.compactions + 1,
+        "since": {"id": since.id, "index": since.index} if since else {},
+        "reason": reason,
+        **changes,
+    }
+
+
+def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
+    """Return the view with verified positions; None when its start is gone."""
+    if view.start is None:
+        return view
+    start = view.start.find(messages)
+    if start is None:
+        return None
+    found = ((position, position.find(messages)) for position in view.pinned)
+    pinned = tuple(Position(id=p.id, index=index) for p, index in found if index is not None and index < start)
+    covered = view.covered.find(messages) if view.covered else None
+    return replace(
+        view,
+        start=Position(id=view.start.id, index=start),
+        pinned=tuple(sorted(pinned, key=lambda position: position.index)),
+        covered=_covered(view, covered, messages, start),
+    )
+
+
+def _covered(view: View, found: int | None, messages: Sequence[AnyMessage], start: int) -> Position | None:
+    """Where the summary ends; when that message was removed, everything before the view counts as covered."""
+    if view.covered is None:
+        return None
+    if found is not None and found < start:
+        return Position(id=view.covered.id, index=found)
+    return position_of(messages, start - 1) if start > 0 else None
+
+
+def _shrunk(session: Session, messages: Sequence[AnyMessage]) -> tuple[str, ...]:
+    """Say so when history is missing: its first message is gone and it is shorter than it was."""
+    seen, first = int(session.counts.get("messages", 0)), session.counts.get("first")
+    if len(messages) >= seen or (messages and (messages[0].id or "#0") == first):
+        return ()
+    lost = (
+        f"history has {len(messages)} messages, the state remembers {seen}: if nothing was removed on purpose, "
+        "old checkpoints of this thread were deleted"
+    )
+    return (lost,)

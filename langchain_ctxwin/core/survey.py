@@ -1,0 +1,190 @@
+"""What one request consists of and what it costs, for any candidate view: the function everything re-prices with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.assembly import Preamble, assemble, constraints_text, record_text
+from langchain_ctxwin.core.call_names import unique_calls
+from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.pairing import repair_step
+from langchain_ctxwin.core.pins import ANSWER_TEXT, needs_answer
+from langchain_ctxwin.core.turns import Step, Turn, call_ids, group_turns, split_steps
+from langchain_ctxwin.core.view import Position, View, message_id
+
+Price = Callable[[AnyMessage], int]
+"""Tokens of one message, role overhead included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What precedes a step in the request."""
+
+    message: AnyMessage | None = None
+    """The message right before it; None at the start of the history."""
+
+    calls: frozenset[str] = frozenset()
+    """Ids of the tool calls that were made before it."""
+
+
+Shower = Callable[[Sequence[AnyMessage], int, View, Before], tuple[Step, ...]]
+"""`show_steps` or a memoized form of it: messages, start, view, what precedes -> shown steps up to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The regions of one request under one view, each priced once. All sizes are tokens."""
+
+    view: View
+    summary: str
+    preamble: Preamble
+    pinned: tuple[Step, ...]
+    steps: tuple[Step, ...]
+    start: int
+    """Position of the view's first message."""
+
+    system_tokens: int
+    tool_tokens: int
+    summary_tokens: int
+    pinned_tokens: int
+    history_tokens: int
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Everything but the history."""
+        return self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """The whole input of the request."""
+        return self.fixed_tokens + self.history_tokens
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The history by turn."""
+        return group_turns(self.steps)
+
+    def messages(self) -> list[AnyMessage]:
+        """Return the request."""
+        return assemble(self.preamble, _flatten(self.pinned), _flatten(self.steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Everything a request is made from, before anything is left out."""
+
+    messages: Sequence[AnyMessage]
+    """The full history."""
+
+    first: int
+    """Number of leading system messages; they belong to the system region."""
+
+    system: SystemMessage | None
+    """System prompt and leading system messages, merged."""
+
+    constraints: tuple[str, ...]
+    placement: Literal["system", "user"]
+    system_tokens: int
+    tool_tokens: int
+    price: Price
+    show: Shower
+
+    def survey(self, view: View, summary: str) -> Survey:
+        """Price the request as `view` shows it."""
+        preamble = Preamble(
+            system=self.system,
+            constraints=constraints_text(self.constraints),
+            record=record_text(summary, view.receipt),
+            placement=self.placement,
+        )
+        start = self.start_of(view)
+        pinned = tuple(self._pinned_steps(view, start))
+        steps = self.show(self.messages, start, view, after_steps(pinned))
+        return Survey(
+            view=view,
+            summary=summary,
+            preamble=preamble,
+            pinned=pinned,
+            steps=steps,
+            start=start,
+            system_tokens=self.system_tokens,
+            tool_tokens=self.tool_tokens,
+            summary_tokens=self._text_tokens(preamble.record),
+            pinned_tokens=self._text_tokens(preamble.constraints) + sum(step.tokens for step in pinned),
+            history_tokens=sum(step.tokens for step in steps),
+        )
+
+    def start_of(self, view: View) -> int:
+        """Position of the view's first message; the view must be valid for this history."""
+        return max(self.first, view.start.index) if view.start else self.first
+
+    def _text_tokens(self, text: str) -> int:
+        return self.price(SystemMessage(content=text)) if text else 0
+
+    def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
+        """The pinned messages before the start, by step; a finished question never looks open."""
+        previous: AnyMessage | None = None
+        taken: set[str] = set()
+        groups = list(_pinned_groups(self.messages, view.pinned, start))
+        for number, group in enumerate(groups):
+            index = group[0]
+            messages = [self.messages[i] for i in group]
+            step = show_step(
+                Step(index=index, size=len(group), messages=tuple(messages)), view, previous, taken, self.price
+            )
+            following = groups[number + 1][0] if number + 1 < len(groups) else start
+            if self._looks_open(group, following):
+                marker = AIMessage(content=ANSWER_TEXT, id=f"{message_id(self.messages, index)}:answered")
+                step = replace(step, messages=(*step.messages, marker), tokens=step.tokens + self.price(marker))
+            previous = step.messages[-1] if step.messages else previous
+            yield step
+
+    def _looks_open(self, group: Sequence[int], following: int) -> bool:
+        question = self.messages[group[0]]
+        after = self.messages[following] if following < len(self.messages) else None
+        left_out = following > group[-1] + 1
+        return left_out and needs_answer(question, after)
+
+
+def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
+    """Yield the steps of `messages[start:]` as the model sees them, priced."""
+    previous, taken = before.message, set(before.calls)
+    for step in split_steps(messages, start):
+        shown = show_step(step, view, previous, taken, price)
+        previous = shown.messages[-1] if shown.messages else previous
+        yield shown
+
+
+def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[str], price: Price) -> Step:
+    """Return one step as the model sees it after `previous`: edited, valid, priced; its call ids join `taken`."""
+    messages: Sequence[AnyMessage] = step.messages
+    if view.cleared or view.superseded or view.clamped:
+        messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
+    shown = unique_calls(repair_step(messages, previous), taken)
+    return replace(step, messages=shown, tokens=sum(map(price, shown)))
+
+
+def _flatten(steps: Sequence[Step]) -> Iterator[AnyMessage]:
+    return (message for step in steps for message in step.messages)
+
+
+def after_steps(steps: Sequence[Step], before: Before | None = None) -> Before:
+    """Return what precedes the step that follows `steps`."""
+    earlier = before or Before()
+    last = next((step.messages[-1] for step in reversed(steps) if step.messages), earlier.message)
+    calls = {call_id for step in steps for message in step.messages for call_id in call_ids(message)}
+    return Before(message=last, calls=earlier.calls | calls)
+
+
+def _pinned_groups(messages: Sequence[AnyMessage], pinned: Sequence[Position], start: int) -> Iterator[list[int]]:
+    """Group pinned positions that lie before the start into steps; a pin covers its whole step."""
+    kept = {position.index for position in pinned if position.index < start}
+    for begin in sorted(kept):
+        if begin - 1 in kept:
+            continue
+        end = next(index for index in range(begin, start + 1) if index not in kept)
+        yield from (list(range(step.index, step.stop)) for step in split_steps(messages, begin, end))

@@ -1,0 +1,144 @@
+"""Where a conversation may be cut: turns, and the steps inside them.
+
+A turn is one user message and everything up to the next one. A step is the smallest group that stands or falls
+together: AI messages with tool calls and all their results, or one lone message. Nothing else is a cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+
+NOTE_KEY = "ctxwin_note"
+"""Marks user-side messages that this package wrote; they never start a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The smallest group of messages that must stay together."""
+
+    index: int
+    """Position of the first message in the history."""
+
+    size: int
+    """Number of messages of the history that the step covers."""
+
+    messages: tuple[AnyMessage, ...]
+    """The messages; in a `Window` as the model sees them."""
+
+    tokens: int = 0
+    """Price of `messages`, in tokens; 0 where the step was not priced."""
+
+    @property
+    def stop(self) -> int:
+        """Position after the last message."""
+        return self.index + self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One user message and everything up to the next one."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def index(self) -> int:
+        """Position of the first message in the history."""
+        return self.steps[0].index
+
+    @property
+    def stop(self) -> int:
+        """Position after the last message."""
+        return self.steps[-1].stop
+
+    @property
+    def messages(self) -> tuple[AnyMessage, ...]:
+        """The messages of all steps, in order."""
+        return tuple(message for step in self.steps for message in step.messages)
+
+    @property
+    def tokens(self) -> int:
+        """Price of the whole turn, in tokens."""
+        return sum(step.tokens for step in self.steps)
+
+
+def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
+    """Split a history into turns of steps; messages before the first user message are turn 0.
+
+    Example:
+        >>> turns = split_turns([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
+        >>> [(turn.index, len(turn.steps)) for turn in turns]
+        [(0, 2), (2, 1)]
+    """
+    return group_turns(tuple(split_steps(messages)))
+
+
+def turn_starts(messages: Sequence[AnyMessage]) -> list[int]:
+    """Return the position of the first message of every turn; empty for an empty history."""
+    return [i for i, message in enumerate(messages) if i == 0 or isinstance(message, HumanMessage)]
+
+
+def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
+    """Snap `target` to the nearest position where the history may be cut.
+
+    Boundaries are turn starts; with a single turn, step starts. On a tie the earlier boundary wins unless it is 0.
+    The result is never `len(messages)` (except 0 for an empty history).
+    """
+    starts = turn_starts(messages)
+    if len(starts) == 1:
+        starts = [step.index for step in split_steps(messages)]
+    return min(starts, key=lambda start: (abs(start - target), start == 0, start), default=0)
+
+
+def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
+    """Group consecutive steps into turns; a step that holds a user message starts one."""
+    groups: list[list[Step]] = []
+    for step in steps:
+        if not groups or starts_turn(step):
+            groups.append([])
+        groups[-1].append(step)
+    return tuple(Turn(steps=tuple(group)) for group in groups)
+
+
+def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None = None) -> Iterator[Step]:
+    """Yield the steps of `messages[start:stop]`, unpriced."""
+    limit = len(messages) if stop is None else stop
+    index = start
+    while index < limit:
+        end = _step_end(messages, index, limit)
+        yield Step(index=index, size=end - index, messages=tuple(messages[index:end]))
+        index = end
+
+
+def starts_turn(step: Step) -> bool:
+    """True when the step is a user message; a note written by this package is none."""
+    last = step.messages[-1] if step.messages else None
+    return isinstance(last, HumanMessage) and NOTE_KEY not in last.additional_kwargs
+
+
+def call_ids(message: AnyMessage) -> tuple[str, ...]:
+    """Ids of the tool calls of a message, in order; malformed calls count, because providers want them answered."""
+    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
+        return ()
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    return tuple(call["id"] or "" for call in calls)
+
+
+def _step_end(messages: Sequence[AnyMessage], index: int, limit: int) -> int:
+    if not call_ids(messages[index]):
+        return index + 1
+    end = index + 1
+    while end < limit and call_ids(messages[end]):
+        end += 1
+    while (after := _after_result(messages, end, limit)) is not None:
+        end = after
+    return end
+
+
+def _after_result(messages: Sequence[AnyMessage], index: int, limit: int) -> int | None:
+    """Position after the next tool result, looking through system notes between a call and its result."""
+    while index < limit and isinstance(messages[index], SystemMessage):
+        index += 1
+    return index + 1 if index < limit and isinstance(messages[index], ToolMessage) else None

@@ -1,0 +1,283 @@
+"""The four verbs of one agent step: measure, plan (or emergency), apply, build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AnyMessage, SystemMessage
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core import ladder, planning
+from langchain_ctxwin.core.assembly import merge_system
+from langchain_ctxwin.core.budget import TokenBudget, refusal
+from langchain_ctxwin.core.compaction import Compaction, Goal
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.outcome import accepted, applied, gave_up, has_given_up
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.recovery import learned_limits, lowered, retry_target
+from langchain_ctxwin.core.session import Session, read_session, with_new_pins
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.window import Count, Window, count, fingerprint, make_report
+from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
+from langchain_ctxwin.memo import Marks
+from langchain_ctxwin.pricing import Pricing
+from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.summarize import as_summarizer
+from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
+
+
+class ContextEngine:
+    """Decides what the model sees so that every request fits; immutable, one for any number of conversations.
+
+    Setup:
+        ```bash
+        pip install langchain-ctxwin
+        ```
+
+    Key init args:
+        limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`).
+        counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
+        summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; None extracts them.
+        config: when to compact and what to keep.
+
+    Instantiate:
+        ```python
+        engine = ContextEngine(limits=ModelLimits(context_window=8192, max_output_tokens=1024))
+        ```
+
+    Use:
+        ```python
+        window = engine.measure(messages, system_prompt="You are ...", tools=tools, session=state)
+        if compaction := engine.plan(window) or engine.emergency(window):
+            state = state | engine.apply(compaction, window)
+            window = engine.measure(messages, system_prompt="You are ...", tools=tools, session=state)
+        request = engine.build(window)
+        ```
+
+    Raises:
+        UnknownModelError: no limit is known, and a guess is impossible or not allowed.
+        ConfigError: limits or settings contradict each other.
+    """
+
+    def __init__(
+        self,
+        limits: Any,
+        counter: TokenCounter | None = None,
+        summarizer: Any = None,
+        config: ContextConfig | None = None,
+    ) -> None:
+        self._config = config or ContextConfig()
+        self._limits = self._checked(ModelLimits.of(limits))
+        self._model = model_name(limits)
+        self._pricing = Pricing(counter or TokenEstimator(family=family_of(limits)))
+        self._summarizer = as_summarizer(summarizer, counter=self._pricing.counter)
+        self._marks = Marks()
+
+    @property
+    def config(self) -> ContextConfig:
+        """The settings."""
+        return self._config
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The limits that hold when a request names no model of its own."""
+        return self._limits
+
+    def measure(
+        self,
+        messages: Sequence[AnyMessage],
+        *,
+        system_prompt: str | SystemMessage = "",
+        tools: Sequence[Any] = (),
+        session: Mapping[str, Any] | None = None,
+        model: Any = None,
+    ) -> Window:
+        """Price every region of the next request once.
+
+        Args:
+            messages: the full history, system prompt not included.
+            system_prompt: what leads the request.
+            tools: the definitions bound to the model.
+            session: the `context_*` keys of the conversation's state; None starts fresh.
+            model: the model of this request, when its limits differ from the engine's.
+
+        Raises:
+            UnknownModelError: `model` states no limits.
+            ConfigError: a learned or configured limit leaves no room for input.
+        """
+        checked = read_session(session, messages)
+        checked = self._with_pins(checked, messages)
+        request = self._request(messages, system_prompt, tools)
+        name = model_name(model) or self._model
+        limits = self._limits_for(model, checked, name)
+        reserve = limits.output_reserve(self._config.output_reserve)
+        limit = limits.input_limit(reserve)
+        survey = request.survey(checked.view, checked.summary)
+        digest = fingerprint(survey, self._pricing.tools_digest(tools))
+        counted_now = count(survey, checked, digest=digest, upper=self._pricing.upper, exact=self._pricing.exact)
+        budget = TokenBudget(
+            input_limit=limit,
+            system_tokens=survey.system_tokens,
+            tool_tokens=survey.tool_tokens,
+            summary_tokens=survey.summary_tokens,
+            pinned_tokens=survey.pinned_tokens,
+            reserved_tokens=reserve,
+        )
+        report = make_report(
+            survey, counted_now, budget, context_window=limits.context_window or limit + reserve, guard=checked.guard
+        )
+        return Window(
+            report=report,
+            budget=budget,
+            over_by=int(report["over_by"]),
+            model=name,
+            digest=digest,
+            request=request,
+            survey=survey,
+            session=checked,
+            goal=self._goal(self._pricing.capacity(limit)),
+        )
+
+    def plan(self, window: Window) -> Compaction | None:
+        """Return the summary that is due, or None; pure, calls no model.
+
+        None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
+        """
+        if self._config.summarize == "off" or has_given_up(window):
+            return None
+        trigger = planning.Trigger(
+            share=self._config.trigger,
+            messages=self._config.trigger_messages,
+            summary_max_tokens=self._config.summary_max_tokens,
+        )
+        return planning.summarize(
+            window.request,
+            window.survey,
+            window.goal,
+            trigger,
+            history_tokens=window.history_tokens,
+            history_budget=window.budget.history_budget,
+        )
+
+    def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
+        """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
+
+        Args:
+            window: the measured request.
+            target_tokens: a stricter total than the input limit, in this engine's counts.
+
+        Raises:
+            BudgetExceededError: the request cannot be made to fit, whatever leaves.
+        """
+        if target_tokens is None and window.over_by == 0:
+            return None
+        limit = window.budget.input_limit if target_tokens is None else target_tokens
+        goal = window.goal if target_tokens is None else self._goal(target_tokens)
+        reason = f"request of {window.total_tokens:,} tokens must come down to {limit:,}"
+        compaction = ladder.force(window.request, window.survey, goal, reason=reason)
+        if compaction is None or target_tokens is None:
+            view = compaction.view if compaction else window.session.view
+            after = window.request.survey(view, window.session.summary)
+            if self._pricing.lower(after.total_tokens) > limit:
+                raise self._refusal(window, after)
+        return compaction
+
+    def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+        """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
+
+        A summarizer that fails changes nothing but the guard, which then says why.
+        """
+        if compaction.snapshot is None:
+            return applied(compaction, window, window.session.summary)
+        try:
+            summary = write_summary(self._summarizer, **self._summary_task(compaction, window))
+            return applied(compaction, window, accepted(summary, compaction, window))
+        except SummarizationError as error:
+            return gave_up(window, str(error))
+
+    async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+        """Like `apply`, awaiting the summarizer."""
+        if compaction.snapshot is None:
+            return applied(compaction, window, window.session.summary)
+        try:
+            summary = await awrite_summary(self._summarizer, **self._summary_task(compaction, window))
+            return applied(compaction, window, accepted(summary, compaction, window))
+        except SummarizationError as error:
+            return gave_up(window, str(error))
+
+    def build(self, window: Window) -> list[AnyMessage]:
+        """Return the message list that the model sees, the system message first when there is one."""
+        return window.survey.messages()
+
+    def recover(self, window: Window, overflow: ContextOverflow) -> dict[str, Any] | None:
+        """Learn from a refused request and shrink the view; return the session update, None when nothing can leave.
+
+        Calls no model. What the provider stated about its limit is kept in `context_counts`.
+
+        Raises:
+            BudgetExceededError: the request is at its smallest and still too large.
+        """
+        compaction = self.emergency(window, target_tokens=retry_target(window, overflow))
+        if compaction is None:
+            return None
+        learned = replace(window.session, counts=learned_limits(window, overflow))
+        return self.apply(compaction, replace(window, session=learned))
+
+    def _checked(self, limits: ModelLimits) -> ModelLimits:
+        if not limits.known and self._config.allow_guess:
+            limits = limits.guessed()
+        limits.input_limit(limits.output_reserve(self._config.output_reserve))
+        return limits
+
+    def _limits_for(self, model: Any, session: Session, name: str) -> ModelLimits:
+        """Limits of this request: its own model's where stated, lowered to what the provider was heard to say."""
+        stated = ModelLimits.of(model) if model is not None else self._limits
+        return lowered(stated if stated.known else self._limits, session.learned_limit(name))
+
+    def _goal(self, capacity: int) -> Goal:
+        return Goal(
+            capacity=capacity,
+            keep=self._config.keep,
+            max_history_tokens=self._config.max_history_tokens,
+            pin_first_user=self._config.pin_first_user,
+        )
+
+    def _with_pins(self, session: Session, messages: Sequence[AnyMessage]) -> Session:
+        start = session.view.start
+        return session if start is None else with_new_pins(session, messages, self._marks(messages, start.index))
+
+    def _request(self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any]) -> Request:
+        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        system = merge_system(prompt, messages[:first])
+        pricing = self._pricing
+        return Request(
+            messages=messages,
+            first=first,
+            system=system,
+            constraints=self._config.constraints,
+            placement=self._config.summary_placement,
+            system_tokens=pricing.base_tokens + (pricing.price(system) if system else 0),
+            tool_tokens=pricing.tools(tools),
+            price=pricing.price,
+            show=pricing.show,
+        )
+
+    def _refusal(self, window: Window, after: Survey) -> BudgetExceededError:
+        total = after.total_tokens
+        smallest = Count(total_tokens=total, upper_tokens=self._pricing.lower(total), counted_by="estimate")
+        window_tokens = int(window.report["context_window"])
+        guard = window.session.guard
+        return refusal(make_report(after, smallest, window.budget, context_window=window_tokens, guard=guard))
+
+    def _summary_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+        start, stop = compaction.snapshot or (0, 0)
+        return {
+            "messages": list(window.request.messages[start:stop]),
+            "previous": window.session.summary,
+            "max_tokens": compaction.summary_max_tokens,
+            "timeout_seconds": self._config.summary_timeout_seconds,
+        }
