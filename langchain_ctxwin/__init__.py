@@ -1,1 +1,61 @@
-"""Context-window management for LangChain and LangGraph agents."""
+"""Context-window management for LangChain and LangGraph agents: every request fits, nothing is lost silently."""
+
+from importlib.metadata import version
+
+from langchain_ctxwin.config import ContextConfig, RetrievalConfig
+from langchain_ctxwin.core.budget import TokenBudget
+from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.pins import pin
+from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    ContextWindowError,
+    SummarizationError,
+    UnknownModelError,
+)
+from langchain_ctxwin.graph.agent import create_context_agent
+from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.models.info import ModelInfo
+from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
+from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
+
+__version__ = version("langchain-ctxwin")
+
+__all__ = [
+    "BudgetExceededError",
+    "BudgetedCompressor",
+    "BudgetedRetriever",
+    "CharRatioCounter",
+    "Compaction",
+    "ConfigError",
+    "ContextConfig",
+    "ContextEngine",
+    "ContextNodes",
+    "ContextOutput",
+    "ContextOverflow",
+    "ContextState",
+    "ContextWindowError",
+    "ExtractiveSummarizer",
+    "ModelInfo",
+    "ModelLimits",
+    "ModelSummarizer",
+    "RetrievalConfig",
+    "RetrievalResult",
+    "SummarizationError",
+    "TokenBudget",
+    "TokenEstimator",
+    "UnknownModelError",
+    "Window",
+    "__version__",
+    "add_context_nodes",
+    "classify_overflow",
+    "create_context_agent",
+    "pin",
+]

@@ -1,0 +1,87 @@
+"""A ready ReAct agent on the node set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import BaseStore
+from langgraph.types import RetryPolicy
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.wiring import add_context_nodes
+
+
+def create_context_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[Any],
+    *,
+    system_prompt: str | SystemMessage = "",
+    limits: Any = None,
+    config: ContextConfig | None = None,
+    summarizer: Any = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    store: BaseStore | None = None,
+    **compile_options: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a compiled agent whose every request fits the model's window.
+
+    Args:
+        model: a chat model, or a string for `init_chat_model` (needs the extra `agents`).
+        tools: functions, `BaseTool`s or tool definitions.
+        system_prompt: leads every request.
+        limits: the model's limits, where the model does not state them itself.
+        config: when to compact and what to keep.
+        summarizer: writes summaries; None extracts them without a model.
+        checkpointer: makes conversations durable.
+        store: long-term memory for the tools.
+        **compile_options: passed to `StateGraph.compile`.
+
+    Raises:
+        UnknownModelError: neither the model nor `limits` states a limit.
+        ConfigError: `model` is a string and the extra `agents` is not installed.
+
+    Example:
+        ```python
+        agent = create_context_agent(model, [search], system_prompt="You are ...", checkpointer=InMemorySaver())
+        agent.invoke({"messages": [("user", "hi")]}, {"configurable": {"thread_id": "1"}})
+        ```
+    """
+    chat = _chat_model(model) if isinstance(model, str) else model
+    engine = ContextEngine(limits=chat if limits is None else limits, summarizer=summarizer, config=config)
+    tool_node = ToolNode(list(tools))
+    bound = list(tool_node.tools_by_name.values())
+    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound)
+    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    add_context_nodes(
+        builder,
+        nodes,
+        model=chat.bind_tools(bound) if bound else chat,
+        retry_policy=RetryPolicy(retry_on=nodes.retry_on, max_attempts=1),
+    )
+    builder.add_node("tools", tool_node)
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_edge("tools", "budget_check")
+    return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _chat_model(name: str) -> BaseChatModel:
+    try:
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # optional package, only for strings
+    except ImportError as error:
+        raise ConfigError(
+            f"model={name!r} is a string: install langchain-ctxwin[agents] or pass a chat model"
+        ) from error
+    chat: BaseChatModel = init_chat_model(name)
+    return chat
