@@ -5,8 +5,9 @@ import math
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_ctxwin.retrieval import BudgetedRetriever
 from pydantic import Field
+
+from langchain_ctxwin.retrieval import BudgetedRetriever
 
 NO_SCORE = object()
 SCORES = [NO_SCORE, None, math.nan, math.inf, -math.inf, "0.9", True, [1.0], 0.5, 1, -2, 10**400, np.float32(0.5)]

@@ -17,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.messages.tool import InvalidToolCall
+
 from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.turns import call_ids
 

@@ -1,0 +1,97 @@
+"""Conversations to measure on: recorded ones from a data folder, or generated ones when there is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+
+WORDS = [
+    "order",
+    "flight",
+    "refund",
+    "ticket",
+    "booking",
+    "invoice",
+    "customer",
+    "status",
+    "update",
+    "error",
+    "retry",
+    "cache",
+    "index",
+    "parser",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    name: str
+    source: str
+    tools: list[dict[str, Any]]
+    messages: list[AnyMessage]
+
+
+def load(data: Path | None, *, limit: int | None = None) -> Iterator[Transcript]:
+    """Yield recorded conversations (OpenAI chat dicts, one gzipped JSON per line), or generated ones without `data`."""
+    if data is None:
+        yield from (generate(seed) for seed in range(limit or 12))
+        return
+    for path in sorted((data / "transcripts").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines):
+                if limit is not None and number >= limit:
+                    break
+                yield _read(json.loads(line), path.name.removesuffix(".jsonl.gz"))
+
+
+def generate(seed: int) -> Transcript:
+    """Return a made-up support conversation: turns of a few tool calls with results of very different sizes."""
+    rng = random.Random(seed)  # noqa: S311  # reproducible conversations, not secrets
+    messages: list[AnyMessage] = [SystemMessage(_prose(rng, 200))]
+    for turn in range(12):
+        messages.append(HumanMessage(f"Question {turn}: {_prose(rng, 30)}"))
+        for step in range(rng.randint(1, 6)):
+            calls = [
+                {"name": f"tool_{rng.randrange(6)}", "args": {"id": rng.randrange(999)}, "id": f"{turn}-{step}-{i}"}
+                for i in range(rng.choice((1, 1, 1, 3)))
+            ]
+            messages.append(AIMessage(_prose(rng, 12), tool_calls=calls))
+            messages.extend(
+                ToolMessage(json.dumps({"rows": [_prose(rng, rng.choice((20, 80, 400)))]}), tool_call_id=call["id"])
+                for call in calls
+            )
+        messages.append(AIMessage(_prose(rng, 60)))
+    tools = [_tool(rng, number) for number in range(6)]
+    return _named(Transcript(name=f"generated-{seed}", source="generated", tools=tools, messages=messages))
+
+
+def _read(row: dict[str, Any], source: str) -> Transcript:
+    messages = convert_to_messages([_cleaned(message) for message in row["messages"]])
+    return _named(Transcript(name=row["id"], source=source, tools=row.get("tools") or [], messages=list(messages)))
+
+
+def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
+    return {key: "" if value is None and key == "content" else value for key, value in message.items()}
+
+
+def _named(transcript: Transcript) -> Transcript:
+    for index, message in enumerate(transcript.messages):
+        message.id = f"{transcript.name}-{index}"
+    return transcript
+
+
+def _prose(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(words))
+
+
+def _tool(rng: random.Random, number: int) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"id": {"type": "integer", "description": _prose(rng, 8)}}}
+    function = {"name": f"tool_{number}", "description": _prose(rng, 20), "parameters": parameters}
+    return {"type": "function", "function": function}

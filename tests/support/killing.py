@@ -1,0 +1,154 @@
+"""A process that works on a durable thread until it is killed at a chosen point, and the undisturbed run beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from support.checkpoints import sqlite_saver
+from support.desk import CONFIG, agent_of, ask, payloads, state_of
+from support.fakes import ScriptedChatModel, Tools, echo
+
+LIMIT = 1500  # a few turns fill it
+STEPS = 3  # tool steps of a turn, one call each
+QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(5)]
+FATAL_CALL = f"{QUESTIONS[-1]} step 1"
+KILL_POINTS = ("model", "tool", "between")
+START_SECONDS = 60.0  # importing LangGraph takes seconds on a busy machine
+CHILD = """\
+import sys
+sys.path.insert(0, {tests!r})
+from support.killing import work
+work({target!r}, {point!r}, {log!r})
+"""
+
+
+def check_resume(folder: Path, target: str, point: str) -> None:
+    """Kill a child at `point`, resume from `target` in this process, and compare with a run that nothing disturbed."""
+    log = kill_child(folder, target, point)
+    model, tools = parts(log)
+    with saver_on(target) as saver:
+        agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
+        left = state_of(agent)
+        resumed = agent.invoke(None, CONFIG)["messages"]
+        view = state_of(agent)["context_view"]
+    calm_model, calm = undisturbed(folder / "calm.log")
+    assert left["context_view"]["start"]["index"] > 0
+    assert _shape(view) == _shape(calm["context_view"])
+    assert resumed[: len(left["messages"])] == left["messages"]
+    assert payloads([resumed]) == payloads([calm["messages"]])
+    assert _sent(model) == _sent(calm_model)[-len(model.requests) :]
+    repeated = Counter({FATAL_CALL: 1} if point == "tool" else {})
+    assert executions(log) == executions(folder / "calm.log") + repeated
+
+
+def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
+    """Hold the conversation in memory; return the model and the state it ends in."""
+    model, tools = parts(log)
+    agent = agent_of(model, LIMIT, tools=tools, checkpointer=InMemorySaver())
+    for question in QUESTIONS:
+        agent.invoke(ask(question), CONFIG)
+    return model, state_of(agent)
+
+
+def kill_child(folder: Path, target: str, point: str) -> Path:
+    """Let a child process work on the thread in `target` until it is killed at `point`; return its tool log.
+
+    Args:
+        folder: where the script and the log are written.
+        target: a SQLite file, or the connection string of a Postgres database.
+        point: "model" in the middle of a model call, "tool" inside a tool, "between" two steps.
+    """
+    script, log = folder / "child.py", folder / "tools.log"
+    tests = str(Path(__file__).parents[1])
+    script.write_text(CHILD.format(tests=tests, target=target, point=point, log=str(log)))
+    child = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=START_SECONDS)
+    assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
+    return log
+
+
+def work(target: str, point: str, log: str) -> None:
+    """Hold the conversation and die at `point`; each step is on disk before the next one begins."""
+    model, tools = parts(
+        Path(log), at_model=die if point == "model" else None, at_tool=die if point == "tool" else None
+    )
+    with saver_on(target) as saver:
+        agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
+        for question in QUESTIONS:
+            for update in agent.stream(ask(question), CONFIG, stream_mode="updates", durability="sync"):
+                if point == "between" and "tools" in update and _is_fatal(update["tools"]["messages"][-1]):
+                    die()
+
+
+def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseTool]]:
+    """Return a strict model and a tool that notes each execution in `log`; one of them may die at the fatal call."""
+
+    def decide(messages: list[BaseMessage], tools: Tools) -> AIMessage:
+        start = max(i for i, message in enumerate(messages) if message.type == "human")
+        done = sum(message.type == "tool" for message in messages[start:])
+        if done == STEPS:
+            return echo(messages, tools)
+        what = f"{messages[start].text} step {done}"
+        if die_at == "model" and what == FATAL_CALL:
+            die()
+        return AIMessage("", tool_calls=[{"name": "inspect", "args": {"what": what}, "id": f"{len(what)}-{what}"}])
+
+    @tool
+    def inspect(what: str) -> str:
+        """Inspect a door."""
+        with log.open("a") as lines:
+            lines.write(f"{what}\n")
+        if die_at == "tool" and what == FATAL_CALL:
+            die()
+        return f"{what}: " + "oak, brass hinges, a keyhole; " * 8
+
+    return ScriptedChatModel(policy=decide, input_limit=LIMIT), [inspect]
+
+
+def executions(log: Path) -> Counter[str]:
+    """Return how often the tool ran for each call."""
+    return Counter(log.read_text().splitlines())
+
+
+@contextmanager
+def saver_on(target: str) -> Iterator[Any]:
+    """Open a checkpointer on a connection of its own."""
+    if target.startswith("postgresql:"):
+        with PostgresSaver.from_conn_string(target) as saver:
+            saver.setup()
+            yield saver
+    else:
+        with sqlite_saver(Path(target), strict=True) as saver:
+            yield saver
+
+
+def die() -> None:
+    """End this process at once, as a crash or the system's out-of-memory killer does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _shape(view: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a view without its ids, which differ between runs."""
+    through = view["covered"]["through"]["index"]
+    pinned = [index for _, index in view["pinned"]]
+    return view["start"]["index"], through, pinned, view["receipt"], len(view["cleared"]), len(view["clamped"])
+
+
+def _sent(model: ScriptedChatModel) -> list[list[tuple[Any, ...]]]:
+    return payloads([request.messages for request in model.requests])
+
+
+def _is_fatal(result: BaseMessage) -> bool:
+    return result.text.startswith(FATAL_CALL)
