@@ -86,13 +86,11 @@ def module(fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]]
         "",
         "from __future__ import annotations",
         "",
-        "FEATURE_NAMES = (\n" + "".join(f'    "{name}",\n' for name in FEATURES) + ")",
-        '"""The counts that the weights belong to, in order."""',
-        "",
+        "# fmt: off",
         "WEIGHTS: dict[str, tuple[float, ...]] = {",
     ]
     for name, weights in fitted.items():
-        lines += [f'    "{name}": (', *_wrapped(weights), "    ),  # fmt: skip"]
+        lines += [f'    "{name}": (', *_wrapped(weights), "    ),"]
     lines += [
         "}",
         '"""Tokens per count, in the order of `features.FEATURES`."""',
