@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
-from langchain_ctxwin.graph.channel import MessagesDeltaChannel
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
+
+from langchain_ctxwin.graph.channel import MessagesDeltaChannel
 
 TIMED_TURNS = 15  # turns in each median
 CONFIG = {"configurable": {"thread_id": "t"}}

@@ -9,6 +9,9 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
 from langchain_ctxwin import (
     BudgetedCompressor,
     BudgetedRetriever,
@@ -42,8 +45,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
 
 
 def limits_and_budget(model: BaseChatModel) -> None:

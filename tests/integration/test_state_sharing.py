@@ -5,12 +5,13 @@ from typing import Annotated
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
+
+from langchain_ctxwin.graph.state import ContextOutput, ContextState
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
-from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -18,6 +17,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from typing_extensions import TypedDict
+
+from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
 
 pytestmark = pytest.mark.integration
 

@@ -81,9 +81,7 @@ def kill_child(folder: Path, target: str, point: str) -> Path:
 
 def work(target: str, point: str, log: str) -> None:
     """Hold the conversation and die at `point`; each step is on disk before the next one begins."""
-    model, tools = parts(
-        Path(log), at_model=die if point == "model" else None, at_tool=die if point == "tool" else None
-    )
+    model, tools = parts(Path(log), die_at=point)
     with saver_on(target) as saver:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         for question in QUESTIONS:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from langchain_ctxwin.core.budget import TokenBudget, budget_table, refusal
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 

@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.channel import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
 from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.types import Overwrite
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.graph.channel import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.sampled_from(["x", "y"])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
+
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.summarize import ExtractiveSummarizer

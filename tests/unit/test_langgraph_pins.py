@@ -1,8 +1,6 @@
 """Are the parts of LangGraph that the message channel relies on, public or private, still what they were?"""
 
 from langchain_core.messages import HumanMessage
-from langchain_ctxwin.graph.channel import MessagesDeltaChannel
-from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
 from langgraph.channels.binop import _get_overwrite
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -11,6 +9,9 @@ from langgraph.graph.message import _messages_delta_reducer
 from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.pregel._messages import ensure_message_ids
 from langgraph.types import Overwrite
+
+from langchain_ctxwin.graph.channel import MessagesDeltaChannel
+from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
 
 
 def test_langgraph_rebuilds_the_channel_with_its_settings():

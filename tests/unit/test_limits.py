@@ -7,10 +7,11 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.errors import ConfigError, UnknownModelError
 
 TOKENS = st.integers(1, 2_000_000)
 FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "requested_output_tokens")

@@ -5,6 +5,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.info import ModelInfo

@@ -7,10 +7,10 @@ from google.genai.errors import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError, ModelRateLimitError
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_google_genai.chat_models import GoogleContextOverflowError, GoogleInvalidRequestError
 
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from support.overflow_wordings import BOTH, OTHER_FAILURES, OVERFLOWS
 
 

@@ -2,8 +2,9 @@
 
 import importlib.metadata
 
-import langchain_ctxwin
 import pytest
+
+import langchain_ctxwin
 
 PUBLIC_NAMES = {
     # the engine
