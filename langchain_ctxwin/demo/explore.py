@@ -1,0 +1,143 @@
+"""The scenario: an agent answers questions about a folder, in a conversation much larger than its window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.demo import ruler
+from langchain_ctxwin.demo.checks import verify
+from langchain_ctxwin.demo.folder import Folder
+from langchain_ctxwin.demo.ledger import Ledger, Recorder
+from langchain_ctxwin.demo.offline_model import OfflineChatModel
+from langchain_ctxwin.demo.questions import Interview, Question
+from langchain_ctxwin.demo.screen import Screen
+from langchain_ctxwin.demo.tools import FolderTools
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.wiring import add_context_nodes
+
+SYSTEM_PROMPT = (
+    "You explore a folder of files with tools. Paths are relative to the folder. Look before you answer, answer in one "
+    "or two sentences, and say only what the tools returned. When a result is too long to be seen whole, read the part "
+    "that you need."
+)
+
+OUTPUT_SHARE = 8
+"""The window divided by this is reserved for the answer: answers here are short."""
+
+MAX_SUPERSTEPS = 1_000
+"""Graph steps of one turn, about 250 model calls: a real model that never answers is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything one conversation needs."""
+
+    folder: Folder
+    interview: Interview
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    ledger: Ledger
+    recorder: Recorder
+
+    @classmethod
+    def set_up(cls, folder: Folder, *, window_tokens: int, seed: int = 0, model: BaseChatModel | None = None) -> Scene:
+        """Build the agent; without a model the offline one explores.
+
+        Raises:
+            ConfigError: the window leaves no room for input.
+        """
+        limits = ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+        reserve = limits.output_reserve()
+        chat = model or OfflineChatModel(context_window=window_tokens, max_tokens=reserve)
+        tools = FolderTools(folder).tools()
+        definitions = [convert_to_openai_tool(tool) for tool in tools]
+        ledger = Ledger(
+            input_limit=limits.input_limit(reserve),
+            fixed_tokens=ruler.text_tokens(SYSTEM_PROMPT) + ruler.FRAME_TOKENS + ruler.tools_tokens(definitions),
+            has_strict_checks=model is None,
+        )
+        return cls(
+            folder=folder,
+            interview=Interview(folder, window_tokens=window_tokens, seed=seed),
+            graph=build_agent(chat, tools, limits),
+            ledger=ledger,
+            recorder=Recorder(ledger, definitions),
+        )
+
+    def play(self, screen: Screen, *, steps: int) -> Ledger:
+        """Ask until the model was called about `steps` times; a turn that began is finished.
+
+        Raises:
+            BudgetExceededError: the window is too small for what every request holds.
+        """
+        for question in self._questions(steps):
+            screen.asked(len(self.ledger.verdicts) + 1, question.text)
+            self._turn(question, screen)
+        return self.ledger
+
+    def _questions(self, steps: int) -> Iterator[Question]:
+        yield self.interview.opening()
+        for question in self.interview.questions():
+            if self.ledger.steps >= steps:
+                break
+            yield question
+        yield self.interview.closing()
+
+    def _turn(self, question: Question, screen: Screen) -> None:
+        """Run the graph for one question and check the answer."""
+        answer = ""
+        for mode, chunk in self._stream(question):
+            if mode == "custom":
+                self.ledger.count_event(chunk)
+                screen.happened(chunk)
+                continue
+            for update in filter(None, chunk.values()):
+                answer = self._took(update, screen) or answer
+        verdict = verify(answer, question, self.folder, rule_word=self.interview.rule_word)
+        self.ledger.verdicts.append(verdict)
+        screen.answered(answer, verdict, is_strict=self.ledger.has_strict_checks)
+
+    def _stream(self, question: Question) -> Iterator[Any]:
+        message = HumanMessage(question.text)
+        self.ledger.add(message)
+        config: Any = {"configurable": {"thread_id": "demo"}, "callbacks": [self.recorder]}
+        config["recursion_limit"] = MAX_SUPERSTEPS
+        yield from self.graph.stream({"messages": [message]}, config, stream_mode=["custom", "updates"])
+
+    def _took(self, update: dict[str, Any], screen: Screen) -> str:
+        """Note what one node wrote; return the text of a message of the model."""
+        screen.measured(update.get("context_report"))
+        text = ""
+        for message in update.get("messages", ()):
+            self.ledger.add(message)
+            if isinstance(message, AIMessage):
+                screen.stepped(self.ledger, message)
+                text = message.text
+        return text
+
+
+def build_agent(
+    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Wire the node set into a graph, as anybody would."""
+    nodes = ContextNodes(ContextEngine(limits=limits), system_prompt=SYSTEM_PROMPT, tools=tools)
+    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    add_context_nodes(builder, nodes, model=model.bind_tools(tools))
+    builder.add_node("tools", ToolNode(tools))
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_edge("tools", "budget_check")
+    return builder.compile(checkpointer=InMemorySaver())
