@@ -54,14 +54,14 @@ class Replay:
         self.reply: AIMessage | None = None
         self.sent: list[AnyMessage] | None = None
         self.sent_tokens = 0
+        self.refused = 0
 
     def answer(self, request: list[AnyMessage]) -> AIMessage:
         """Answer as recorded; refuse what is too large, as a provider does."""
         tokens = exact.request_tokens(request, self.transcript.tools)
         self.found["orphans"] += len(find_faults(request))
         if tokens > self.limit:
-            self.found["over"] += 1
-            self.found["over_first"] += self.sent is None
+            self.refused += 1
             raise RefusedError(
                 f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({self.limit})."
             )
@@ -79,8 +79,10 @@ class Replay:
             if not isinstance(message, AIMessage):
                 state["messages"] = [*state["messages"], message]
                 continue
+            self.refused, first = 0, self.sent is None
             try:
                 state = self.step(state, message)
+                self.found["over_first" if first else "over_later"] += self.refused
             except (BudgetExceededError, RefusedError) as error:
                 self.found["gave_up" if isinstance(error, RefusedError) else "refusals"] += 1
                 state["messages"] = [*state["messages"], message]
@@ -158,7 +160,6 @@ def measure(
     replay.shares["ceiling"] = ceiling(transcript, replay.limit, keep)
     replay.found["transcripts"] += 1
     replay.found["compacted"] += bool(replay.found["force_compress"] + replay.found["maybe_summarize"])
-    replay.found["over_later"] = replay.found["over"] - replay.found["over_first"]
     return window, replay.found, replay.shares
 
 
@@ -171,12 +172,12 @@ def report(rows: Iterator[tuple[int, Counter[str], dict[str, list[float]]]], win
             shares[window].setdefault(name, []).extend(values)
     lines = (
         ("requests", "requests"),
-        ("over the limit, first request", "over_first"),
-        ("over the limit, later", "over_later"),
+        ("over the limit and recovered, first request", "over_first"),
+        ("over the limit and recovered, later", "over_later"),
         ("pairing faults", "orphans"),
         ("lost user messages", "lost"),
         ("typed refusals", "refusals"),
-        ("provider refused the smallest request too", "gave_up"),
+        ("smallest request refused by the provider too", "gave_up"),
         ("requests with a clamped user message", "clamped"),
         ("inline summaries", "maybe_summarize"),
         ("forced compactions", "force_compress"),

@@ -53,7 +53,7 @@ class ContextConfig(Settings):
     prepare: Share = 0.6
     """History size past which a background summary is prepared (share of the history budget, or tokens)."""
 
-    trigger: Share = 0.85
+    trigger: Share = 0.95
     """History size past which an inline summary is made (share of the history budget, or tokens)."""
 
     keep: Share = 0.5

@@ -21,7 +21,7 @@ from langchain_ctxwin.core.recovery import learned_limits, lowered, retry_target
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.window import Count, Window, count, fingerprint, make_report
+from langchain_ctxwin.core.window import Count, Window, capacity_in_estimates, count, fingerprint, make_report
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.memo import Marks
 from langchain_ctxwin.pricing import Pricing
@@ -139,7 +139,7 @@ class ContextEngine:
             request=request,
             survey=survey,
             session=checked,
-            goal=self._goal(self._pricing.capacity(limit)),
+            goal=self._goal(capacity_in_estimates(self._pricing.capacity(limit), limit, survey, counted_now)),
         )
 
     def plan(self, window: Window) -> Compaction | None:
@@ -177,7 +177,9 @@ class ContextEngine:
             return None
         limit = window.budget.input_limit if target_tokens is None else target_tokens
         goal = window.goal if target_tokens is None else self._goal(target_tokens)
-        reason = f"request of {window.total_tokens:,} tokens must come down to {limit:,}"
+        reason = f"a request of up to {window.budget.input_limit + window.over_by:,} tokens exceeds {limit:,}"
+        if target_tokens is not None:
+            reason = f"a request of about {window.total_tokens:,} tokens was too large: aiming for {limit:,}"
         compaction = ladder.force(window.request, window.survey, goal, reason=reason)
         if compaction is None or target_tokens is None:
             view = compaction.view if compaction else window.session.view
@@ -213,8 +215,8 @@ class ContextEngine:
         """Return the message list that the model sees, the system message first when there is one."""
         return window.survey.messages()
 
-    def recover(self, window: Window, overflow: ContextOverflow) -> dict[str, Any] | None:
-        """Learn from a refused request and shrink the view; return the session update, None when nothing can leave.
+    def recover(self, window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+        """Learn from a refused request, shrink the view and return the session update.
 
         Calls no model. What the provider stated about its limit is kept in `context_counts`.
 
@@ -223,7 +225,7 @@ class ContextEngine:
         """
         compaction = self.emergency(window, target_tokens=retry_target(window, overflow))
         if compaction is None:
-            return None
+            raise self._refusal(window, window.survey)
         learned = replace(window.session, counts=learned_limits(window, overflow))
         return self.apply(compaction, replace(window, session=learned))
 

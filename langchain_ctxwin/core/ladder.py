@@ -146,9 +146,9 @@ def _calls(request: Request, survey: Survey) -> Iterator[tuple[str, ToolMessage,
 def _actions(before: View, after: View) -> tuple[str, ...]:
     dropped = after.receipt.messages - before.receipt.messages
     lines = (
-        (len(after.superseded.keys() - before.superseded.keys()), "superseded tool results collapsed"),
-        (len(after.cleared - before.cleared), "old tool results cleared"),
-        (dropped, f"messages dropped ({after.receipt.turns - before.receipt.turns} turns)"),
-        (sum(1 for k, clamp in after.clamped.items() if before.clamped.get(k) != clamp), "messages clamped"),
+        ("superseded tool results collapsed", len(after.superseded.keys() - before.superseded.keys())),
+        ("old tool results cleared", len(after.cleared - before.cleared)),
+        ("messages dropped", dropped),
+        ("messages clamped", sum(1 for k, clamp in after.clamped.items() if before.clamped.get(k) != clamp)),
     )
-    return tuple(f"{number} {what}" for number, what in lines if number > 0)
+    return tuple(f"{what}: {number:,}" for what, number in lines if number > 0)

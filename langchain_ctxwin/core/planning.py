@@ -59,7 +59,7 @@ def summarize(
         kind="summarize",
         reason=reason,
         view=after.view,
-        actions=(f"{start - _snapshot_start(request, survey.view)} messages summarized",),
+        actions=(f"messages summarized: {start - _snapshot_start(request, survey.view):,}",),
         tokens_before=survey.total_tokens,
         tokens_after=tokens_after,
         snapshot=(_snapshot_start(request, survey.view), start),

@@ -62,19 +62,20 @@ class ModelCall:
         window, update = self._fitting(state)
         if update:
             request = nodes.request(window)
-        for attempt in range(engine.config.max_recoveries + 1):
+        recoveries = 0
+        while True:
             try:
                 reply = yield request
                 return {**update, **_reply_update(window, reply)}
             except Exception as error:
                 overflow = classify_overflow(error)
-                if overflow is None or attempt == engine.config.max_recoveries:
+                if overflow is None or recoveries == engine.config.max_recoveries:
                     raise
-                update = {**update, **self._shrunk(window, overflow, error, attempt + 1)}
+                recoveries += 1
+                update = {**update, **self._shrunk(window, overflow, error, recoveries)}
             window = nodes.measure({**state, **update})
             update["context_report"] = window.report
             request = nodes.request(window)
-        raise ContextWindowError("unreachable: the last attempt returns or raises")
 
     def _fitting(self, state: State) -> tuple[Window, Update]:
         """Measure the request; when a state edit made it too large since it was checked, compact it now."""
@@ -90,8 +91,6 @@ class ModelCall:
             update = self._nodes.engine.recover(window, overflow)
         except BudgetExceededError as exhausted:
             raise error from exhausted
-        if update is None:
-            raise error
         announce_recovery(window, overflow, attempt)
         return update
 
