@@ -6,17 +6,20 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
 from langchain_ctxwin.summarize.model import ModelSummarizer
 
 
-def as_summarizer(value: Any, *, counter: TokenCounter | None = None) -> Summarizer:
+def as_summarizer(
+    value: Any, *, counter: TokenCounter | None = None, max_input_tokens: int | None = None
+) -> Summarizer:
     """Return a summarizer for `value`.
 
     None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
-    callable (sync or async) writes through `ModelSummarizer`.
+    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits.
 
     Raises:
         ConfigError: `value` is none of these, e.g. a model's name or a class.
@@ -28,4 +31,7 @@ def as_summarizer(value: Any, *, counter: TokenCounter | None = None) -> Summari
             f"summarizer={value!r} cannot summarize: pass a chat model, a Runnable, a callable that takes messages, "
             "an object with a summarize method, or None"
         )
-    return value if isinstance(value, Summarizer) else ModelSummarizer(value, counter=counter)
+    if isinstance(value, Summarizer):
+        return value
+    stated = ModelLimits.of(value).known
+    return ModelSummarizer(value, counter=counter, max_input_tokens=None if stated else max_input_tokens)

@@ -16,6 +16,7 @@ from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
+from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
@@ -72,30 +73,52 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        summary = previous
-        for fold in self._folds(messages, previous, max_tokens):
-            with _failures_are_soft():
-                reply = self._model.invoke(fold.prompt(summary), CALL_CONFIG)
-            summary = self._accepted(reply, fold)
-        return summary
+        limit = self._input_limit(max_tokens)
+        while True:
+            try:
+                summary = previous
+                for fold in self._folds(messages, previous, max_tokens, limit):
+                    with _failures_are_soft():
+                        reply = self._model.invoke(fold.prompt(summary), CALL_CONFIG)
+                    summary = self._accepted(reply, fold)
+            except SummarizationError as error:
+                limit = self._smaller(limit, error, messages)
+            else:
+                return summary
 
     async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `summarize`; cancellation passes through."""
-        summary = previous
-        for fold in self._folds(messages, previous, max_tokens):
-            with _failures_are_soft():
-                reply = await self._model.ainvoke(fold.prompt(summary), CALL_CONFIG)
-            summary = self._accepted(reply, fold)
-        return summary
+        limit = self._input_limit(max_tokens)
+        while True:
+            try:
+                summary = previous
+                for fold in self._folds(messages, previous, max_tokens, limit):
+                    with _failures_are_soft():
+                        reply = await self._model.ainvoke(fold.prompt(summary), CALL_CONFIG)
+                    summary = self._accepted(reply, fold)
+            except SummarizationError as error:
+                limit = self._smaller(limit, error, messages)
+            else:
+                return summary
 
-    def _folds(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> tuple[Fold, ...]:
+    def _smaller(self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage]) -> int:
+        """A smaller input limit after the model refused its input as too large; any other failure is raised again."""
+        overflow = classify_overflow(error.__cause__) if error.__cause__ else None
+        if overflow is None:
+            raise error
+        tried = limit or sum(self._counter([message]) for message in messages)
+        return min(tried // 2, overflow.limit or tried)
+
+    def _folds(
+        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
+    ) -> tuple[Fold, ...]:
         if max_tokens < 1:
             raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
         folds = plan_folds(
             messages,
             previous=previous,
             max_tokens=max_tokens,
-            input_limit=self._input_limit(max_tokens),
+            input_limit=limit,
             counter=self._counter,
         )
         if not folds and not previous.strip():

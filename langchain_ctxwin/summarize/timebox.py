@@ -47,7 +47,9 @@ async def awrite_summary(
         job = _start(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
         task: asyncio.Future[str] = asyncio.wrap_future(job)
     else:
-        task = asyncio.ensure_future(asummarize(messages, previous=previous, max_tokens=max_tokens))
+        writing = asummarize(messages, previous=previous, max_tokens=max_tokens)
+        # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
+        task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
     try:
         return _text(await asyncio.wait_for(task, timeout_seconds))
     except TimeoutError as error:

@@ -475,3 +475,19 @@ def _streaming_model() -> GenericFakeChatModel:
 
 def _call(name: str, call_id: str) -> dict[str, Any]:
     return {"name": name, "args": {}, "id": call_id}
+
+
+def test_input_refused_as_too_large_is_folded_in_smaller_parts():
+    """A model whose window nobody stated is asked again with less, instead of failing at every later attempt."""
+    sizes = []
+
+    def model(messages):
+        sizes.append(sum(len(message.text) for message in messages))
+        if sizes[-1] > 6_000:
+            raise ValueError("This model's maximum context length is 1500 tokens, you requested 4000 tokens")
+        return "The user counts."
+
+    talk = [HumanMessage(f"Number {n}: " + "and so on " * 30) for n in range(60)]
+    assert ModelSummarizer(model).summarize(talk, previous="", max_tokens=100) == "The user counts."
+    assert sizes[0] > 6_000
+    assert max(sizes[-3:]) <= 6_000
