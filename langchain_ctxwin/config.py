@@ -51,7 +51,7 @@ class ContextConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
 
     prepare: Share = 0.6
-    """History size past which a background summary is prepared (share of the history budget, or tokens)."""
+    """History size past which a summary is prepared in the background; inline summaries do not use it."""
 
     trigger: Share = 0.95
     """History size past which an inline summary is made (share of the history budget, or tokens)."""

@@ -74,7 +74,8 @@ class ContextEngine:
         self._limits = self._checked(ModelLimits.of(limits))
         self._model = model_name(limits)
         self._pricing = Pricing(counter or TokenEstimator(family=family_of(limits)))
-        self._summarizer = as_summarizer(summarizer, counter=self._pricing.counter)
+        room = self._limits.input_limit(self._limits.output_reserve(self._config.output_reserve))
+        self._summarizer = as_summarizer(summarizer, counter=self._pricing.counter, max_input_tokens=room)
         self._marks = Marks()
 
     @property
@@ -118,7 +119,8 @@ class ContextEngine:
         limit = limits.input_limit(reserve)
         survey = request.survey(checked.view, checked.summary)
         digest = fingerprint(survey, self._pricing.tools_digest(tools))
-        counted_now = count(survey, checked, digest=digest, upper=self._pricing.upper, exact=self._pricing.exact)
+        pricing = self._pricing
+        counted_now = count(request, survey, checked, digest=digest, upper=pricing.upper, exact=pricing.exact)
         budget = TokenBudget(
             input_limit=limit,
             system_tokens=survey.system_tokens,
@@ -270,7 +272,7 @@ class ContextEngine:
 
     def _refusal(self, window: Window, after: Survey) -> BudgetExceededError:
         total = after.total_tokens
-        smallest = Count(total_tokens=total, upper_tokens=self._pricing.lower(total), counted_by="estimate")
+        smallest = Count(total_tokens=total, upper_tokens=total, counted_by="estimate")
         window_tokens = int(window.report["context_window"])
         guard = window.session.guard
         return refusal(make_report(after, smallest, window.budget, context_window=window_tokens, guard=guard))

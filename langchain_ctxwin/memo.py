@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -75,13 +75,21 @@ class Prices:
         tokens = self._count(message)
         if len(self._known) >= MAX_PRICES:
             self._known.clear()
-        self._known[id(message)] = (ref(message), _snapshot(message.content), _snapshot(calls), tokens)
+        key = id(message)
+        alive = ref(message, lambda gone: self._forget(key, gone))
+        self._known[key] = (alive, _snapshot(message.content), _snapshot(calls), tokens)
         return tokens
+
+    def _forget(self, key: int, gone: ref[Any]) -> None:
+        """Let go of the content of a message that no longer exists."""
+        known = self._known.get(key)
+        if known and known[0] is gone:
+            self._known.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """The shown steps of one conversation that later messages cannot change, and what they were made from."""
+    """The shown steps of one conversation and what they were made from."""
 
     view: View
     follows: Before
@@ -89,8 +97,11 @@ class _Shown:
     contents: list[Any]
     nested: list[tuple[int, Any]]
     steps: tuple[Step, ...]
-    before: Before
-    """What precedes the step after `steps`."""
+    closed: tuple[Step, ...]
+    """The steps that later messages cannot change."""
+
+    after_closed: Before
+    """What precedes the step after them."""
 
 
 class Steps:
@@ -107,25 +118,31 @@ class Steps:
         shown = list(messages[start:])
         key = (messages[start].id or id(messages[start]), start)
         known = self._known.get(key)
-        reused = known if known and _extends(known, shown, view, before) else None
-        old, after_old = (reused.steps, reused.before) if reused else ((), before)
+        if known is None or not _extends(known, shown, view, before):
+            known = _Shown(
+                view=view, follows=before, messages=[], contents=[], nested=[], steps=(), closed=(), after_closed=before
+            )
+        elif len(known.messages) == len(shown):
+            return known.steps
+        return self._known.put(key, self._extended(known, messages, start, shown)).steps
+
+    def _extended(self, known: _Shown, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Shown:
+        """Show what follows the closed steps, and remember what the new messages look like."""
+        old = known.closed
         resume = old[-1].stop if old else start
-        steps = (*old, *show_steps(messages, resume, view, after_old, self._price))
-        closed = _closed(steps)
-        grew = len(closed) >= len(old)
-        after = after_steps(closed[len(old) :], after_old) if grew else after_steps(closed, before)
-        contents = list(map(_content, shown))
-        remembered = _Shown(
-            view=view,
-            follows=before,
+        steps = (*old, *show_steps(messages, resume, known.view, known.after_closed, self._price))
+        closed = (*old, *_closed(steps[len(old) :]))
+        seen = len(known.messages)
+        parts = ((index, _mutable_parts(shown[index])) for index in range(seen, len(shown)))
+        return replace(
+            known,
             messages=shown,
-            contents=contents,
-            nested=[(i, _snapshot(content)) for i, content in enumerate(contents) if not isinstance(content, str)],
-            steps=closed,
-            before=after,
+            contents=[*known.contents, *map(_content, shown[seen:])],
+            nested=[*known.nested, *((index, _snapshot(part)) for index, part in parts if part)],
+            steps=steps,
+            closed=closed,
+            after_closed=after_steps(closed[len(old) :], known.after_closed),
         )
-        self._known.put(key, remembered)
-        return steps
 
 
 class Marks:
@@ -133,20 +150,16 @@ class Marks:
 
     def __init__(self) -> None:
         self._known: Lru[tuple[list[AnyMessage], list[int]]] = Lru(MAX_CONVERSATIONS)
-        self._last: tuple[Any, int, list[int]] = (None, 0, [])
 
     def __call__(self, messages: Sequence[AnyMessage], stop: int) -> list[int]:
         """Return the positions before `stop` of messages that were marked through `pin`."""
-        same_list, same_stop, marks = self._last
-        if same_list is messages and same_stop == stop:  # the nodes of one step see one list
-            return marks
-        history = list(messages[:stop])
-        key = messages[0].id or id(messages[0])
+        key = (messages[0].id or id(messages[0])) if stop else None
         old, found = self._known.get(key) or ([], [])
-        same = len(old) if len(old) <= stop and all(map(is_, old, history)) else 0
-        marks = [*(found if same else ()), *(i for i in range(same, stop) if is_pinned(history[i]))]
-        self._known.put(key, (history, marks))
-        self._last = (messages, stop, marks)
+        same = len(old) if len(old) <= stop and all(map(is_, old, messages)) else 0
+        if same == stop:
+            return found
+        marks = [*(found if same else ()), *(i for i in range(same, stop) if is_pinned(messages[i]))]
+        self._known.put(key, (list(messages[:stop]), marks))
         return marks
 
 
@@ -162,7 +175,14 @@ def _extends(known: _Shown, shown: list[AnyMessage], view: View, before: Before)
         return False
     if not all(map(is_, known.messages, shown)) or not all(map(is_, known.contents, map(_content, shown))):
         return False
-    return all(_same(content, shown[index].content) for index, content in known.nested)
+    return all(parts == _mutable_parts(shown[index]) for index, parts in known.nested)
+
+
+def _mutable_parts(message: AnyMessage) -> list[Any]:
+    """What of a message can change in place without becoming another object: content blocks and tool calls."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    content = [] if isinstance(message.content, str) else message.content
+    return [content, calls] if content or calls else []
 
 
 def _same_before(old: Before, new: Before) -> bool:
@@ -175,11 +195,11 @@ def _same_edits(old: View, new: View) -> bool:
 
 
 def _closed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps that later messages cannot extend: all but the last, and system notes may still join a call."""
-    closed = list(steps[:-1]) if steps else []
-    while closed and closed[-1].size == 1 and not isinstance(_first(closed[-1].messages), AIMessage):
-        closed.pop()
-    return tuple(closed[:-1])
+    """The steps that later messages cannot extend: not the last one, nor the one before notes that may join it."""
+    count = len(steps) - 1
+    while count > 0 and steps[count].size == 1 and not isinstance(_first(steps[count].messages), AIMessage):
+        count -= 1
+    return steps[: max(0, count)]
 
 
 def _first(messages: Iterable[AnyMessage]) -> AnyMessage | None:

@@ -52,6 +52,9 @@ def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
     if isinstance(message, AIMessage):
         changes["content"] = _edit_call_blocks(changes["content"], shorten)
         changes["tool_calls"] = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.tool_calls]
+        changes["invalid_tool_calls"] = [
+            {**call, "args": _edit_strings(call["args"], shorten)} for call in message.invalid_tool_calls
+        ]
         changes["additional_kwargs"] = _without_raw_calls(message.additional_kwargs)
     return message.model_copy(update=changes)
 
@@ -69,7 +72,8 @@ def clampable_chars(message: AnyMessage) -> int:
     """Length of the longest piece of text that clamping would cut, in characters."""
     pieces = [len(text_of(message.content))]
     if isinstance(message, AIMessage):
-        pieces.extend(len(text) for call in message.tool_calls for text in _strings(call["args"]))
+        calls = (*message.tool_calls, *message.invalid_tool_calls)
+        pieces.extend(len(text) for call in calls for text in _strings(call["args"]))
     return max(pieces)
 
 

@@ -32,7 +32,8 @@ def answered(window: Window, reply: AIMessage) -> dict[str, Any]:
     usage = reply.usage_metadata
     if usage and usage["input_tokens"] > 0:
         tokens = usage["input_tokens"]
-        counts["anchor"] = {"id": reply.id, "tokens": tokens, "model": window.model, "digest": window.digest}
+        about = {"model": window.model, "digest": window.digest, "estimate": window.survey.total_tokens}
+        counts["anchor"] = {"id": reply.id, "tokens": tokens, **about}
     return counts
 
 
@@ -40,7 +41,10 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
     """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
     session = window.session
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    guard = counted(session, window.request.messages, reason=compaction.reason, ineffective=0, dropped_turns=dropped)
+    failed = 0 if compaction.kind == "summarize" else int(session.guard.get("ineffective", 0))
+    guard = counted(
+        session, window.request.messages, reason=compaction.reason, ineffective=failed, dropped_turns=dropped
+    )
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts)
     return {**after.to_json(), "context_pending": {}}
@@ -59,11 +63,12 @@ def accepted(summary: str, compaction: Compaction, window: Window) -> str:
 
 def gave_up(window: Window, reason: str) -> dict[str, Any]:
     """Return the state after a summary that failed: only the guard changes, so that it is not tried forever."""
-    session = window.session
+    session, asked = window.session, last_user(window.request.messages)
+    before = int(session.guard.get("ineffective", 0)) if session.guard.get("asked") == asked else 0
     guard = {
         **session.guard,
-        "ineffective": int(session.guard.get("ineffective", 0)) + 1,
-        "asked": last_user(window.request.messages),
+        "ineffective": before + 1,
+        "asked": asked,
         "reason": f"summary refused: {reason}",
     }
     return {**replace(session, guard=guard).to_json(), "context_pending": {}}

@@ -71,7 +71,9 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
         counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-        return Session(counts=counts, guard=session.guard, faults=(*shrunk, lost))
+        # Sizes that were reported so far belong to requests that the dropped view made.
+        guard = {**session.guard, "since": _position_of_last(messages)}
+        return Session(counts=counts, guard=guard, faults=(*shrunk, lost))
     moved = ("earlier history was edited: the view moved with it",) if located != session.view else ()
     return replace(session, view=located, faults=(*shrunk, *moved))
 
@@ -95,14 +97,18 @@ def with_new_pins(session: Session, messages: Sequence[AnyMessage], marked: Sequ
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
     """Return the guard after one more compaction at this point of the history."""
-    since = position_of(messages, len(messages) - 1) if messages else None
     return {
         **session.guard,
         "compactions": session.compactions + 1,
-        "since": {"id": since.id, "index": since.index} if since else {},
+        "since": _position_of_last(messages),
         "reason": reason,
         **changes,
     }
+
+
+def _position_of_last(messages: Sequence[AnyMessage]) -> dict[str, Any]:
+    last = position_of(messages, len(messages) - 1) if messages else None
+    return {"id": last.id, "index": last.index} if last else {}
 
 
 def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:

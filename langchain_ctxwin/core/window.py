@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,12 +74,12 @@ class Window:
         return int(self.report["history_tokens"])
 
 
-def count(survey: Survey, session: Session, *, digest: str, upper: Bound, exact: bool) -> Count:
+def count(request: Request, survey: Survey, session: Session, *, digest: str, upper: Bound, exact: bool) -> Count:
     """Size of the request: what the provider reported for its beginning plus an estimate of what was added since.
 
     Without a usable report the whole request is estimated.
     """
-    anchored = _anchor(survey, session, digest)
+    anchored = _anchor(request.messages, survey, session, digest)
     if anchored is None:
         total = survey.total_tokens
         return Count(total_tokens=total, upper_tokens=upper(total), counted_by="exact" if exact else "estimate")
@@ -146,7 +146,7 @@ def _regions(survey: Survey, total_tokens: int) -> dict[str, int]:
     return {**scaled, "history_tokens": total_tokens - sum(scaled.values())}
 
 
-def _anchor(survey: Survey, session: Session, digest: str) -> tuple[int, int] | None:
+def _anchor(messages: Sequence[AnyMessage], survey: Survey, session: Session, digest: str) -> tuple[int, int] | None:
     """Reported size of an earlier request that this one extends, and the estimate of what was added."""
     anchor = session.counts.get("anchor")
     if anchor and anchor.get("digest") != digest:
@@ -155,7 +155,7 @@ def _anchor(survey: Survey, session: Session, digest: str) -> tuple[int, int] | 
     added = 0
     for step in reversed(survey.steps):
         added += step.tokens
-        tokens = _reported(step.messages, anchor, after=since, index=step.index)
+        tokens = _reported(messages[step.index : step.stop], anchor, after=since, index=step.index)
         if tokens:
             # An edit of a message that the provider counted shows as another estimate of the same part.
             edited = anchor and anchor.get("estimate") != survey.total_tokens - added
@@ -164,7 +164,7 @@ def _anchor(survey: Survey, session: Session, digest: str) -> tuple[int, int] | 
 
 
 def _reported(
-    messages: tuple[AnyMessage, ...], anchor: Mapping[str, Any] | None, *, after: int, index: int
+    messages: Sequence[AnyMessage], anchor: Mapping[str, Any] | None, *, after: int, index: int
 ) -> int | None:
     """Prompt size that the provider reported with the AI message that opens a step."""
     caller = next((message for message in messages if isinstance(message, AIMessage)), None)

@@ -6,25 +6,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.types import Command
 
 State = Mapping[str, Any]
 Update = dict[str, Any]
+Writes = Update | Command[Any]
 
 
-class ContextNode(Runnable[Any, Update]):
+class ContextNode(Runnable[Any, Any]):
     """A node `state -> update`; without an async form the sync one is used, because it does no I/O."""
 
     def __init__(
-        self, name: str, run: Callable[[State], Update], arun: Callable[[State], Awaitable[Update]] | None = None
+        self, name: str, run: Callable[[State], Writes], arun: Callable[[State], Awaitable[Writes]] | None = None
     ) -> None:
         self.name = name
         self._run = run
         self._arun = arun
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002, ARG002  # base class
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ARG002  # base class
         """Return the state update."""
         return self._run(input)
 
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002, ARG002  # base class
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ARG002  # base class
         """Return the state update, awaiting models and summarizers."""
         return self._run(input) if self._arun is None else await self._arun(input)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime, get_runtime
-from langgraph.types import RetryPolicy
+from langgraph.types import Command, RetryPolicy
 
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
@@ -133,7 +133,7 @@ class ContextNodes:
         """Return the update of a compaction that was carried out, with the report of the request as it is now."""
         after = self.measure({**state, **update})
         announce_compaction(compaction, after, refused=_refused(window, after))
-        return {**update, "context_report": after.report}
+        return {**update, **_still_pending(state), "context_report": after.report}
 
     def _budget_check(self, state: State) -> Update:
         window = self.measure(state)
@@ -147,14 +147,14 @@ class ContextNodes:
         window = self.measure(state)
         plan = self.engine.plan(window)
         if plan is None:
-            return _changed(state, {"context_pending": {}, "context_report": window.report})
+            return _changed(state, {**_still_pending(state), "context_report": window.report})
         return self.compacted(state, window, plan, self.engine.apply(plan, window))
 
     async def _asummarize(self, state: State) -> Update:
         window = self.measure(state)
         plan = self.engine.plan(window)
         if plan is None:
-            return _changed(state, {"context_pending": {}, "context_report": window.report})
+            return _changed(state, {**_still_pending(state), "context_report": window.report})
         return self.compacted(state, window, plan, await self.engine.aapply(plan, window))
 
     def _force_compress(self, state: State) -> Update:
@@ -164,8 +164,12 @@ class ContextNodes:
             return _changed(state, {"context_report": window.report})
         return self.compacted(state, window, compaction, self.engine.apply(compaction, window))
 
-    def _build_messages(self, state: State) -> Update:
-        return {"llm_input_messages": self.request(self.measure(state))}
+    def _build_messages(self, state: State) -> Update | Command[Any]:
+        update = {"llm_input_messages": self.request(self.measure(state))}
+        if current_runtime() is None:
+            return update
+        # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
+        return Command(update=list(update.items()))
 
 
 def turn_is_finished(state: State) -> bool:
@@ -192,6 +196,17 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
 def _changed(state: State, update: Update) -> Update:
     """Leave out what the state already says, so that a checkpoint stores only news."""
     return {key: value for key, value in update.items() if state.get(key) != value and (value or key in state)}
+
+
+def _still_pending(state: State) -> Update:
+    """What `maybe_summarize` leaves of a summary that was due: that a request waits behind it."""
+    due = (state.get("context_pending") or {}).get("due")
+    return {"context_pending": {"request_waits": True} if due else {}}
+
+
+def request_waits(state: State) -> bool:
+    """True when a summary was made on the way to a model call, not after an answer."""
+    return bool((state.get("context_pending") or {}).get("request_waits")) or not turn_is_finished(state)
 
 
 def _refused(before: Window, after: Window) -> str:

@@ -11,7 +11,7 @@ from langgraph.graph import END, StateGraph
 from langgraph.types import RetryPolicy
 
 from langchain_ctxwin.graph.node import State
-from langchain_ctxwin.graph.nodes import ContextNodes, turn_is_finished
+from langchain_ctxwin.graph.nodes import ContextNodes, request_waits
 
 
 def add_context_nodes(
@@ -63,6 +63,6 @@ def add_context_nodes(
 
 
 def _after_summary(state: State) -> str:
-    if turn_is_finished(state):
+    if not request_waits(state):
         return "finished"
     return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"

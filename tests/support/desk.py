@@ -23,13 +23,13 @@ JSON_VALUES = (str, int, float, bool, type(None))
 @tool
 def look(name: str, depth: int) -> str:
     """Look at something."""
-    return f"{name} at {depth}: " + "the quick brown fox jumps over the lazy dog, " * 9
+    return f"{name} at {depth}: " + "the quick brown fox jumps over the lazy dog, " * 5
 
 
 @tool
 def listen(name: str) -> str:
     """Listen to something."""
-    return f"{name} is silent: " + '{"id": "a1b2", "levels": [1, 22, 333]} ' * 9
+    return f"{name} is silent: " + '{"id": "a1b2", "levels": [1, 22, 333]} ' * 5
 
 
 TOOLS = [look, listen]

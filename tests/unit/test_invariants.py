@@ -1,0 +1,404 @@
+"""What holds for every conversation, however it arrives."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core import ladder
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.pairing import find_faults, is_empty
+from langchain_ctxwin.core.pins import is_pinned, last_user
+from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import BudgetExceededError
+from support.conversations import CharCounter, conversations, payload, ready
+
+COUNTER = CharCounter()
+WINDOWS = st.sampled_from((200, 400, 800, 2000))
+PROMPT = "You are a careful assistant."
+TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
+
+EXAMPLES = 60
+
+settings.register_profile(
+    "conversations",
+    deadline=None,
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+RUNS = settings.get_profile("conversations")
+
+
+class Digest:
+    """A summarizer that says how much it was given."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        return f"{previous} {len(messages)} more messages".strip()[-max_tokens:]
+
+
+def engine_of(window, *, summarizer=None, counter=COUNTER, **config):
+    """Return an engine whose input limit is `window`."""
+    settings_ = ContextConfig(output_reserve=0, **config)
+    limits = ModelLimits(context_window=window)
+    return ContextEngine(limits=limits, counter=counter, summarizer=summarizer or Digest(), config=settings_)
+
+
+def measured(engine, messages, state):
+    return engine.measure(messages, system_prompt=PROMPT, tools=TOOLS, session=state)
+
+
+def advance(engine, messages, state):
+    """Do what the nodes do before a model call; return the window that is sent, and the new state."""
+    window = measured(engine, messages, state)
+    state = state | seen(window)
+    if plan := engine.plan(window):
+        state = state | engine.apply(plan, window)
+        window = measured(engine, messages, state)
+    if compaction := engine.emergency(window):
+        state = state | engine.apply(compaction, window)
+        window = measured(engine, messages, state)
+    return window, state
+
+
+def requests(engine, messages):
+    """Yield `(history, window, state)` for every request of a conversation that grows message by message."""
+    state = {}
+    for stop in range(1, len(messages) + 1):
+        if not ready(messages[:stop]):
+            continue
+        try:
+            window, state = advance(engine, messages[:stop], state)
+        except BudgetExceededError:
+            return
+        yield messages[:stop], window, state
+
+
+def final_state(engine, messages):
+    """Return the state after the last request of a conversation."""
+    states = [{}, *(state for _, _, state in requests(engine, messages))]
+    return states[-1]
+
+
+def frozen(messages):
+    return [message.model_dump_json() if _encodable(message) else repr(message) for message in messages]
+
+
+def _encodable(message):
+    return "\\ud8" not in repr(message) and message.content is not None
+
+
+def shown(window, messages, index):
+    """Return the message of the request that stands for `messages[index]`, or None."""
+    original = messages[index]
+    sent = window.messages
+    if original.id is not None:
+        return next((message for message in sent if message.id == original.id), None)
+    return next((message for message in sent if payload(message) == payload(original)), None)
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_every_request_is_valid_fits_and_counts_what_it_says(messages, window):
+    """No orphans, a user message first, and the exact size is at most the reported one, within the limit."""
+    engine = engine_of(window)
+    for _, measured_, _ in requests(engine, messages):
+        request = engine.build(measured_)
+        assert find_faults(request) == []
+        assert COUNTER(request, tools=TOOLS) <= measured_.total_tokens <= window
+        assert measured_.over_by == 0
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_the_current_user_message_and_the_pins_are_in_every_request(messages, window):
+    """Verbatim, unless the message itself was clamped."""
+    engine = engine_of(window)
+    for history, measured_, _ in requests(engine, messages):
+        clamped = measured_.survey.view.clamped
+        wanted = [i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"]
+        current = last_user(history)
+        for index in {*wanted, *([] if current is None else [current])}:
+            if message_id(history, index) in clamped or is_empty(history[index]):
+                continue
+            found = shown(measured_, history, index)
+            assert found is not None
+            assert found.content == history[index].content
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_pinned_results_and_answers_stay_verbatim(messages, window):
+    """A marked message that can be shown at all is neither dropped, cleared nor superseded."""
+    engine = engine_of(window)
+    for history, measured_, _ in requests(engine, messages):
+        view = measured_.survey.view
+        fresh = measured(engine_of(10**6), history, None)
+        first = fresh.request.first
+        for index, message in enumerate(history):
+            if index < first or not is_pinned(message) or message_id(history, index) in view.clamped:
+                continue
+            before = shown(fresh, history, index)
+            after = shown(measured_, history, index)
+            assert (before is None) == (after is None)
+            assert before is None or _said(after) == _said(before)
+
+
+def _said(message):
+    calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+    return message.type, message.content, calls
+
+
+@RUNS
+@given(messages=conversations(huge=True), window=WINDOWS)
+def test_an_emergency_says_exactly_what_the_request_costs_afterwards(messages, window):
+    """`tokens_after` is the next measured total and within the limit."""
+    engine = engine_of(window)
+    before = measured(engine, messages, None)
+    try:
+        compaction = engine.emergency(before)
+    except BudgetExceededError:
+        return
+    if compaction is None:
+        assert before.over_by == 0
+        return
+    after = measured(engine, messages, engine.apply(compaction, before))
+    assert after.total_tokens == compaction.tokens_after <= window
+    assert compaction.tokens_after < compaction.tokens_before == before.total_tokens
+
+
+@RUNS
+@given(messages=conversations(huge=True), window=WINDOWS)
+def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
+    """The current user message alone at its clamp floor, without any other history, is too much."""
+    engine = engine_of(window)
+    before = measured(engine, messages, None)
+    refused = _refusal(engine, before)
+    if refused is None:
+        return
+    least = replace(before.goal, capacity=1, keep=1)
+    floor = ladder.force(before.request, before.survey, least, reason="as small as it gets")
+    assert (before.total_tokens if floor is None else floor.tokens_after) > window
+    assert refused.report["total_tokens"] > window
+    assert "What to change" in str(refused)
+
+
+def _refusal(engine, window):
+    try:
+        engine.emergency(window)
+    except BudgetExceededError as refused:
+        return refused
+    return None
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_planning_changes_nothing(messages, window):
+    """`plan` and `emergency` leave history, state and window as they were, and answer the same twice."""
+    engine = engine_of(window)
+    state = {}
+    before = frozen(messages)
+    window_ = measured(engine, messages, state)
+    report = copy.deepcopy(window_.report)
+    try:
+        first = (engine.plan(window_), engine.emergency(window_))
+        assert (engine.plan(window_), engine.emergency(window_)) == first
+    except BudgetExceededError:
+        pass
+    assert frozen(messages) == before
+    assert (window_.report, state) == (report, {})
+    assert measured(engine, messages, state).report == report
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_applying_twice_gives_the_same_state(messages, window):
+    """A crash after `apply` and before the checkpoint costs nothing."""
+    engine = engine_of(window)
+    window_ = measured(engine, messages, None)
+    compaction = engine.plan(window_)
+    if compaction is not None:
+        assert engine.apply(compaction, window_) == engine.apply(compaction, window_)
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_compaction_is_monotonic(messages, window):
+    """The start never moves back, and what was cleared or clamped stays so while it is in view."""
+    engine = engine_of(window)
+    old = View()
+    for history, measured_, state in requests(engine, messages):
+        new = View.from_json(state["context_view"])
+        start = new.start.index if new.start else 0
+        assert start >= (old.start.index if old.start else 0)
+        ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
+        assert old.cleared & ids <= new.cleared
+        assert old.clamped.keys() & ids <= new.clamped.keys() | new.superseded.keys()
+        assert old.superseded.keys() & ids <= new.superseded.keys()
+        assert measured_.survey.view == new
+        old = new
+
+
+@RUNS
+@given(messages=conversations(pins=False), window=WINDOWS, placement=st.sampled_from(("system", "user")))
+def test_between_compactions_each_request_extends_the_one_before(messages, window, placement):
+    """The prompt cache of the provider stays valid."""
+    engine = engine_of(window, summary_placement=placement)
+    last, compactions = [], 0
+    for _, measured_, state in requests(engine, messages):
+        request = list(map(payload, engine.build(measured_)))
+        now = state.get("context_guard", {}).get("compactions", 0)
+        if now == compactions:
+            assert request[: len(last)] == last
+        last, compactions = request, now
+
+
+@RUNS
+@given(messages=conversations(pins=False), window=WINDOWS, summarize=st.sampled_from(("off", "inline")))
+def test_every_message_is_shown_on_the_receipt_covered_or_repaired_away(messages, window, summarize):
+    """Kept plus dropped is the whole history."""
+    engine = engine_of(window, summarize=summarize)
+    for history, measured_, _ in requests(engine, messages):
+        view, first = measured_.survey.view, measured_.request.first
+        start = measured_.survey.start
+        covered = view.covered.index if view.covered else first - 1
+        pinned = {position.index for position in view.pinned}
+        left = [i for i in range(max(first, covered + 1), start) if i not in pinned]
+        assert view.receipt.messages == len(left)
+        assert view.receipt.turns == sum(isinstance(history[i], HumanMessage) for i in left)
+        everything = measured(engine_of(10**6), history, None)
+        for index in range(start, len(history)):
+            assert (shown(measured_, history, index) is None) <= (
+                shown(everything, history, index) is None or message_id(history, index) in _edited(view)
+            )
+
+
+def _edited(view):
+    return {*view.cleared, *view.clamped, *view.superseded}
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_a_session_survives_json(messages, window):
+    """State read back from JSON gives the same request."""
+    engine = engine_of(window)
+    for history, measured_, state in requests(engine, messages):
+        restored = json.loads(json.dumps(state))
+        again = measured(engine_of(window), history, restored)
+        assert list(map(payload, engine.build(again))) == list(map(payload, engine.build(measured_)))
+        assert again.report == measured_.report
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS, data=st.data())
+def test_the_memo_never_changes_a_result(messages, window, data):
+    """After edits, in-place changes, removals and forks the engine says what a fresh one says."""
+    engine = engine_of(window)
+    state = final_state(engine, messages)
+    history = _changed(engine, messages, state, data.draw)
+    warm, fresh = measured(engine, history, state), measured(engine_of(window), history, state)
+    assert warm.report == fresh.report
+    assert list(map(payload, engine.build(warm))) == list(map(payload, engine.build(fresh)))
+    assert find_faults(engine.build(warm)) == []
+
+
+def _changed(engine, messages, state, draw):
+    """Return the history after one change of the kind that users and graphs make."""
+    history, index = list(messages), draw(st.integers(0, len(messages) - 1))
+    changes = {
+        "replace": lambda: history.__setitem__(index, history[index].model_copy(update={"content": "replaced " * 20})),
+        "mutate": lambda: setattr(history[index], "content", "mutated " * 30),
+        "nested": lambda: _grow_block(engine, history, index, state),
+        "calls": lambda: _grow_calls(history),
+        "remove": lambda: history.pop(index),
+        "fork": lambda: history.__setitem__(slice(index, None), [HumanMessage("another branch", id="branch")]),
+        "insert": lambda: history.insert(index, HumanMessage("inserted", id="inserted")),
+    }
+    changes[draw(st.sampled_from(sorted(changes)))]()
+    return history
+
+
+def _grow_block(engine, history, index, state):
+    history[index].content = [{"type": "text", "text": "a"}]
+    measured(engine, history, state)
+    history[index].content[0]["text"] = "longer " * 40
+
+
+def _grow_calls(history):
+    for message in history:
+        for call in getattr(message, "tool_calls", ()):
+            call["args"]["more"] = "argument " * 40
+
+
+@RUNS
+@given(messages=conversations(), other=conversations(), window=WINDOWS)
+def test_a_session_of_another_history_is_dropped(messages, other, window):
+    """View, summary and anchor go together when the start is not in this history."""
+    engine = engine_of(window)
+    state = final_state(engine, messages)
+    foreign = [message.model_copy(update={"id": f"other-{i}"}) for i, message in enumerate(other)]
+    got = measured(engine, foreign, state)
+    if View.from_json(state.get("context_view") or {}).start is not None:
+        assert (got.session.view, got.session.summary) == (View(), "")
+        assert "anchor" not in got.session.counts
+        assert any("no longer in the history" in fault for fault in got.session.faults)
+    request = engine.build(got)
+    assert list(map(payload, request)) == list(map(payload, engine.build(measured(engine_of(window), foreign, None))))
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+async def test_async_does_what_sync_does(messages, window):
+    """`aapply` writes the same state as `apply`."""
+    engine = engine_of(window)
+    window_ = measured(engine, messages, None)
+    for make in (engine.plan, engine.emergency):
+        try:
+            compaction = make(window_)
+        except BudgetExceededError:
+            continue
+        if compaction is not None:
+            assert await engine.aapply(compaction, window_) == engine.apply(compaction, window_)
+
+
+@RUNS
+@given(
+    messages=conversations(broken=False),
+    window=WINDOWS,
+    written=st.sampled_from(("", "   ", None, "novel " * 5000, ValueError("down"))),
+)
+def test_a_bad_summarizer_loses_nothing(messages, window, written):
+    """Empty, failing or endless summaries leave the view and the summary as they were."""
+
+    class Bad:
+        def summarize(self, messages, *, previous, max_tokens):
+            if isinstance(written, Exception):
+                raise written
+            return written if isinstance(written, str) else None
+
+    engine = engine_of(window, summarizer=Bad())
+    before = measured(engine, messages, None)
+    compaction = engine.plan(before)
+    if compaction is None:
+        return
+    update = engine.apply(compaction, before)
+    if not update["context_guard"].get("compactions"):
+        assert (update["context_view"], update["context_summary"]) == ({}, "")
+        assert update["context_guard"]["reason"].startswith("summary refused: ")
+    after = measured(engine, messages, update)
+    assert after.total_tokens <= max(before.total_tokens, window)
+
+
+@pytest.mark.parametrize("window", [200, 2000])
+def test_an_empty_history_has_an_empty_request(window):
+    """Only the system prompt is left."""
+    engine = engine_of(window)
+    assert [message.type for message in engine.build(measured(engine, [], None))] == ["system"]

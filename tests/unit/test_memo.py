@@ -1,0 +1,81 @@
+"""What is remembered is only ever a shortcut."""
+
+import gc
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_ctxwin.core.pins import pin
+from langchain_ctxwin.memo import Lru, Marks, Prices, once
+
+
+class Counted:
+    """A price that knows how often it was asked."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, message):
+        self.calls += 1
+        return len(str(message.content)) + len(str(getattr(message, "tool_calls", "")))
+
+
+def test_an_unchanged_message_is_priced_once():
+    """Another object with the same text is another message."""
+    count = Counted()
+    prices, message = Prices(count), HumanMessage("hello")
+    assert prices(message) == prices(message) == prices(HumanMessage("hello"))
+    assert count.calls == 2
+
+
+def test_changes_in_place_are_noticed():
+    """Text, blocks inside a list, and call arguments."""
+    prices = Prices(Counted())
+    text = HumanMessage("a")
+    blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "a"}, "id": "c"}])
+    before = [prices(m) for m in (text, blocks, call)]
+    text.content = "longer"
+    blocks.content[0]["text"] = "longer"
+    call.tool_calls[0]["args"]["x"] = "longer"
+    assert [prices(m) for m in (text, blocks, call)] == [price + 5 for price in before]
+
+
+def test_the_same_system_text_is_priced_once():
+    """A system message is made anew for every request."""
+    count = Counted()
+    prices = Prices(count)
+    assert prices(SystemMessage("s")) == prices(SystemMessage("s"))
+    assert count.calls == 1
+
+
+def test_the_content_of_a_message_that_is_gone_is_let_go():
+    """Only living messages are held in mind."""
+    prices = Prices(Counted())
+    message = HumanMessage("x" * 1000)
+    prices(message)
+    del message
+    gc.collect()
+    assert prices._known == {}
+
+
+def test_a_small_mapping_forgets_what_was_used_least_recently():
+    """Reading counts as use."""
+    memo = Lru(2)
+    memo.put("a", 1)
+    memo.put("b", 2)
+    memo.get("a")
+    memo.put("c", 3)
+    assert [memo.get(key) for key in "abc"] == [1, None, 3]
+    assert once(memo, "a", lambda: 9) == 1
+    assert once(memo, "new", lambda: 9) == 9
+
+
+def test_marks_follow_the_history():
+    """Appended, replaced and truncated histories give the marks of a fresh look."""
+    marks = Marks()
+    history = [HumanMessage(str(i), id=str(i)) for i in range(6)]
+    assert marks(history, 6) == []
+    pinned = [*history[:2], pin(history[2]), *history[3:]]
+    assert marks(pinned, 6) == [2]
+    assert marks([*pinned, pin(HumanMessage("7"))], 7) == [2, 6]
+    assert marks(pinned, 2) == []

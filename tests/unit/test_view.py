@@ -1,0 +1,64 @@
+"""The stored form of a view."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_ctxwin.core.view import Clamp, Position, Receipt, View, message_id, position_of
+
+IDS = st.text(min_size=1, max_size=4)
+NUMBERS = st.integers(0, 10**6)
+POSITIONS = st.builds(Position, id=IDS, index=NUMBERS)
+VIEWS = st.builds(
+    View,
+    start=st.none() | POSITIONS,
+    pinned=st.lists(POSITIONS, max_size=3).map(tuple),
+    cleared=st.frozensets(IDS, max_size=3),
+    clamped=st.dictionaries(IDS, st.builds(Clamp, head_chars=NUMBERS, tail_chars=NUMBERS), max_size=3),
+    covered=POSITIONS,
+    covered_digest=st.text(max_size=4),
+    receipt=st.builds(Receipt, turns=NUMBERS, steps=NUMBERS, messages=NUMBERS, tokens=NUMBERS),
+)
+
+
+@given(view=VIEWS)
+def test_a_view_survives_json(view):
+    """What is written is read back."""
+    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
+
+
+def test_the_whole_history_is_an_empty_mapping():
+    """A fresh session stores nothing."""
+    assert View().to_json() == {}
+    assert View.from_json({}) == View()
+
+
+def test_a_superseded_result_is_stored_with_its_newer_one():
+    """It shares the key with the clamped messages."""
+    view = View(superseded={"a": "b"}, clamped={"c": Clamp(head_chars=2, tail_chars=1)})
+    assert view.to_json()["clamped"] == {"a": {"superseded_by": "b"}, "c": {"head_chars": 2, "tail_chars": 1}}
+    assert View.from_json(view.to_json()) == view
+
+
+def test_a_position_is_found_where_edits_moved_it():
+    """The index is a hint; the id decides."""
+    messages = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
+    assert [Position(id="3", index=i).find(messages) for i in (-1, 0, 2, 99)] == [2, 2, 2, 2]
+    assert Position(id="gone", index=0).find(messages) is None
+
+
+def test_a_message_without_an_id_is_named_by_its_position():
+    """Its stored position is found again only at that place."""
+    messages = [HumanMessage("a"), AIMessage("b")]
+    assert message_id(messages, 1) == "#1"
+    assert position_of(messages, 1).find(messages) == 1
+    assert position_of(messages, 1).find(messages[:1]) is None
+
+
+def test_receipts_add_up():
+    """An empty one is false."""
+    one = Receipt(turns=1, steps=2, messages=3, tokens=4)
+    assert one + one == Receipt(turns=2, steps=4, messages=6, tokens=8)
+    assert (bool(Receipt()), bool(one)) == (False, True)
