@@ -1,0 +1,203 @@
+"""Does a thread on disk survive restarts, kills and edits without losing a message or changing its view?"""
+
+from itertools import pairwise
+
+import pytest
+from langchain_core.messages import AIMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from structlog.testing import capture_logs
+
+from support.checkpoints import async_sqlite_saver
+from support.desk import CONFIG, TOOLS, agent_of, answered, ask, not_json, payloads, state_of
+from support.fakes import ScriptedChatModel, tool_loop
+from support.killing import KILL_POINTS, check_resume
+from support.oracle import exact_count, pairing_problem
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+LIMIT = 1500
+QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(10)]
+
+
+def scripted():
+    """Return a strict model that calls two tools at once, twice in each turn."""
+    policy = tool_loop(steps=2, parallel=2, args={"name": "the door", "depth": 2})
+    return ScriptedChatModel(policy=policy, input_limit=LIMIT)
+
+
+def sent(model):
+    """Return what reached the model."""
+    return payloads([request.messages for request in model.requests])
+
+
+@pytest.fixture
+def control():
+    """What one process with one agent sends and remembers."""
+    model = scripted()
+    agent = agent_of(model, LIMIT, checkpointer=InMemorySaver())
+    for question in QUESTIONS:
+        agent.invoke(ask(question), CONFIG)
+    return sent(model), state_of(agent)
+
+
+@pytest.fixture
+def thread(open_sqlite):
+    """An agent on a file, whose view has already moved, and its model."""
+    model = scripted()
+    agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
+    for question in QUESTIONS:
+        agent.invoke(ask(question), CONFIG)
+    assert state_of(agent)["context_view"]["start"]["index"] > 0
+    return agent, model
+
+
+def ask_and_check(agent, model, question, config=CONFIG):
+    """Ask, check that every request of the turn is valid and holds the question, return the faults that were logged.
+
+    One request may be refused for its size: an edit takes the anchor away, or makes it wrong.
+    """
+    before = len(model.requests)
+    with capture_logs() as logs:
+        agent.invoke(ask(question), config)
+    assert sum(request.refused for request in model.requests[before:]) <= 1
+    for request in model.requests[before:]:
+        assert pairing_problem(request.messages) is None
+        assert [message.text for message in request.messages if message.type == "human"][-1] == question
+    assert answered(agent)
+    return [log["fault"] for log in logs if log["event"] == "context.session_mended"]
+
+
+def test_a_restart_at_every_turn_changes_nothing(open_sqlite, plain_state, control):
+    """A new connection and agent per turn send byte for byte what one long-lived agent sends."""
+    model = scripted()
+    for question in QUESTIONS:
+        agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
+        agent.invoke(ask(question), CONFIG)
+    requests, state = control
+    assert sent(model) == requests
+    assert state_of(agent)["context_report"] == state["context_report"]
+    assert exact_count(state["messages"], TOOLS) > 2 * LIMIT
+
+
+async def test_async_restarts_change_nothing_either(tmp_path, plain_state, control):
+    """The async saver on a file leaves the same requests and the same report."""
+    model = scripted()
+    for question in QUESTIONS:
+        async with async_sqlite_saver(tmp_path / "async.sqlite", strict=True) as saver:
+            agent = agent_of(model, LIMIT, checkpointer=saver)
+            await agent.ainvoke(ask(question), CONFIG)
+            report = (await agent.aget_state(CONFIG)).values["context_report"]
+    requests, state = control
+    assert sent(model) == requests
+    assert report == state["context_report"]
+
+
+def test_each_request_extends_the_one_before_unless_something_was_compacted(control):
+    """The prefix breaks at most once per compaction."""
+    requests, state = control
+    breaks = sum(later[: len(earlier)] != earlier for earlier, later in pairwise(requests))
+    assert 1 <= breaks <= state["context_report"]["compactions"] < len(requests) / 4
+
+
+def test_every_checkpoint_holds_json_and_messages_only(thread):
+    """No checkpoint holds a tuple, a set, an own class or the request itself."""
+    agent, _ = thread
+    checkpoints = [snapshot.values for snapshot in agent.get_state_history(CONFIG)]
+    assert len(checkpoints) > 4 * len(QUESTIONS)
+    assert [place for values in checkpoints for place in not_json(values)] == []
+    assert [values for values in checkpoints if "llm_input_messages" in values] == []
+    assert list(not_json({"context_view": {"start": (1, 2)}})) == ["state.context_view.start: tuple"]
+
+
+def test_every_update_of_a_node_is_json_before_it_is_saved(open_sqlite):
+    """Serializing hides tuples, so the nodes' own updates are looked at, too."""
+    agent = agent_of(scripted(), LIMIT, checkpointer=open_sqlite(strict=True))
+    message_keys = {"llm_input_messages", "messages"}
+    places, writers = [], set()
+    for question in QUESTIONS:
+        for update in agent.stream(ask(question), CONFIG, stream_mode="updates"):
+            ((node, values),) = update.items()
+            writers |= {node} if values else set()
+            places += not_json({key: value for key, value in (values or {}).items() if key not in message_keys}, node)
+    assert places == []
+    assert writers == {"budget_check", "maybe_summarize", "build_messages", "agent", "tools"}
+
+
+@pytest.mark.parametrize("point", KILL_POINTS)
+def test_a_killed_process_is_resumed_where_it_stopped(tmp_path, point):
+    """After SIGKILL another process sends the requests that were still due and ends with the very same thread."""
+    target = str(tmp_path / "thread.sqlite")
+    check_resume(tmp_path, target, point)
+
+
+@pytest.mark.parametrize("words", [4, 1200])
+def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
+    """Editing by id changes the next request; an edit that makes it too large is recovered from."""
+    model = scripted()
+    agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
+    for question in QUESTIONS[:2]:
+        agent.invoke(ask(question), CONFIG)
+    shown = [message for message in state_of(agent)["messages"] if message.type == "ai" and message.text]
+    agent.update_state(CONFIG, {"messages": [AIMessage("edited " * words, id=shown[0].id)]})
+    assert ask_and_check(agent, model, "And now?") == []
+    assert [message.text for message in state_of(agent)["messages"]].count("edited " * words) == 1
+    edited = [m.text for request in model.requests[-3:] for m in request.messages if m.text.startswith("edited")]
+    assert set(edited) == ({"edited " * words} if words == 4 else set(edited))
+    assert shown[0].text not in [message.text for message in model.requests[-1].messages]
+
+
+def test_removing_what_left_the_view_moves_the_view_with_it(thread):
+    """The start keeps its message, the summary stays, and the edit is reported."""
+    agent, model = thread
+    before = state_of(agent)
+    start = before["context_view"]["start"]
+    gone = [message for message in before["messages"][1 : start["index"]] if message.type != "ai"][:4]
+    agent.update_state(CONFIG, {"messages": [RemoveMessage(id=message.id) for message in gone]})
+    with capture_logs() as logs:
+        updates = list(agent.stream(ask("And now?"), CONFIG, stream_mode="updates"))
+    checked = updates[0]["budget_check"]
+    assert checked["context_view"]["start"] == {"id": start["id"], "index": start["index"] - len(gone)}
+    assert "context_summary" not in checked
+    assert [log["fault"] for log in logs if "fault" in log] == ["earlier history was edited: the view moved with it"]
+    assert ask_and_check(agent, model, "And then?") == []
+    after = state_of(agent)
+    assert after["messages"][after["context_view"]["start"]["index"]].id == after["context_view"]["start"]["id"]
+
+
+def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
+    """View and summary go together, loudly, and the next request fits all the same."""
+    agent, model = thread
+    start = state_of(agent)["context_view"]["start"]
+    agent.update_state(CONFIG, {"messages": [RemoveMessage(id=start["id"])]})
+    faults = ask_and_check(agent, model, "And now?")
+    assert faults == ["the start of the view is no longer in the history: view, summary and anchor were dropped"]
+    view = state_of(agent)["context_view"]
+    assert view["start"]["id"] != start["id"]
+
+
+def test_forks_and_time_travel_keep_each_branch_valid(thread):
+    """Any past turn can be continued, with the view it had, and the main branch goes on undisturbed."""
+    agent, model = thread
+    main = agent.get_state(CONFIG)
+    ends = [snapshot for snapshot in agent.get_state_history(CONFIG) if not snapshot.next]
+    for past in (ends[-2], ends[len(ends) // 2], ends[1]):
+        assert ask_and_check(agent, model, "Or instead?", past.config) == []
+        branch = state_of(agent)
+        texts = [message.text for message in branch["messages"] if message.type == "human"]
+        assert texts == [*QUESTIONS[: len(past.values["messages"]) // 8], "Or instead?"]
+    assert ask_and_check(agent, model, "Where were we?", main.config) == []
+    texts = [message.text for message in state_of(agent)["messages"] if message.type == "human"]
+    assert texts == [*QUESTIONS, "Where were we?"]
+
+
+def test_pruned_checkpoints_are_reported_loudly(thread):
+    """A thread whose older checkpoints were deleted answers the new question and says that history is missing."""
+    agent, model = thread
+    newest = agent.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+    with agent.checkpointer.cursor() as cursor:
+        for table in ("checkpoints", "writes"):
+            cursor.execute(f"DELETE FROM {table} WHERE checkpoint_id <> ?", (newest,))  # noqa: S608  # fixed names
+    faults = ask_and_check(agent, model, "Hello?")
+    assert len(faults) == 2
+    assert "old checkpoints of this thread were deleted" in faults[0]
+    assert "view, summary and anchor were dropped" in faults[1]

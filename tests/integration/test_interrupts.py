@@ -1,0 +1,121 @@
+"""Does an agent that waits for a human send valid requests, whatever the human does?"""
+
+from itertools import pairwise
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from support.desk import CONFIG, SIZES, agent_of, answered, ask, look, refusals, state_of, tool_outputs, user_texts
+from support.gemini_policy import tool_loop
+from support.gemini_server import GeminiServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+LIMIT = 3000
+UNANSWERED = "not answered"  # in the placeholder that stands for the missing result
+
+
+@tool
+def approve(name: str) -> str:
+    """Ask a human."""
+    return f"{name}: {interrupt('May I?')}"
+
+
+@pytest.fixture
+def server():
+    """A strict server whose model calls one tool, then two at once, in each turn."""
+    with GeminiServer(input_limit=LIMIT, policy=tool_loop(steps=2), model="gemini-3-test") as running:
+        yield running
+    assert [text for text in refusals(running) if SIZES not in text] == []
+
+
+def pausing(server, saver=None, *, tools=None, **options):
+    return agent_of(
+        server.chat_model(), LIMIT, tools=tools or [look, approve], checkpointer=saver or InMemorySaver(), **options
+    )
+
+
+async def run(agent, way, given, config=CONFIG):
+    """Run the agent sync or async."""
+    return agent.invoke(given, config) if way == "sync" else await agent.ainvoke(given, config)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_a_pause_before_the_tools_is_resumed_by_running_on(server, way):
+    """Each step waits for a go, and the request after it extends the one before."""
+    agent = pausing(server, tools=[look], interrupt_before=["tools"])
+    await run(agent, way, ask("Open the door?"))
+    for _ in range(2):
+        assert agent.get_state(CONFIG).next == ("tools",)
+        await run(agent, way, None)
+    assert answered(agent)
+    contents = [request.body["contents"] for request in server.requests]
+    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(contents))
+    assert len(contents) == 3
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_an_interrupt_inside_a_tool_gets_its_answer(server, way):
+    """One of two parallel calls asks a human; the approval reaches the model as that call's result."""
+    agent = pausing(server)
+    paused = await run(agent, way, ask("Open the door?"))
+    assert [each.value for each in paused["__interrupt__"]] == ["May I?"]
+    await run(agent, way, Command(resume="yes"))
+    assert answered(agent)
+    assert [text.rpartition(": ")[2] for text in tool_outputs(server.requests[-1]) if "yes" in text] == ["yes"]
+    assert len(tool_outputs(server.requests[-1])) == 3
+
+
+def test_an_approval_in_another_process_finds_the_call_that_waits(server, open_sqlite):
+    """The waiting call survives in a thread whose view has moved, and a large answer to it is made to fit."""
+    agent = pausing(server, open_sqlite(strict=True))
+    for number in range(10):
+        agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 40}"), CONFIG)
+        agent = pausing(server, open_sqlite(strict=True))
+        waiting = state_of(agent)
+        agent.invoke(Command(resume="yes" if number else "yes, and mind the step " * 60), CONFIG)
+        assert state_of(agent)["messages"][: len(waiting["messages"])] == waiting["messages"]
+        assert answered(agent)
+    assert state_of(agent)["context_report"]["compactions"] >= 1
+    assert len(refusals(server)) <= 1
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_an_abandoned_call_is_answered_by_a_placeholder(server, way):
+    """A new question instead of an approval makes a valid request; the history keeps the call without a result."""
+    agent = pausing(server)
+    await run(agent, way, ask("Open the door?"))
+    await run(agent, way, ask("Never mind, look at the window."))
+    assert user_texts(server.requests[-1]) == ["Open the door?", "Never mind, look at the window."]
+    assert [UNANSWERED in text for text in tool_outputs(server.requests[-1])].count(True) == 2
+    called = {c["id"] for message in state_of(agent)["messages"] if message.type == "ai" for c in message.tool_calls}
+    results = {message.tool_call_id for message in state_of(agent)["messages"] if message.type == "tool"}
+    assert len(called - results) == 4  # two calls of each turn wait: the second turn asks a human as well
+
+
+def test_a_late_result_stays_outside_the_request(server):
+    """The placeholder was sent already; a result that comes later would rewrite what the model has seen."""
+    agent = pausing(server)
+    agent.invoke(ask("Open the door?"), CONFIG)
+    abandoned = state_of(agent)["messages"][-1]
+    agent.invoke(ask("Never mind."), CONFIG)
+    before = server.requests[-1]
+    late = [ToolMessage("opened at last", tool_call_id=call["id"], name=call["name"]) for call in abandoned.tool_calls]
+    agent.invoke({"messages": [*late, HumanMessage("And now?")]}, CONFIG)
+    assert user_texts(server.requests[-1])[-1] == "And now?"
+    assert [text for text in tool_outputs(server.requests[-1]) if "at last" in text] == []
+    assert server.requests[-1].body["contents"][: len(before.body["contents"])] == before.body["contents"]
+    assert "opened at last" in [message.text for message in state_of(agent)["messages"]]
+
+
+def test_a_thread_of_abandoned_calls_compacts_and_stays_valid(server):
+    """Every turn is interrupted and never answered; the requests stay valid and within the limit."""
+    agent = pausing(server)
+    for number in range(12):
+        agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 60}"), CONFIG)
+        assert user_texts(server.requests[-1])[-1].startswith(f"Open door {number}?")
+    assert state_of(agent)["context_report"]["compactions"] >= 1
+    assert len(refusals(server)) <= 1
