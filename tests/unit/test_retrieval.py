@@ -7,9 +7,9 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_ctxwin.core.tokens import TokenEstimator
 from structlog.testing import capture_logs
 
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from support.chunks import SCORES, Chars, FixedRetriever, budgeted, chunk, marked, names
