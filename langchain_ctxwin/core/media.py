@@ -1,125 +1,174 @@
-"""What does a block of media cost? A price by kind and size, never by the length of its base64 text."""
+"""What does a block of media cost? A price by kind and size; the length of its base64 text says nothing of an image."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_ctxwin.core.content import Media
 from langchain_ctxwin.core.framing import Framing
+from langchain_ctxwin.core.image_sizes import image_size
 
 HEADER_CHARS = 65_536
 """Base64 text that is decoded at most: enough for the dimensions behind a photo's metadata."""
 
-DEFAULT_PIXELS = 1024 * 1024
-"""Assumed area of an image whose size cannot be seen."""
+DATA_URL_HEAD_CHARS = 256
+"""A data URL states its media type and encoding in fewer characters."""
+
+DEFAULT_SIDE_PIXELS = 1024
+"""Assumed width and height of an image whose size cannot be seen."""
 
 BYTES_PER_PAGE = 50_000
 """Assumed size of one PDF page: typical of office documents; scans have larger pages and cost less per byte."""
 
 AUDIO_BYTES_PER_SECOND = 16_000
-"""Assumed rate of audio: 128 kbit/s, a common setting of compressed speech and music."""
+"""Assumed rate of compressed audio: 128 kbit/s, a common setting of speech and music."""
+
+PCM_BYTES_PER_SECOND = 48_000
+"""Assumed rate of uncompressed audio: 16 bits at 24 kHz, the PCM that speech models take."""
 
 VIDEO_BYTES_PER_SECOND = 250_000
 """Assumed rate of video: 2 Mbit/s."""
 
-VIDEO_FRAMES_PER_SECOND = 1
-"""Frames that models look at per second of video (Gemini API, video understanding)."""
-
-JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1)."""
+VIDEO_TOKENS_PER_SECOND = 263
+"""One frame a second and the sound (Gemini API, token counting guide); few other models take video at all."""
 
 UNKNOWN_BYTES = 500_000
 """Assumed size of media that is only referenced."""
 
-TEXT_CHARS_PER_TOKEN = 4
-"""Plain-text files are priced by length: they are not decoded."""
+ENCRYPTED_BYTES_PER_TOKEN = 4
+"""Encrypted reasoning is about as long as the text it hides, and that has about four characters a token."""
+
+MAX_DEPTH = 4
+"""Mappings inside a block that are searched: integrations nest the data once or twice."""
+
+KINDS = {
+    **dict.fromkeys(("png", "jpg", "jpeg", "gif", "webp", "image"), "image"),
+    **dict.fromkeys(("wav", "mp3", "pcm16", "flac", "ogg", "opus", "aac", "m4a", "audio"), "audio"),
+    **dict.fromkeys(("mp4", "mov", "mkv", "webm", "mpeg", "video"), "video"),
+    **dict.fromkeys(("txt", "md", "csv", "html", "json", "xml", "yaml", "javascript", "text"), "text"),
+    "pdf": "file",
+}
+"""Kind by the parts of a media type (`image/png`) or by a bare format (`wav`)."""
+
+MAGIC = ((b"\x89PNG", "image"), (b"GIF8", "image"), (b"\xff\xd8\xff", "image"), (b"%PDF", "file"), (b"ID3", "audio"))
+"""First bytes that give a format away."""
+
+TextPrice = Callable[[str], float]
 
 
-def media_tokens(media: Media, framing: Framing) -> int:
-    """Return the price of one media block, in tokens."""
-    data = "".join(text for text in (_inline(media.block),) if text)
-    size = len(data) * 3 // 4 if data else UNKNOWN_BYTES
-    kind = _kind(media)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Payload:
+    """The first bytes of the data, and the size of all of it."""
+
+    head: bytes = b""
+    size_bytes: int = UNKNOWN_BYTES
+    stated_type: str = ""
+
+
+def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
+    """Return the price of one media block, in tokens; `price` is asked for the text of text files."""
+    text = _plain_text(media)
+    if text is not None:
+        return price(text)
+    payload = next(
+        map(_payload, _values(media.block, "data", "base64", "bytes", "url", "image_url", "file_data")), None
+    )
+    payload = payload or _Payload()
+    kind = _kind(media, payload)
     if kind == "image":
-        return _image_tokens(data, framing)
+        return _image_tokens(media, payload, framing)
     if kind == "audio":
-        return 1 + size * framing.audio_tokens_per_second // AUDIO_BYTES_PER_SECOND
+        return 1 + payload.size_bytes * framing.audio_tokens_per_second // _audio_rate(media, payload)
+    if kind == "text" and payload.head:
+        return price(payload.head.decode("utf-8", "replace")) * max(1.0, payload.size_bytes / len(payload.head))
+    return _tokens_by_size(kind, payload.size_bytes, framing)
+
+
+def _plain_text(media: Media) -> str | None:
+    """The text of a text file that is given as such, not in base64."""
+    if media.kind not in {"text", "file"}:
+        return None
+    source = media.block.get("source")
+    names = ("text", "data") if isinstance(source, Mapping) and source.get("type") == "text" else ("text",)
+    return next((value for value in _values(media.block, *names) if isinstance(value, str)), None)
+
+
+def _kind(media: Media, payload: _Payload) -> str:
+    """The kind by the stated media type or format, else by the first bytes, else by the block's type."""
+    stated = (payload.stated_type, *_values(media.block, "mime_type", "media_type", "format"))
+    if found := next(filter(None, map(_kind_of_type, stated)), None):
+        return found
+    if media.kind not in {"blob", "file"}:
+        return media.kind
+    if payload.head.startswith(b"RIFF"):
+        return "image" if payload.head[8:12] == b"WEBP" else "audio"
+    return next((kind for magic, kind in MAGIC if payload.head.startswith(magic)), media.kind)
+
+
+def _kind_of_type(stated: str | bytes) -> str | None:
+    group, _, detail = str(stated).lower().partition("/")
+    suffix = detail.partition(";")[0].rpartition("+")[2]
+    return KINDS.get(group) or KINDS.get(suffix)
+
+
+def _image_tokens(media: Media, payload: _Payload, framing: Framing) -> int:
+    if framing.image_low_tokens and "low" in _values(media.block, "detail"):
+        return framing.image_low_tokens
+    width, height = image_size(payload.head)
+    if not width or not height:
+        width = height = DEFAULT_SIDE_PIXELS
+    return framing.image(width, height)
+
+
+def _audio_rate(media: Media, payload: _Payload) -> int:
+    """Bytes per second: a WAV file states it, the rest goes by format."""
+    if payload.head.startswith(b"RIFF") and (stated := int.from_bytes(payload.head[28:32], "little")):
+        return stated
+    types = " ".join(map(str, (payload.stated_type, *_values(media.block, "mime_type", "format")))).lower()
+    raw = any(name in types for name in ("wav", "pcm", "l16"))
+    return PCM_BYTES_PER_SECOND if raw else AUDIO_BYTES_PER_SECOND
+
+
+def _tokens_by_size(kind: str, size_bytes: int, framing: Framing) -> int:
     if kind == "video":
-        frames = 1 + size * VIDEO_FRAMES_PER_SECOND // VIDEO_BYTES_PER_SECOND
-        return frames * (framing.audio_tokens_per_second + int(DEFAULT_PIXELS / framing.image_pixels_per_token / 4))
-    if kind == "text":
-        return 1 + size // TEXT_CHARS_PER_TOKEN
-    return (1 + size // BYTES_PER_PAGE) * framing.page_tokens
+        return (1 + size_bytes // VIDEO_BYTES_PER_SECOND) * VIDEO_TOKENS_PER_SECOND
+    if kind == "encrypted":
+        return 1 + size_bytes // ENCRYPTED_BYTES_PER_TOKEN
+    return (1 + size_bytes // BYTES_PER_PAGE) * framing.page_tokens
 
 
-def _kind(media: Media) -> str:
-    """The kind by the stated media type, else by the block's type."""
-    stated = next((value for value in _strings(media.block, "mime_type", "media_type", "format") if "/" in value), "")
-    group = stated.partition("/")[0]
-    return group if group in {"image", "audio", "video", "text"} else media.kind
-
-
-def _image_tokens(data: str, framing: Framing) -> int:
-    width, height = _dimensions(data)
-    pixels = width * height or DEFAULT_PIXELS
-    return max(1, min(framing.image_limit_tokens, int(pixels / framing.image_pixels_per_token)))
-
-
-def _inline(block: Mapping[str, Any]) -> str:
-    """The base64 text of a block, wherever its integration puts it."""
-    for text in _strings(block, "data", "base64", "url", "image_url", "file_data"):
-        if text.startswith("data:"):
-            return text.partition(",")[2]
-        if not text.startswith(("http:", "https:", "gs:", "file:")):
-            return text
-    return ""
-
-
-def _strings(block: Mapping[str, Any], *names: str) -> Iterator[str]:
-    """String values of the named keys, at the top and inside nested mappings (`source`, `image_url`, `file`, ...)."""
+def _values(block: Mapping[str, Any], *names: str, depth: int = 0) -> Iterator[str | bytes]:
+    """Texts and bytes of the named keys, at the top and inside nested mappings (`source`, `image_url`, ...)."""
     for key, value in block.items():
-        if isinstance(value, str) and key in names:
+        if isinstance(value, str | bytes) and key in names:
             yield value
-        elif isinstance(value, Mapping):
-            yield from _strings(value, *names)
+        elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+            yield from _values(value, *names, depth=depth + 1)
 
 
-def _dimensions(data: str) -> tuple[int, int]:
-    """Width and height of an image from its first bytes; (0, 0) when they do not say."""
-    head = data[: HEADER_CHARS - HEADER_CHARS % 4]
+def _payload(data: str | bytes) -> _Payload:
+    """What is known of the data without decoding all of it; a link to elsewhere tells nothing."""
+    if isinstance(data, bytes):
+        return _Payload(head=data[:HEADER_CHARS], size_bytes=len(data))
+    start, stated = 0, ""
+    if data.startswith("data:"):
+        start = data.find(",", 0, DATA_URL_HEAD_CHARS) + 1
+        stated, _, encoding = data[len("data:") : max(start - 1, 0)].rpartition(";")
+        if encoding != "base64":
+            head = data[start : start + HEADER_CHARS].encode("utf-8", "replace")
+            return _Payload(head=head, size_bytes=len(data) - start, stated_type=stated or encoding)
+    elif "://" in data[:DATA_URL_HEAD_CHARS]:
+        return _Payload()
+    head = _decoded(data[start : start + HEADER_CHARS])
+    return _Payload(head=head, size_bytes=(len(data) - start) * 3 // 4, stated_type=stated)
+
+
+def _decoded(text: str) -> bytes:
     try:
-        raw = base64.b64decode(head + "=" * (-len(head) % 4))
+        return base64.b64decode(text.replace("-", "+").replace("_", "/") + "==")
     except (binascii.Error, ValueError):
-        return 0, 0
-    try:
-        return _parse(raw)
-    except (struct.error, IndexError):
-        return 0, 0
-
-
-def _parse(raw: bytes) -> tuple[int, int]:
-    if raw.startswith(b"\x89PNG"):
-        width, height = struct.unpack(">II", raw[16:24])
-        return width, height
-    if raw.startswith(b"GIF8"):
-        width, height = struct.unpack("<HH", raw[6:10])
-        return width, height
-    if raw.startswith(b"RIFF") and raw[8:16] == b"WEBPVP8X":
-        return 1 + int.from_bytes(raw[24:27], "little"), 1 + int.from_bytes(raw[27:30], "little")
-    return _jpeg(raw) if raw.startswith(b"\xff\xd8") else (0, 0)
-
-
-def _jpeg(raw: bytes) -> tuple[int, int]:
-    """Walk the segments of a JPEG to its frame header."""
-    position = 2
-    while position + 9 < len(raw) and raw[position : position + 1] == b"\xff":
-        marker, length = raw[position + 1], struct.unpack(">H", raw[position + 2 : position + 4])[0]
-        if marker in JPEG_FRAMES:
-            height, width = struct.unpack(">HH", raw[position + 5 : position + 9])
-            return width, height
-        position += 2 + length
-    return 0, 0
+        return b""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_ctxwin.core.framing import FRAMING
+
 CLASS_FAMILIES = {
     "ChatGoogleGenerativeAI": "gemini",
     "ChatVertexAI": "gemini",
@@ -19,28 +21,42 @@ CLASS_FAMILIES = {
     "ChatQwen": "qwen",
     "ChatTongyi": "qwen",
 }
-"""Family by class name; the most derived class that is listed counts."""
+"""Family by class name; the most derived class that is listed counts.
+
+Classes that serve models of many makers (Groq, Ollama, Bedrock, Together, ...) are not listed: their name says nothing
+of the tokenizer, so they count as generic, unless the model's limits state a `tokenizer_family`.
+"""
 
 UNKNOWN_FAMILY = "generic"
+
+MAX_BINDINGS = 16
+"""Bindings of bindings that are looked through; a model that binds itself would have no end."""
 
 
 def family_of(model: object) -> str:
     """Return the family that a model states (`tokenizer_family`) or that its class implies, else `"generic"`.
 
-    Bindings are looked through.
+    Bindings are looked through. A stated family that has no weights counts as generic.
     """
-    inner: Any = model
-    while (bound := getattr(inner, "bound", None)) is not None and bound is not inner:
-        inner = bound
+    inner = _unbound(model)
     stated = getattr(inner, "tokenizer_family", None)
     if isinstance(stated, str) and stated:
-        return stated
+        return stated if stated in FRAMING else UNKNOWN_FAMILY
     names = (cls.__name__ for cls in type(inner).__mro__)
     return next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), UNKNOWN_FAMILY)
 
 
 def model_name(model: Any) -> str:
     """Return the name a model states about itself, looking through bindings; empty when it states none."""
-    inner = getattr(model, "bound", model)
+    inner = _unbound(model)
     names = (getattr(inner, key, None) for key in ("model", "model_name", "name"))
     return next((name for name in names if isinstance(name, str) and name), "")
+
+
+def _unbound(model: Any) -> Any:
+    for _ in range(MAX_BINDINGS):
+        bound = getattr(model, "bound", None)
+        if bound is None:
+            return model
+        model = bound
+    return model

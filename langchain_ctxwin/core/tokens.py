@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isfinite
 from operator import mul
 from typing import Any, ClassVar
 
@@ -16,11 +16,8 @@ from langchain_ctxwin.core.families import BOUNDS, WEIGHTS
 from langchain_ctxwin.core.features import features, sample
 from langchain_ctxwin.core.framing import FRAMING, GENERIC
 from langchain_ctxwin.core.media import media_tokens
-from langchain_ctxwin.core.tool_schemas import schema_tokens
+from langchain_ctxwin.core.tool_schemas import UNREADABLE, schema_tokens
 from langchain_ctxwin.errors import ConfigError
-
-MIN_BYTES_PER_TOKEN_FLOOR = 1 / 16
-"""No text is cheaper than this per character: the longest tokens of ordinary text have about 16 characters."""
 
 CHARS_PER_TOKEN = 4.0
 """The published rule of thumb for English; within 20 % of the truth on about half of real texts."""
@@ -36,7 +33,7 @@ class TokenEstimator:
     About 5 to 10 % off on average over prose, code, JSON and other languages; bounded in time for any length.
 
     Raises:
-        ConfigError: the family is unknown, or the margin negative.
+        ConfigError: the family is unknown, or the margin negative or not finite.
 
     Example:
         >>> TokenEstimator("openai").count_text("How many tokens is this?") in range(4, 10)
@@ -82,14 +79,16 @@ class TokenEstimator:
         framing = FRAMING[self.family]
         if isinstance(piece, str):
             return self._text(piece)
-        return framing.call + self._text(piece.text) if isinstance(piece, Call) else media_tokens(piece, framing)
+        if isinstance(piece, Call):
+            return framing.call + self._text(piece.text)
+        return media_tokens(piece, framing, self._text)
 
     def _text(self, text: str) -> float:
         if not text:
             return 0.0
         seen = sample(text)
         tokens: float = sum(map(mul, WEIGHTS[self.family], features(seen)))
-        return max(tokens, len(seen) * MIN_BYTES_PER_TOKEN_FLOOR) * (len(text) / len(seen))
+        return tokens * (len(text) / len(seen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class CharRatioCounter:
     `CharRatioCounter()` is exactly `len(text) // 4`; 2.5 characters, and 4.0 with a margin of 0.2, are the two others.
 
     Raises:
-        ConfigError: the ratio is not positive, or the margin negative.
+        ConfigError: the ratio is not positive, the margin negative, or one of them not finite.
     """
 
     chars_per_token: float = CHARS_PER_TOKEN
@@ -108,7 +107,7 @@ class CharRatioCounter:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not self.chars_per_token > 0:
+        if not (self.chars_per_token > 0 and isfinite(self.chars_per_token)):
             raise ConfigError(f"chars_per_token={self.chars_per_token!r}: give a positive number of characters")
         _require_margin(self.margin)
 
@@ -124,8 +123,8 @@ class CharRatioCounter:
     def _message(self, message: BaseMessage) -> int:
         found = list(pieces(message))
         texts = (piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media))
-        media = sum(media_tokens(piece, GENERIC) for piece in found if isinstance(piece, Media))
-        return self.count_text("".join(texts)) + media
+        media = sum(media_tokens(piece, GENERIC, self.count_text) for piece in found if isinstance(piece, Media))
+        return self.count_text("".join(texts)) + int(media)
 
 
 def _messages(messages: Iterable[MessageLikeRepresentation]) -> Iterable[Any]:
@@ -137,10 +136,10 @@ def _messages(messages: Iterable[MessageLikeRepresentation]) -> Iterable[Any]:
 def _definition(tool: Any) -> Any:
     try:
         return convert_to_openai_tool(tool)
-    except (ValueError, TypeError):
+    except UNREADABLE:
         return tool
 
 
 def _require_margin(margin: float) -> None:
-    if not margin >= 0:
+    if not (margin >= 0 and isfinite(margin)):
         raise ConfigError(f"margin={margin!r}: give a share of at least 0, for example 0.2")

@@ -5,73 +5,125 @@ Providers show models a rendering of the schema, not its JSON: pricing the JSON 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.content import Media, leaves
 from langchain_ctxwin.core.framing import Framing
 
 MAX_DEPTH = 12
-"""Nesting of a schema that is followed; deeper ones are cyclic more often than meant."""
+"""Nesting of a schema that is followed; providers refuse deeper ones."""
+
+MAX_NODES = 2_000
+"""Parts of one schema that are looked at, so that shared definitions cannot multiply without end."""
+
+SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
+"""Keywords that hold a schema or a list of them."""
+
+NAMED_PARTS = ("properties", "$defs", "definitions")
+"""Keywords that hold schemas by name."""
+
+PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
+"""Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain."""
+
+UNREADABLE = (ValueError, TypeError, AttributeError, NameError, RuntimeError)
+"""What LangChain and pydantic raise for a tool that they cannot describe."""
 
 TextPrice = Callable[[str], float]
 
 
 def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> float:
-    """Return the price of a set of tool definitions in any form LangChain takes; 0 for none."""
-    functions = [_function(tool) for tool in tools]
+    """Return the price of a set of tool definitions in any form LangChain takes; 0 for none.
+
+    The time is bounded for cyclic, shared and deep schemas. A tool that nobody can read is priced by its text.
+    """
+    functions = [function for tool in tools for function in _functions(tool)]
     if not functions:
         return 0.0
     return framing.any_tools + sum(_tool_tokens(function, framing, price) for function in functions)
 
 
-def _function(tool: Any) -> Mapping[str, Any]:
-    """The definition in OpenAI's shape; one that LangChain cannot convert is described by its text."""
+def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
+    """The definitions in one tool, each with a name, a description and parameters."""
+    if isinstance(tool, Mapping):
+        yield from _functions_of_mapping(tool)
+        return
     try:
-        converted: Any = convert_to_openai_tool(tool)
-    except (ValueError, TypeError, RecursionError):
-        return {"name": "", "description": _as_text(tool)}
-    function = converted.get("function")
-    return function if isinstance(function, Mapping) else {"name": "", "description": _as_text(converted)}
+        converted = convert_to_openai_tool(tool)
+    except UNREADABLE:
+        converted = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
+    yield from _functions_of_mapping(converted)
 
 
-def _as_text(tool: Any) -> str:
-    try:
-        return compact_json(tool)
-    except RecursionError:
-        return ""
+def _functions_of_mapping(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    declared = tool.get("function_declarations") or tool.get("functionDeclarations")
+    if isinstance(declared, list | tuple):
+        yield from (part for part in declared if isinstance(part, Mapping))
+        return
+    wrapped = next((part for key in ("function", "toolSpec") if isinstance(part := tool.get(key), Mapping)), tool)
+    if any(key in wrapped for key in PARAMETER_KEYS) or ("name" in wrapped and "description" in wrapped):
+        yield wrapped
+    elif "title" in wrapped and isinstance(wrapped.get("properties"), Mapping):
+        yield {"name": wrapped["title"], "description": wrapped.get("description"), "parameters": wrapped}
+    else:
+        yield {"description": " ".join(leaf for leaf in leaves(_with_keys(tool)) if not isinstance(leaf, Media))}
+
+
+def _with_keys(tool: Mapping[str, Any]) -> list[Any]:
+    """Keys and values of a provider's own tool: what it is is often said by a key or by its type alone."""
+    return [*map(str, tool), *tool.values()]
 
 
 def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice) -> float:
     tokens = framing.tool + price(str(function.get("name") or ""))
     if description := function.get("description"):
         tokens += framing.description + price(str(description))
-    return tokens + _object_tokens(function.get("parameters"), framing, price, depth=0)
+    root = next((found for key in PARAMETER_KEYS if (found := function.get(key)) is not None), None)
+    if isinstance(root, Mapping) and isinstance(inner := root.get("json"), Mapping):
+        root = inner  # Bedrock wraps the schema once more
+    return tokens + sum(_node_tokens(node, framing, price, is_root=node is root) for node in _nodes(root))
 
 
-def _object_tokens(schema: Any, framing: Framing, price: TextPrice, *, depth: int) -> float:
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return 0.0
-    fields = schema.get("properties")
+def _nodes(root: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and the schemas inside it; one that contains itself is not entered again."""
+    stack: list[tuple[Any, tuple[int, ...]]] = [(root, ())]
+    left = MAX_NODES
+    while stack and left:
+        schema, path = stack.pop()
+        if not isinstance(schema, Mapping) or id(schema) in path or len(path) > MAX_DEPTH:
+            continue
+        left -= 1
+        yield schema
+        inside = (*path, id(schema))
+        stack.extend((part, inside) for part in _parts(schema))
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for key in SINGLE_PARTS:
+        part = schema.get(key)
+        if isinstance(part, list | tuple):
+            yield from part[:MAX_NODES]
+        elif part is not None:
+            yield part
+    for key in NAMED_PARTS:
+        named = schema.get(key)
+        if isinstance(named, Mapping):
+            yield from list(named.values())[:MAX_NODES]
+
+
+def _node_tokens(schema: Mapping[str, Any], framing: Framing, price: TextPrice, *, is_root: bool) -> float:
+    """What one schema states itself; the description of the whole is the tool's own."""
     tokens = 0.0
+    fields = schema.get("properties")
     if isinstance(fields, Mapping) and fields:
         tokens += framing.first_property + framing.more_properties * (len(fields) - 1)
-        tokens += sum(_field_tokens(str(name), field, framing, price, depth) for name, field in fields.items())
-    nested = [schema.get(key) for key in ("items", "additionalProperties", "not")]
-    nested += [part for key in ("anyOf", "oneOf", "allOf", "prefixItems") for part in schema.get(key) or ()]
-    nested += [part for key in ("$defs", "definitions") for part in (schema.get(key) or {}).values()]
-    return tokens + sum(_object_tokens(part, framing, price, depth=depth + 1) for part in nested)
-
-
-def _field_tokens(name: str, field: Any, framing: Framing, price: TextPrice, depth: int) -> float:
-    if not isinstance(field, Mapping):
-        return price(name)
-    tokens = price(name)
-    if description := field.get("description"):
+        tokens += sum(price(str(name)) for name in fields)
+    description = schema.get("description")
+    if description and not is_root:
         tokens += framing.property_description + price(str(description))
-    choices = field.get("enum")
-    if isinstance(choices, list):
-        tokens += sum(framing.enum_item + price(str(choice)) for choice in choices)
-    return tokens + _object_tokens(field, framing, price, depth=depth + 1)
+    choices = schema.get("enum")
+    if isinstance(choices, list | tuple) and choices:
+        tokens += framing.enum_item * len(choices) + price(" ".join(map(str, choices[:MAX_NODES])))
+    return tokens
