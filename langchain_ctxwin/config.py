@@ -63,7 +63,7 @@ class ContextConfig(Settings):
     """Number of messages in the view past which a summary is made, whatever their size."""
 
     max_history_tokens: Annotated[int, Field(gt=0)] | None = None
-    """Absolute cap of the history beside the shares, so that a huge window is not filled because it is there."""
+    """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
 
     summarize: Literal["inline", "off"] = "inline"
     """Summarize on the critical path, or never (compaction then only drops, with a receipt)."""

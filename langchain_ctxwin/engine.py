@@ -17,7 +17,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.outcome import accepted, applied, gave_up, has_given_up
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import learned_limits, lowered, retry_target
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.recovery import learned_limits, lowered, reserve_within, retry_target
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.tokens import TokenEstimator
@@ -104,10 +105,9 @@ class ContextEngine:
             system_prompt: what leads the request.
             tools: the definitions bound to the model.
             session: the `context_*` keys of the conversation's state; None starts fresh.
-            model: the model of this request, when its limits differ from the engine's.
+            model: the model of this request, when its limits differ from the engine's; one that states none uses those.
 
         Raises:
-            UnknownModelError: `model` states no limits.
             ConfigError: a learned or configured limit leaves no room for input.
         """
         checked = read_session(session, messages)
@@ -115,10 +115,10 @@ class ContextEngine:
         request = self._request(messages, system_prompt, tools)
         name = model_name(model) or self._model
         limits = self._limits_for(model, checked, name)
-        reserve = limits.output_reserve(self._config.output_reserve)
+        reserve = reserve_within(limits, self._config.output_reserve, learned=bool(checked.learned_limit(name)))
         limit = limits.input_limit(reserve)
         survey = request.survey(checked.view, checked.summary)
-        digest = fingerprint(survey, self._pricing.tools_digest(tools))
+        digest = fingerprint(survey, self._pricing.tools_digest(tools), name)
         pricing = self._pricing
         counted_now = count(request, survey, checked, digest=digest, upper=pricing.upper, exact=pricing.exact)
         budget = TokenBudget(
@@ -135,6 +135,7 @@ class ContextEngine:
         return Window(
             report=report,
             budget=budget,
+            limits=limits,
             over_by=int(report["over_by"]),
             model=name,
             digest=digest,
@@ -175,7 +176,8 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        if target_tokens is None and window.over_by == 0:
+        fits = window.over_by == 0 if target_tokens is None else window.survey.total_tokens <= target_tokens
+        if fits:
             return None
         limit = window.budget.input_limit if target_tokens is None else target_tokens
         goal = window.goal if target_tokens is None else self._goal(target_tokens)
@@ -252,7 +254,11 @@ class ContextEngine:
 
     def _with_pins(self, session: Session, messages: Sequence[AnyMessage]) -> Session:
         start = session.view.start
-        return session if start is None else with_new_pins(session, messages, self._marks(messages, start.index))
+        if start is None:
+            return session
+        asked = last_user(messages)
+        current = () if asked is None or asked >= start.index else (asked,)
+        return with_new_pins(session, messages, [*self._marks(messages, start.index), *current])
 
     def _request(self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any]) -> Request:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))

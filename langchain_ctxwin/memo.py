@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.pins import is_pinned
 from langchain_ctxwin.core.survey import Before, Price, after_steps, show_steps
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Step, starts_turn
 from langchain_ctxwin.core.view import View
 
 MAX_PRICES = 100_000
@@ -197,13 +197,14 @@ def _same_edits(old: View, new: View) -> bool:
 def _closed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps that later messages cannot extend: not the last one, nor the one before notes that may join it."""
     count = len(steps) - 1
-    while count > 0 and steps[count].size == 1 and not isinstance(_first(steps[count].messages), AIMessage):
+    while count > 0 and steps[count].size == 1 and not _starts_anew(steps[count]):
         count -= 1
     return steps[: max(0, count)]
 
 
-def _first(messages: Iterable[AnyMessage]) -> AnyMessage | None:
-    return next(iter(messages), None)
+def _starts_anew(step: Step) -> bool:
+    """True for a message that ends the step before it; a system note does not."""
+    return bool(step.messages) and (starts_turn(step) or isinstance(step.messages[-1], AIMessage))
 
 
 def _same(snapshot: Any, content: Any) -> bool:

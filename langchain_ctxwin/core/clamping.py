@@ -43,7 +43,7 @@ def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
 
 def clamp_newest_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
     """Clamp the results of a newest step that could not fit even if everything else left."""
-    newest = next((step for step in reversed(survey.steps) if step.messages), None)
+    newest = survey.newest
     if newest is None or not any(isinstance(message, ToolMessage) for message in newest.messages):
         return survey
     current = last_user(request.messages)

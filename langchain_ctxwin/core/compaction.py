@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from langchain_core.messages import HumanMessage
-
 from langchain_ctxwin.core.pins import last_user, marked_positions, pins_before
+from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.turns import starts_turn
-from langchain_ctxwin.core.view import Receipt, View, message_id, position_of
+from langchain_ctxwin.core.view import View, message_id, position_of
 
 ANSWER_SHARE = 0.05
 """Largest answer that a pinned question carries along, as a share of the room for history: a tenth of what is kept."""
@@ -97,7 +96,9 @@ def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
         carry=lambda answer: request.price(answer) <= carry_tokens,
     )
     moved = replace(view, start=position_of(messages, start), pinned=pinned)
-    return _only_shown(replace(moved, receipt=view.receipt + _left(request, survey, moved, start)), request, start)
+    tokens = view.receipt.tokens + sum(step.tokens for step in survey.steps if step.index < start)
+    receipt = receipt_of(messages, moved, first=request.first, tokens=tokens)
+    return _only_shown(replace(moved, receipt=receipt), request, start)
 
 
 def first_that(values: list[int], ok: Callable[[int], bool]) -> int | None:
@@ -118,24 +119,8 @@ def step_cuts(request: Request, survey: Survey) -> list[int]:
     """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
     user = last_user(request.messages)
     begin = survey.start if user is None else max(survey.start, user + 1)
-    starts = [step.index for step in survey.steps if step.index >= begin and step.messages]
-    return [index for index in starts if index > begin]
-
-
-def _left(request: Request, survey: Survey, moved: View, start: int) -> Receipt:
-    """What is shown now and no longer after the move."""
-    kept = {position.index for position in moved.pinned}
-    shown_before = {position.index for position in survey.view.pinned if position.index < survey.start}
-    shown_before.update(range(survey.start, start))
-    covered = survey.view.covered.index if survey.view.covered else -1
-    gone = {index for index in shown_before - kept if index > covered}
-    steps = [step for step in survey.steps if step.index < start and gone.intersection(range(step.index, step.stop))]
-    return Receipt(
-        turns=sum(1 for index in gone if isinstance(request.messages[index], HumanMessage)),
-        steps=len(steps),
-        messages=len(gone),
-        tokens=sum(step.tokens for step in steps),
-    )
+    last = survey.newest.index if survey.newest else begin
+    return [step.index for step in survey.steps if begin < step.index <= last and step.messages]
 
 
 def _only_shown(view: View, request: Request, start: int) -> View:

@@ -130,7 +130,7 @@ def _saving(request: Request, survey: Survey, index: int, change: View) -> int:
 
 def _calls(request: Request, survey: Survey) -> Iterator[tuple[str, ToolMessage, int]]:
     """Each answered call in the view before the newest step: what was asked, the result, its position."""
-    newest = next((step.index for step in reversed(survey.steps) if step.messages), survey.start)
+    newest = survey.newest.index if survey.newest else survey.start
     asked: dict[str, str] = {}
     for index in range(survey.start, newest):
         message: AnyMessage = request.messages[index]

@@ -16,8 +16,8 @@ M = TypeVar("M", bound=BaseMessage)
 PIN_KEY = "ctxwin_pin"
 """Key in `additional_kwargs` that marks a pinned message; it survives every checkpointer."""
 
-ANSWER_TEXT = "[This was answered; the answer is left out here.]"
-"""Stands for the answer of a pinned question whose answer is too long to carry along."""
+ANSWER_TEXT = "[What followed is left out here.]"
+"""Stands for the rest of the turn of a pinned question whose answer is not carried along."""
 
 
 def pin(message: M) -> M:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, portion, step_cuts, turn_cuts
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.view import Receipt, View, position_of
+from langchain_ctxwin.core.view import Receipt, View, message_id, position_of
 
 SUMMARY_SHARE = 0.15
 """Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
 
 SUMMARY_BOUNDS_TOKENS = (64, 2000)
 """Smallest and largest default size of a summary: a paragraph and two pages."""
+
+KEPT_MESSAGES_SHARE = 0.5
+MAX_MESSAGES_SHARE = 0.8
+"""What a trigger by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow."""
 
 MIN_PROGRESS = 0.1
 """Smallest reduction of the request that a summary must promise; less would be repeated at once."""
@@ -81,20 +86,32 @@ def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, s
     after = _after(request, survey, goal, start)
     small = after.total_tokens + summary_tokens <= goal.low_water(survey)
     kept_messages = len(request.messages) - start
-    few = trigger.messages is None or kept_messages <= portion(min(goal.keep, 1.0), trigger.messages)
+    few = trigger.messages is None or kept_messages <= int(_messages_share(goal) * trigger.messages)
     return small and few
+
+
+def _messages_share(goal: Goal) -> float:
+    """Share of the messages that stays, where `keep` is no share that would free enough of them."""
+    return goal.keep if goal.keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
 
 
 def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:
     """The request once everything before `start` is summarized, without the summary itself."""
     view = cut(request, survey, start, goal)
     covered = position_of(request.messages, start - 1)
-    return request.survey(replace(view, receipt=Receipt(), covered=covered), "")
+    digest = _digest(request, _snapshot_start(request, survey.view), start)
+    return request.survey(replace(view, receipt=Receipt(), covered=covered, covered_digest=digest), "")
 
 
 def _snapshot_start(request: Request, view: View) -> int:
     """First message that no summary covers yet."""
     return max(request.first, view.covered.index + 1) if view.covered else request.first
+
+
+def _digest(request: Request, start: int, stop: int) -> str:
+    """Fingerprint of a snapshot: the ids of its messages."""
+    ids = "\0".join(message_id(request.messages, index) for index in range(start, stop))
+    return hashlib.blake2b(ids.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _default_size(room: int) -> int:

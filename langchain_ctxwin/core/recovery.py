@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import OUTPUT_SHARE, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.window import Window
 
@@ -40,7 +40,8 @@ def learned_limits(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     counts = {key: value for key, value in window.session.counts.items() if key != "anchor"}
     if overflow.limit is None or overflow.limit <= 0:
         return counts
-    field = "context_window" if overflow.kind == "input_plus_output" else "max_input_tokens"
+    joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
+    field = "context_window" if joint else "max_input_tokens"
     known = dict(window.session.learned_limit(window.model))
     known[field] = min(overflow.limit, known.get(field, overflow.limit))
     return {**counts, "limits": {**counts.get("limits", {}), window.model: known}}
@@ -64,6 +65,13 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     )
 
 
+def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:
+    """Return the output reserve; one that a learned window cannot hold becomes the usual share of that window."""
+    reserve = limits.output_reserve(configured)
+    window = limits.context_window
+    return int(window * OUTPUT_SHARE) if learned and window is not None and reserve >= window else reserve
+
+
 def _smaller(known: int | None, learned: int | None) -> int | None:
     return min((tokens for tokens in (known, learned) if tokens is not None), default=None)
 
@@ -73,8 +81,15 @@ def _input_limit(window: Window, overflow: ContextOverflow) -> int | None:
         return None
     if overflow.kind == "input":
         return overflow.limit
-    output = overflow.requested_output if overflow.requested_output is not None else window.budget.reserved_tokens
+    reserve = min(window.budget.reserved_tokens, int(overflow.limit * OUTPUT_SHARE))
+    output = overflow.requested_output if overflow.requested_output is not None else reserve
     return max(1, overflow.limit - output)
+
+
+def _is_joint(window: Window, limit: int) -> bool:
+    """True when a stated limit corrects a window that is known to be shared by input and output."""
+    known = window.limits.context_window
+    return window.limits.max_input_tokens is None and known is not None and limit <= known
 
 
 def _input_size(overflow: ContextOverflow) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.pins import step_at
+from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.view import Position, View, position_of
 
 
@@ -92,7 +93,10 @@ def with_new_pins(session: Session, messages: Sequence[AnyMessage], marked: Sequ
         step = step_at(messages, index, view.start.index)
         shown.update(range(step.index, step.stop))
     pinned = tuple(position_of(messages, index) for index in sorted(shown))
-    return replace(session, view=replace(view, pinned=pinned), guard=counted(session, messages, reason="new pin"))
+    moved = replace(view, pinned=pinned)
+    receipt = receipt_of(messages, moved, first=first, tokens=view.receipt.tokens)
+    guard = counted(session, messages, reason="a message that had left is pinned")
+    return replace(session, view=replace(moved, receipt=receipt), guard=guard)
 
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
@@ -125,17 +129,20 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
         view,
         start=Position(id=view.start.id, index=start),
         pinned=tuple(sorted(pinned, key=lambda position: position.index)),
-        covered=_covered(view, covered, messages, start),
+        covered=_covered(view, covered, messages, start, removed=view.start.index - start),
     )
 
 
-def _covered(view: View, found: int | None, messages: Sequence[AnyMessage], start: int) -> Position | None:
-    """Where the summary ends; when that message was removed, everything before the view counts as covered."""
+def _covered(
+    view: View, found: int | None, messages: Sequence[AnyMessage], start: int, *, removed: int
+) -> Position | None:
+    """Where the summary ends; when that message was removed, somewhere before: to cover twice loses nothing."""
     if view.covered is None:
         return None
     if found is not None and found < start:
         return Position(id=view.covered.id, index=found)
-    return position_of(messages, start - 1) if start > 0 else None
+    before = min(view.covered.index - max(0, removed), start) - 1
+    return position_of(messages, before) if before >= 0 else None
 
 
 def _shrunk(session: Session, messages: Sequence[AnyMessage]) -> tuple[str, ...]:

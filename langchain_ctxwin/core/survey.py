@@ -13,7 +13,7 @@ from langchain_ctxwin.core.call_names import unique_calls
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pairing import repair_step
 from langchain_ctxwin.core.pins import ANSWER_TEXT, needs_answer
-from langchain_ctxwin.core.turns import Step, Turn, call_ids, group_turns, split_steps
+from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id
 
 Price = Callable[[AnyMessage], int]
@@ -67,6 +67,11 @@ class Survey:
     def turns(self) -> tuple[Turn, ...]:
         """The history by turn."""
         return group_turns(self.steps)
+
+    @property
+    def newest(self) -> Step | None:
+        """The last step that is more than a note by this package or the application; None in an empty view."""
+        return next((step for step in reversed(self.steps) if step.messages and not _is_note(step)), None)
 
     def messages(self) -> list[AnyMessage]:
         """Return the request."""
@@ -166,6 +171,10 @@ def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[st
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
     shown = unique_calls(repair_step(messages, previous), taken)
     return replace(step, messages=shown, tokens=sum(map(price, shown)))
+
+
+def _is_note(step: Step) -> bool:
+    return step.size == 1 and NOTE_KEY in step.messages[-1].additional_kwargs
 
 
 def _flatten(steps: Sequence[Step]) -> Iterator[AnyMessage]:

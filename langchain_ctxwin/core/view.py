@@ -40,14 +40,6 @@ class Receipt:
     messages: int = 0
     tokens: int = 0
 
-    def __add__(self, other: Receipt) -> Receipt:
-        return Receipt(
-            turns=self.turns + other.turns,
-            steps=self.steps + other.steps,
-            messages=self.messages + other.messages,
-            tokens=self.tokens + other.tokens,
-        )
-
     def __bool__(self) -> bool:
         return self.messages > 0
 
@@ -115,7 +107,7 @@ class View:
             clamped={key: _clamp(how) for key, how in shown.items() if "head_chars" in how},
             covered=_position(covered.get("through")),
             covered_digest=str(covered.get("digest") or ""),
-            receipt=Receipt(**{key: int(number) for key, number in (value.get("receipt") or {}).items()}),
+            receipt=_receipt(value.get("receipt") or {}),
         )
 
 
@@ -135,6 +127,11 @@ def _position_json(position: Position | None) -> dict[str, Any]:
 
 def _position(value: Mapping[str, Any] | None) -> Position | None:
     return Position(id=str(value["id"]), index=int(value["index"])) if value else None
+
+
+def _receipt(value: Mapping[str, Any]) -> Receipt:
+    numbers = {name: int(value.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")}
+    return Receipt(**numbers)
 
 
 def _clamp(value: Mapping[str, Any]) -> Clamp:

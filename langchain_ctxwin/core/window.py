@@ -12,11 +12,15 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Goal
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.turns import Turn
 
 CountedBy = Literal["usage", "estimate", "exact"]
+MIN_PLAUSIBLE_SHARE = 0.2
+"""Share of our estimate below which a reported size is not that of this request: no estimator is that far off."""
+
 Bound = Callable[[int], int]
 
 
@@ -41,6 +45,9 @@ class Window:
     budget: TokenBudget
     over_by: int
     """Tokens by which the request may exceed its input limit, on the counter's upper bound; 0 when it fits."""
+
+    limits: ModelLimits
+    """The limits of this request's model, as far as they are known or were learned."""
 
     model: str
     """Name of the model that the limits belong to; empty when unknown."""
@@ -98,8 +105,8 @@ def capacity_in_estimates(capacity: int, limit: int, survey: Survey, counted: Co
     return min(capacity, limit * survey.total_tokens // counted.total_tokens)
 
 
-def fingerprint(survey: Survey, tools_digest: str) -> str:
-    """Return the digest of everything that precedes the history, and of how the history is shown."""
+def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:
+    """Return the digest of the model, of everything that precedes the history, and of how the history is shown."""
     preamble = survey.preamble
     parts = (
         str(preamble.system.content) if preamble.system else "",
@@ -107,6 +114,7 @@ def fingerprint(survey: Survey, tools_digest: str) -> str:
         preamble.record,
         preamble.placement,
         tools_digest,
+        model,
         json.dumps(survey.view.to_json(), sort_keys=True),
     )
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
@@ -158,8 +166,11 @@ def _anchor(messages: Sequence[AnyMessage], survey: Survey, session: Session, di
         tokens = _reported(messages[step.index : step.stop], anchor, after=since, index=step.index)
         if tokens:
             # An edit of a message that the provider counted shows as another estimate of the same part.
-            edited = anchor and anchor.get("estimate") != survey.total_tokens - added
-            return None if edited else (tokens, added)
+            counted = survey.total_tokens - added
+            edited = anchor and anchor.get("estimate") != counted
+            # Usage that came with an answer to something else: a sub-agent, an imported conversation.
+            foreign = not anchor and tokens < MIN_PLAUSIBLE_SHARE * counted
+            return None if edited or foreign else (tokens, added)
     return None
 
 

@@ -12,9 +12,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
-from langgraph.types import RetryPolicy
 
 from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
@@ -38,7 +39,7 @@ def create_context_agent(
 
     Args:
         model: a chat model, or a string for `init_chat_model` (needs the extra `agents`).
-        tools: functions, `BaseTool`s or tool definitions.
+        tools: functions and `BaseTool`s, which the agent runs, and definitions of tools that the provider runs.
         system_prompt: leads every request.
         limits: the model's limits, where the model does not state them itself.
         config: when to compact and what to keep.
@@ -58,17 +59,13 @@ def create_context_agent(
         ```
     """
     chat = _chat_model(model) if isinstance(model, str) else model
-    engine = ContextEngine(limits=chat if limits is None else limits, summarizer=summarizer, config=config)
-    tool_node = ToolNode(list(tools))
-    bound = list(tool_node.tools_by_name.values())
+    counter = TokenEstimator(family_of(chat))
+    engine = ContextEngine(chat if limits is None else limits, counter=counter, summarizer=summarizer, config=config)
+    tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
+    bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound)
     builder = StateGraph(ContextState, output_schema=ContextOutput)
-    add_context_nodes(
-        builder,
-        nodes,
-        model=chat.bind_tools(bound) if bound else chat,
-        retry_policy=RetryPolicy(retry_on=nodes.retry_on, max_attempts=1),
-    )
+    add_context_nodes(builder, nodes, model=chat.bind_tools(bound) if bound else chat)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})

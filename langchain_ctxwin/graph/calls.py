@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_ctxwin.core.outcome import answered
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
@@ -33,23 +33,23 @@ class ModelCall:
         """Return the node, sync and async."""
         return ContextNode("model_node", self._run, self._arun)
 
-    def _run(self, state: State) -> Update:
+    def _run(self, state: State, config: RunnableConfig | None) -> Update:
         exchange = self._exchange(state)
         request = next(exchange)
         while True:
             try:
-                reply = self._call.invoke(request)
+                reply = self._call.invoke(request, config)
             except Exception as error:  # noqa: BLE001  # the exchange answers overflows, raises all else again
                 request = exchange.throw(error)
             else:
                 return _finished(exchange, reply)
 
-    async def _arun(self, state: State) -> Update:
+    async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
         exchange = self._exchange(state)
         request = next(exchange)
         while True:
             try:
-                reply = await self._call.ainvoke(request)
+                reply = await self._call.ainvoke(request, config)
             except Exception as error:  # noqa: BLE001  # see _run
                 request = exchange.throw(error)
             else:

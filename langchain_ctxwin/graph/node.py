@@ -13,20 +13,22 @@ Update = dict[str, Any]
 Writes = Update | Command[Any]
 
 
-class ContextNode(Runnable[Any, Any]):
-    """A node `state -> update`; without an async form the sync one is used, because it does no I/O."""
+Run = Callable[[State, RunnableConfig | None], Writes]
+ARun = Callable[[State, RunnableConfig | None], Awaitable[Writes]]
 
-    def __init__(
-        self, name: str, run: Callable[[State], Writes], arun: Callable[[State], Awaitable[Writes]] | None = None
-    ) -> None:
+
+class ContextNode(Runnable[Any, Any]):
+    """A node `(state, config) -> update`; without an async form the sync one is used, because it does no I/O."""
+
+    def __init__(self, name: str, run: Run, arun: ARun | None = None) -> None:
         self.name = name
         self._run = run
         self._arun = arun
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ARG002  # base class
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
-        return self._run(input)
+        return self._run(input, config)
 
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ARG002  # base class
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update, awaiting models and summarizers."""
-        return self._run(input) if self._arun is None else await self._arun(input)
+        return self._run(input, config) if self._arun is None else await self._arun(input, config)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 
@@ -22,6 +22,7 @@ from langchain_ctxwin.graph.events import announce_compaction, announce_faults
 from langchain_ctxwin.graph.node import ContextNode, State, Update
 
 T = TypeVar("T")
+Config = RunnableConfig | None
 PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
 
@@ -96,7 +97,7 @@ class ContextNodes:
             ContextWindowError: there is no message that a model could answer.
         """
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
-        if built and messages and built[-1].id is not None and built[-1].id == messages[-1].id:
+        if built and messages and _is_current(built[-1], messages[-1], state):
             return list(built)
         return self.request(self.measure(state))
 
@@ -135,7 +136,7 @@ class ContextNodes:
         announce_compaction(compaction, after, refused=_refused(window, after))
         return {**update, **_still_pending(state), "context_report": after.report}
 
-    def _budget_check(self, state: State) -> Update:
+    def _budget_check(self, state: State, _: Config = None) -> Update:
         window = self.measure(state)
         announce_faults(window)
         plan = self.engine.plan(window)
@@ -143,33 +144,41 @@ class ContextNodes:
         pending = {"due": True, "reason": plan.reason} if plan is not None and due else {}
         return _changed(state, {**seen(window), "context_pending": pending})
 
-    def _summarize(self, state: State) -> Update:
+    def _summarize(self, state: State, _: Config = None) -> Update:
         window = self.measure(state)
         plan = self.engine.plan(window)
         if plan is None:
             return _changed(state, {**_still_pending(state), "context_report": window.report})
         return self.compacted(state, window, plan, self.engine.apply(plan, window))
 
-    async def _asummarize(self, state: State) -> Update:
+    async def _asummarize(self, state: State, _: Config = None) -> Update:
         window = self.measure(state)
         plan = self.engine.plan(window)
         if plan is None:
             return _changed(state, {**_still_pending(state), "context_report": window.report})
         return self.compacted(state, window, plan, await self.engine.aapply(plan, window))
 
-    def _force_compress(self, state: State) -> Update:
+    def _force_compress(self, state: State, _: Config = None) -> Update:
         window = self.measure(state)
         compaction = self.engine.emergency(window)
         if compaction is None:
             return _changed(state, {"context_report": window.report})
         return self.compacted(state, window, compaction, self.engine.apply(compaction, window))
 
-    def _build_messages(self, state: State) -> Update | Command[Any]:
+    def _build_messages(self, state: State, _: Config = None) -> Update | Command[Any]:
         update = {"llm_input_messages": self.request(self.measure(state))}
         if current_runtime() is None:
             return update
         # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
         return Command(update=list(update.items()))
+
+
+def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
+    """True when a request that ends in `built` was made for a history that ends in `newest`."""
+    if built.id is None or built.id != newest.id:
+        return False
+    edited = (state.get("context_view") or {}).get("clamped") or {}
+    return built.content == newest.content or built.id in edited
 
 
 def turn_is_finished(state: State) -> bool:

@@ -63,6 +63,8 @@ def _start(work: Callable[[], str]) -> Future[str]:
     job: Future[str] = Future()
 
     def run() -> None:
+        if not job.set_running_or_notify_cancel():
+            return
         try:
             job.set_result(contextvars.Context().run(work))
         except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
