@@ -25,9 +25,9 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A benchmark is a file of benchmarks/ that can be run; BENCH=tokens chooses one.
+# A benchmark is a file of benchmarks/ that can be run; BENCH=tokens chooses one. fit_* writes code instead.
 bench: $(VENV)/.test-ready  ## make bench BENCH=replay DATA=path/to/transcripts
-	@scripts=$$(grep -l '__main__' benchmarks/$(BENCH).py) || { echo "no benchmark matches benchmarks/$(BENCH).py"; exit 1; }; \
+	@scripts=$$(grep -l '__main__' benchmarks/$(BENCH).py | grep -v fit_) || { echo "no benchmark matches benchmarks/$(BENCH).py"; exit 1; }; \
 	for script in $$scripts; do \
 	  echo "== $$script"; $(BIN)/python "$$script" $(if $(DATA),--data "$(DATA)") $(ARGS) || exit 1; \
 	done

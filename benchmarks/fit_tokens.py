@@ -13,7 +13,6 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linprog
 
 from langchain_ctxwin.core.features import FEATURES, features
 
@@ -105,6 +104,8 @@ def report(title: str, counts: np.ndarray, exact: dict, held: np.ndarray, agent:
 
 def fit(counts: np.ndarray, true: np.ndarray, family: str) -> np.ndarray:
     """Weights with the smallest mean relative error, none below its floor."""
+    from scipy.optimize import linprog
+
     shares = counts / true[:, None]
     rows, columns = shares.shape
     cost = np.concatenate([np.zeros(columns), np.ones(rows)])

@@ -21,7 +21,8 @@ from langchain_ctxwin import ContextEngine, ContextNodes, ContextOutput, Context
 from transcripts import Transcript, generate, load
 
 WINDOW = 32_768
-REPEATS = 30
+REPEATS = 40
+WARM_UP = 5  # steps that compact or fill the memo
 SIZES = (100, 1_000, 10_000)
 GOAL_MILLISECONDS = 1.0
 
@@ -40,29 +41,30 @@ def history(transcripts: list[Transcript], size: int) -> list[AnyMessage]:
     return messages
 
 
-def growing_steps(messages: list[AnyMessage], advance: Callable[[dict[str, Any]], dict[str, Any]]) -> float:
+def growing_steps(messages: list[AnyMessage], advance: Callable[[dict[str, Any], AIMessage], dict[str, Any]]) -> float:
     """Median milliseconds of one step: the history grows by a call and its result, as in an agent's loop."""
     state: dict[str, Any] = {"messages": messages}
-    state = advance(state)
     taken = []
     for number in range(REPEATS):
-        call = AIMessage(
-            "", id=f"a{number}", tool_calls=[{"name": "tool_1", "args": {"id": number}, "id": f"c{number}"}]
-        )
-        result = ToolMessage(f"row {number}", tool_call_id=f"c{number}", id=f"t{number}")
-        state = {**state, "messages": [*state["messages"], call, result]}
+        call = {"name": "tool_1", "args": {"id": number}, "id": f"c{number}"}
+        usage = {"input_tokens": WINDOW // 2 + 30 * number, "output_tokens": 9, "total_tokens": WINDOW // 2}
+        reply = AIMessage("", id=f"a{number}", tool_calls=[call], usage_metadata=usage)
         began = time.perf_counter()
-        state = advance(state)
+        state = advance(state, reply)
         taken.append(time.perf_counter() - began)
-    return median(taken) * 1_000
+        result = ToolMessage(f"row {number}", tool_call_id=f"c{number}", id=f"t{number}")
+        state = {**state, "messages": [*state["messages"], reply, result]}
+    return median(taken[WARM_UP:]) * 1_000
 
 
 def ours(messages: list[AnyMessage], tools: list[dict[str, Any]]) -> float:
     engine = ContextEngine(ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 4))
     nodes = ContextNodes(engine, tools=tools)
-    model = nodes.model_node(lambda _: AIMessage("ok", id="reply"))
+    answers: list[AIMessage] = []
+    model = nodes.model_node(lambda _: answers[-1])
 
-    def advance(state: dict[str, Any]) -> dict[str, Any]:
+    def advance(state: dict[str, Any], reply: AIMessage) -> dict[str, Any]:
+        answers.append(reply)
         state = {**state, **nodes.budget_check.invoke(state)}
         while (node := nodes.route_on_budget(state)) != "build_messages":
             state = {**state, **getattr(nodes, node).invoke(state), "context_pending": {}}
@@ -79,7 +81,7 @@ def peer(messages: list[AnyMessage]) -> float:
 
     middleware = SummarizationMiddleware(model=QuietModel(), trigger=("tokens", 10**9), keep=("messages", 20))
 
-    def advance(state: dict[str, Any]) -> dict[str, Any]:
+    def advance(state: dict[str, Any], _: AIMessage) -> dict[str, Any]:
         middleware.before_model(state, None)  # type: ignore[arg-type]
         return state
 

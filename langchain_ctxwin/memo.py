@@ -155,7 +155,8 @@ class Marks:
         """Return the positions before `stop` of messages that were marked through `pin`."""
         key = (messages[0].id or id(messages[0])) if stop else None
         old, found = self._known.get(key) or ([], [])
-        same = len(old) if len(old) <= stop and all(map(is_, old, messages)) else 0
+        # Comparing lists looks at identity first: 1 ns a message.
+        same = len(old) if len(old) <= stop and old == list(messages[: len(old)]) else 0
         if same == stop:
             return found
         marks = [*(found if same else ()), *(i for i in range(same, stop) if is_pinned(messages[i]))]
@@ -173,7 +174,9 @@ def _extends(known: _Shown, shown: list[AnyMessage], view: View, before: Before)
     """True when the conversation is the known one with nothing but messages added."""
     if len(shown) < len(known.messages) or not _same_edits(known.view, view) or not _same_before(known.follows, before):
         return False
-    if not all(map(is_, known.messages, shown)) or not all(map(is_, known.contents, map(_content, shown))):
+    if known.messages != shown[: len(known.messages)]:
+        return False
+    if not all(map(is_, known.contents, map(_content, shown))):
         return False
     return all(parts == _mutable_parts(shown[index]) for index, parts in known.nested)
 

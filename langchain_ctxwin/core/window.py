@@ -163,7 +163,9 @@ def _anchor(messages: Sequence[AnyMessage], survey: Survey, session: Session, di
     added = 0
     for step in reversed(survey.steps):
         added += step.tokens
-        tokens = _reported(messages[step.index : step.stop], anchor, after=since, index=step.index)
+        if step.index <= since and not anchor:
+            return None
+        tokens = _reported(messages[step.index], anchor)
         if tokens:
             # An edit of a message that the provider counted shows as another estimate of the same part.
             counted = survey.total_tokens - added
@@ -174,14 +176,11 @@ def _anchor(messages: Sequence[AnyMessage], survey: Survey, session: Session, di
     return None
 
 
-def _reported(
-    messages: Sequence[AnyMessage], anchor: Mapping[str, Any] | None, *, after: int, index: int
-) -> int | None:
+def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None) -> int | None:
     """Prompt size that the provider reported with the AI message that opens a step."""
-    caller = next((message for message in messages if isinstance(message, AIMessage)), None)
-    if caller is None:
+    if not isinstance(caller, AIMessage):
         return None
     if anchor:
         return int(anchor["tokens"]) if caller.id == anchor["id"] else None
     usage = caller.usage_metadata
-    return usage["input_tokens"] if usage and index > after and usage["input_tokens"] > 0 else None
+    return usage["input_tokens"] if usage and usage["input_tokens"] > 0 else None
