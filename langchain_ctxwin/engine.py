@@ -121,6 +121,7 @@ class ContextEngine:
         digest = fingerprint(survey, self._pricing.tools_digest(tools), name)
         pricing = self._pricing
         counted_now = count(request, survey, checked, digest=digest, upper=pricing.upper, exact=pricing.exact)
+        capacity = capacity_in_estimates(pricing.capacity(limit), limit, survey, counted_now)
         budget = TokenBudget(
             input_limit=limit,
             system_tokens=survey.system_tokens,
@@ -142,7 +143,7 @@ class ContextEngine:
             request=request,
             survey=survey,
             session=checked,
-            goal=self._goal(capacity_in_estimates(self._pricing.capacity(limit), limit, survey, counted_now)),
+            goal=self._goal(capacity, likely=limit if checked.is_first else capacity),
         )
 
     def plan(self, window: Window) -> Compaction | None:
@@ -180,7 +181,7 @@ class ContextEngine:
         if fits:
             return None
         limit = window.budget.input_limit if target_tokens is None else target_tokens
-        goal = window.goal if target_tokens is None else self._goal(target_tokens)
+        goal = window.goal if target_tokens is None else self._goal(target_tokens, likely=target_tokens)
         reason = f"a request of up to {window.budget.input_limit + window.over_by:,} tokens exceeds {limit:,}"
         if target_tokens is not None:
             reason = f"a request of about {window.total_tokens:,} tokens was too large: aiming for {limit:,}"
@@ -244,9 +245,10 @@ class ContextEngine:
         stated = ModelLimits.of(model) if model is not None else self._limits
         return lowered(stated if stated.known else self._limits, session.learned_limit(name))
 
-    def _goal(self, capacity: int) -> Goal:
+    def _goal(self, capacity: int, *, likely: int) -> Goal:
         return Goal(
             capacity=capacity,
+            likely=likely,
             keep=self._config.keep,
             max_history_tokens=self._config.max_history_tokens,
             pin_first_user=self._config.pin_first_user,

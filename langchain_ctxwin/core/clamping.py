@@ -23,21 +23,22 @@ GIANT_SHARE = 0.25
 """Room left to a newest step that could not fit by itself; the conversation around it is worth more than its middle."""
 
 Kind = Callable[[AnyMessage, int], bool]
+Enough = Callable[[Survey], bool]
 
 
 def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
     """Clamp kind by kind until the request fits: results, calls and AI text, other pins, the current user message."""
     current = last_user(request.messages)
-    kinds: tuple[Kind, ...] = (
-        lambda message, _: isinstance(message, ToolMessage) and not is_pinned(message),
-        lambda message, _: isinstance(message, AIMessage) and not is_pinned(message),
-        lambda _, index: index != current,
-        lambda _, index: index == current,
+    kinds: tuple[tuple[Kind, Enough], ...] = (
+        (lambda message, _: isinstance(message, ToolMessage) and not is_pinned(message), goal.fits),
+        (lambda message, _: isinstance(message, AIMessage) and not is_pinned(message), goal.fits),
+        (lambda _, index: index != current, goal.fits),
+        (lambda _, index: index == current, goal.likely_fits),
     )
-    for kind in kinds:
-        if goal.fits(survey):
+    for kind, enough in kinds:
+        if enough(survey):
             break
-        survey = clamp_kind(request, survey, kind, goal.fits)
+        survey = clamp_kind(request, survey, kind, enough)
     return survey
 
 
@@ -61,7 +62,7 @@ def clamp_newest_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
     return clamp_kind(request, survey, in_newest, small_enough)
 
 
-def clamp_kind(request: Request, survey: Survey, kind: Kind, enough: Callable[[Survey], bool]) -> Survey:
+def clamp_kind(request: Request, survey: Survey, kind: Kind, enough: Enough) -> Survey:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = {key: chars for key, chars in _lengths(request, survey, kind) if chars > CLAMP_FLOOR_CHARS}
     if not lengths:

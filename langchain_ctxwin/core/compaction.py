@@ -53,6 +53,10 @@ class Goal:
     capacity: int
     """Largest total that still fits the input limit with the counter's safety margin."""
 
+    likely: int
+    """Largest total for which the current user message is left whole. In a first request that is the most likely count:
+    a question is not cut on a mere suspicion, and if the provider refuses it, recovery covers the rest."""
+
     keep: float
     """Low-water mark of the history: a share of its room when at most 1, else tokens."""
 
@@ -62,6 +66,10 @@ class Goal:
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
         return survey.total_tokens <= self.capacity
+
+    def likely_fits(self, survey: Survey) -> bool:
+        """True when the current user message need not be cut."""
+        return survey.total_tokens <= self.likely
 
     def reaches(self, survey: Survey) -> bool:
         """True when the request is at or below its low-water mark."""

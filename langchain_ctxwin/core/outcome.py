@@ -33,6 +33,7 @@ def answered(window: Window, reply: AIMessage) -> dict[str, Any]:
     if usage and usage["input_tokens"] > 0:
         tokens = usage["input_tokens"]
         about = {"model": window.model, "digest": window.digest, "estimate": window.survey.total_tokens}
+        counts["reported"] = True
         counts["anchor"] = {"id": reply.id, "tokens": tokens, **about}
     return counts
 

@@ -34,6 +34,11 @@ class Session:
         return int(self.guard.get("compactions", 0))
 
     @property
+    def is_first(self) -> bool:
+        """True while no provider reported a size: estimates of this conversation were never checked."""
+        return not self.counts.get("reported")
+
+    @property
     def since(self) -> Position | None:
         """The last message at the time of the latest compaction."""
         value = self.guard.get("since")

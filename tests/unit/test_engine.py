@@ -75,9 +75,18 @@ def test_langchains_own_counter_works():
 def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, refusal the lower one."""
     engine = engine_of(200, counter=Margin())
-    window = engine.measure([HumanMessage("short " * 125, id="1")])
+    messages = [HumanMessage("short " * 125, id="1")]
+    window = engine.measure(messages, session={"context_counts": {"reported": True}})
     assert window.total_tokens <= 200 < window.total_tokens + window.over_by
     assert engine.emergency(window).tokens_after * 1.25 <= 201
+
+
+def test_a_first_question_is_not_cut_on_a_suspicion():
+    """Nobody has reported a size yet: what probably fits is sent whole."""
+    engine = engine_of(200, counter=Margin())
+    window = engine.measure([HumanMessage("short " * 125, id="1")])
+    assert window.over_by > 0
+    assert engine.emergency(window) is None
 
 
 def test_the_reported_size_anchors_the_count():

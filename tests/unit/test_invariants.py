@@ -184,7 +184,7 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     refused = _refusal(engine, before)
     if refused is None:
         return
-    least = replace(before.goal, capacity=1, keep=1)
+    least = replace(before.goal, capacity=1, likely=1, keep=1)
     floor = ladder.force(before.request, before.survey, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
     assert refused.report["total_tokens"] > window
