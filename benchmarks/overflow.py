@@ -23,12 +23,15 @@ class ProviderError(Exception):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help=f"folder that holds {DATA_FILE}")
-    path = parser.parse_args().data / DATA_FILE
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
+    parser.add_argument("--data", type=Path, help=f"folder that holds {DATA_FILE}")
+    data = parser.parse_args().data
+    if data is None:
+        print(f"nothing measured: pass --data DIR with {DATA_FILE}, recorded error texts")
+        return
+    with gzip.open(data / DATA_FILE, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     scored = [row for row in rows if not row["ambiguous"]]
-    print(f"data: {path}, {len(rows)} texts, {len(scored)} scored")
+    print(f"data: {data / DATA_FILE}, {len(rows)} texts, {len(scored)} scored")
     print_scores("text and status where seen", scored, with_status)
     print_scores("text alone", scored, text_alone)
     for row in rows:

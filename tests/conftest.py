@@ -1,13 +1,9 @@
 """What every test may use: the parts in `support`, and checkpointers on a file of the test's own."""
 
-import sys
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
