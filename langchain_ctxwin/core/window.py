@@ -11,7 +11,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
-from langchain_ctxwin.core.compaction import Goal
+from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.survey import Request, Survey
@@ -69,6 +69,10 @@ class Window:
     def turns(self) -> tuple[Turn, ...]:
         """The history in the view, by turn and step, priced."""
         return self.survey.turns
+
+    def fits_after(self, compaction: Compaction) -> bool:
+        """True when the request may be sent once the compaction is carried out."""
+        return self.over_by == 0 or compaction.tokens_after <= self.goal.capacity
 
     @property
     def total_tokens(self) -> int:

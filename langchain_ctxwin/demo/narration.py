@@ -14,7 +14,6 @@ from langchain_ctxwin.demo.sight import EVIDENCE
 Part = tuple[str, str]
 """A piece of a line and its style, in rich's words; text of files is never read as markup this way."""
 
-PLAIN = ""
 GOOD = "green"
 BAD = "bold red"
 REASON = "dim"

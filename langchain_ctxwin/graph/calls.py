@@ -84,6 +84,7 @@ class ModelCall:
         if compaction is None:
             return window, {}
         update = self._nodes.engine.apply(compaction, window)
+        update = self._nodes.compacted(state, window, compaction, update)
         return self._nodes.measure({**state, **update}), update
 
     def _shrunk(self, window: Window, overflow: ContextOverflow, error: Exception, attempt: int) -> Update:

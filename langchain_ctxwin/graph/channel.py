@@ -51,8 +51,8 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     """The `messages` channel: the whole history, stored as one write per step plus snapshots that become rarer.
 
     It reports LangGraph's own message reducer as its `reducer`: only then LangGraph gives ids to strings, tuples
-    and dicts *before* it saves them. The list itself is reduced by `reduce_messages`; `Overwrite` replaces it. A thread
-    that was written with `add_messages` can be continued with this channel.
+    and dicts *before* it saves them. The list itself changes as `reduce_messages` says; `Overwrite` replaces it.
+    A thread that was written with `add_messages` can be continued with this channel.
 
     Deleting single checkpoints of such a thread deletes the writes its later checkpoints are rebuilt from: `messages`
     then comes back empty or shorter, without an error. Delete whole threads, or copy the state to a new thread first.

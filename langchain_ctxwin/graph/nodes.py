@@ -140,8 +140,7 @@ class ContextNodes:
         window = self.measure(state)
         announce_faults(window)
         plan = self.engine.plan(window)
-        due = plan is not None and (window.over_by == 0 or plan.tokens_after <= window.goal.capacity)
-        pending = {"due": True, "reason": plan.reason} if plan is not None and due else {}
+        pending = {"due": True, "reason": plan.reason} if plan is not None and window.fits_after(plan) else {}
         return _changed(state, {**seen(window), "context_pending": pending})
 
     def _summarize(self, state: State, _: Config = None) -> Update:

@@ -6,6 +6,7 @@ import time
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits, pin
 from langchain_ctxwin.core.outcome import answered
@@ -201,3 +202,14 @@ async def test_a_summarizer_that_is_too_slow_ends_quietly():
     with pytest.raises(Exception, match="no summary within"):
         await awrite_summary(Slow(), talk(2), previous="", max_tokens=50, timeout_seconds=0.05)
     await asyncio.sleep(0.3)
+
+
+def test_a_compaction_inside_the_model_node_is_reported():
+    """A state that grew after the check is compacted before the call, and nothing of that is silent."""
+    nodes = ContextNodes(engine_of())
+    node = nodes.model_node(ScriptedChatModel(policy=script("fine")))
+    with capture_logs() as logs:
+        update = node.invoke({"messages": talk(20)})
+    assert "context.compacted" in [entry["event"] for entry in logs]
+    assert update["context_report"]["over_by"] == 0
+    assert update["context_view"]["receipt"]["messages"] > 0
