@@ -11,18 +11,21 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import ladder, planning
 from langchain_ctxwin.core.assembly import merge_system
-from langchain_ctxwin.core.budget import TokenBudget, refusal
+from langchain_ctxwin.core.budget import refusal
+from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.outcome import accepted, applied, gave_up, has_given_up
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.recovery import learned_limits, lowered, reserve_within, retry_target
+from langchain_ctxwin.core.recovery import refused, retry_target
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
+from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.window import Count, Window, capacity_in_estimates, count, fingerprint, make_report
+from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.memo import Marks
 from langchain_ctxwin.pricing import Pricing
@@ -110,41 +113,11 @@ class ContextEngine:
         Raises:
             ConfigError: a learned or configured limit leaves no room for input.
         """
-        checked = read_session(session, messages)
-        checked = self._with_pins(checked, messages)
-        request = self._request(messages, system_prompt, tools)
+        checked = self._with_pins(read_session(session, messages), messages)
         name = model_name(model) or self._model
-        limits = self._limits_for(model, checked, name)
-        reserve = reserve_within(limits, self._config.output_reserve, learned=bool(checked.learned_limit(name)))
-        limit = limits.input_limit(reserve)
-        survey = request.survey(checked.view, checked.summary)
-        digest = fingerprint(survey, self._pricing.tools_digest(tools), name)
-        pricing = self._pricing
-        counted_now = count(request, survey, checked, digest=digest, upper=pricing.upper, exact=pricing.exact)
-        capacity = capacity_in_estimates(pricing.capacity(limit), limit, survey, counted_now)
-        budget = TokenBudget(
-            input_limit=limit,
-            system_tokens=survey.system_tokens,
-            tool_tokens=survey.tool_tokens,
-            summary_tokens=survey.summary_tokens,
-            pinned_tokens=survey.pinned_tokens,
-            reserved_tokens=reserve,
-        )
-        report = make_report(
-            survey, counted_now, budget, context_window=limits.context_window or limit + reserve, guard=checked.guard
-        )
-        return Window(
-            report=report,
-            budget=budget,
-            limits=limits,
-            over_by=int(report["over_by"]),
-            model=name,
-            digest=digest,
-            request=request,
-            survey=survey,
-            session=checked,
-            goal=self._goal(capacity, likely=limit if checked.is_first else capacity),
-        )
+        stated = ModelLimits.of(model) if model is not None else self._limits
+        request = self._request(messages, system_prompt, tools)
+        return self._window(request, checked, stated if stated.known else self._limits, name=name, tools=tools)
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the summary that is due, or None; pure, calls no model.
@@ -158,39 +131,27 @@ class ContextEngine:
             messages=self._config.trigger_messages,
             summary_max_tokens=self._config.summary_max_tokens,
         )
-        return planning.summarize(
-            window.request,
-            window.survey,
-            window.goal,
-            trigger,
-            history_tokens=window.history_tokens,
-            history_budget=window.budget.history_budget,
-        )
+        return planning.summarize(window.request, window.survey, window.goal, trigger)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
 
         Args:
             window: the measured request.
-            target_tokens: a stricter total than the input limit, in this engine's counts.
+            target_tokens: a limit for the request's upper bound that is stricter than the input limit.
 
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        fits = window.over_by == 0 if target_tokens is None else window.survey.total_tokens <= target_tokens
-        if fits:
-            return None
         limit = window.budget.input_limit if target_tokens is None else target_tokens
-        goal = window.goal if target_tokens is None else self._goal(target_tokens, likely=target_tokens)
-        reason = f"a request of up to {window.budget.input_limit + window.over_by:,} tokens exceeds {limit:,}"
-        if target_tokens is not None:
-            reason = f"a request of about {window.total_tokens:,} tokens was too large: aiming for {limit:,}"
-        compaction = ladder.force(window.request, window.survey, goal, reason=reason)
-        if compaction is None or target_tokens is None:
-            view = compaction.view if compaction else window.session.view
-            after = window.request.survey(view, window.session.summary)
-            if self._pricing.lower(after.total_tokens) > limit:
-                raise self._refusal(window, after)
+        if window.survey.upper_tokens <= limit:
+            return None
+        reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
+        compaction = ladder.force(window.request, window.survey, replace(window.goal, limit=limit), reason=reason)
+        after = window.request.survey(compaction.view, window.session.summary) if compaction else window.survey
+        # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+        if target_tokens is None and after.lower_tokens > limit:
+            raise self._refusal(window, after)
         return compaction
 
     def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
@@ -228,11 +189,12 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        compaction = self.emergency(window, target_tokens=retry_target(window, overflow))
+        learned = replace(window.session, counts=refused(window, overflow))
+        again = self._window(window.request, learned, window.limits, name=window.model, tools=window.tools)
+        compaction = self.emergency(again, target_tokens=retry_target(again))
         if compaction is None:
-            raise self._refusal(window, window.survey)
-        learned = replace(window.session, counts=learned_limits(window, overflow))
-        return self.apply(compaction, replace(window, session=learned))
+            raise self._refusal(again, again.survey)
+        return self.apply(compaction, again)
 
     def _checked(self, limits: ModelLimits) -> ModelLimits:
         if not limits.known and self._config.allow_guess:
@@ -240,15 +202,27 @@ class ContextEngine:
         limits.input_limit(limits.output_reserve(self._config.output_reserve))
         return limits
 
-    def _limits_for(self, model: Any, session: Session, name: str) -> ModelLimits:
-        """Limits of this request: its own model's where stated, lowered to what the provider was heard to say."""
-        stated = ModelLimits.of(model) if model is not None else self._limits
-        return lowered(stated if stated.known else self._limits, session.learned_limit(name))
+    def _window(
+        self, request: Request, session: Session, stated: ModelLimits, *, name: str, tools: Sequence[Any]
+    ) -> Window:
+        """Measure a request under one session."""
+        return measure_request(
+            request,
+            session,
+            stated,
+            model=name,
+            tools=tools,
+            tools_digest=self._pricing.tools_digest(tools),
+            heard={},
+            output_reserve=self._config.output_reserve,
+            goal=self._goal,
+            exact=self._pricing.exact,
+        )
 
-    def _goal(self, capacity: int, *, likely: int) -> Goal:
+    def _goal(self, limit: int, is_checked: bool) -> Goal:
         return Goal(
-            capacity=capacity,
-            likely=likely,
+            limit=limit,
+            is_checked=is_checked,
             keep=self._config.keep,
             max_history_tokens=self._config.max_history_tokens,
             pin_first_user=self._config.pin_first_user,
@@ -266,24 +240,28 @@ class ContextEngine:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         system = merge_system(prompt, messages[:first])
         pricing = self._pricing
+        system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
+        tool_tokens = pricing.tools(tools)
+        fresh = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
         return Request(
             messages=messages,
             first=first,
             system=system,
             constraints=self._config.constraints,
             placement=self._config.summary_placement,
-            system_tokens=pricing.base_tokens + (pricing.price(system) if system else 0),
-            tool_tokens=pricing.tools(tools),
+            system_tokens=system_tokens,
+            tool_tokens=tool_tokens,
             price=pricing.price,
             show=pricing.show,
+            sizing=Sizing(belief=fresh, plain=fresh, doubt=pricing.doubt),
         )
 
     def _refusal(self, window: Window, after: Survey) -> BudgetExceededError:
-        total = after.total_tokens
-        smallest = Count(total_tokens=total, upper_tokens=total, counted_by="estimate")
         window_tokens = int(window.report["context_window"])
         guard = window.session.guard
-        return refusal(make_report(after, smallest, window.budget, context_window=window_tokens, guard=guard))
+        return refusal(
+            make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
+        )
 
     def _summary_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)

@@ -5,14 +5,26 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from math import sqrt
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
 from langchain_ctxwin.protocols import TokenCounter
+
+PROBE_TOKENS = 100_000
+"""Size at which a counter's bounds are read: large enough that rounding does not matter."""
+
+NOISE_PART = 0.8
+MAX_NOISE_SHARE = 0.1
+"""Part of a counter's error that differs from text to text, and its most: a wider one doubts the tokenizer itself."""
+
+EXACT_NOISE_SHARE = 0.02
+"""What an exact counter of texts leaves open of a message: how the provider frames it."""
 
 ToolSet = tuple[tuple[Any, ...], int, str]
 
@@ -24,30 +36,14 @@ class Pricing:
         self.counter = counter
         self.exact = bool(getattr(counter, "exact", False))
         """True when the counter states that its counts are exact."""
-        self._upper: Callable[[int], int] = getattr(counter, "upper", int)
-        self._lower: Callable[[int], int] = getattr(counter, "lower", int)
+        self.doubt = _doubt_of(counter)
+        """How far its counts may be off before anything was reported."""
         self.base_tokens = int(counter([]))
         """What the counter adds once to every request."""
         self.price = Prices(self._count)
         self.show = Steps(self.price)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._takes_tools = _takes_tools(counter)
-
-    def upper(self, tokens: int) -> int:
-        """Upper bound of the true count behind an estimate; a plain callable is taken as it is."""
-        return self._upper(tokens)
-
-    def lower(self, tokens: int) -> int:
-        """Lower bound of the true count behind an estimate."""
-        return self._lower(tokens)
-
-    def capacity(self, limit: int) -> int:
-        """Largest estimate whose upper bound is within `limit`."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.upper(middle) <= limit else (low, middle - 1)
-        return low
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
@@ -69,6 +65,22 @@ class Pricing:
         if self._takes_tools:
             return max(0, int(self.counter([], tools=list(tools))) - self.base_tokens)
         return sum(self._count(SystemMessage(content=_schema_text(tool))) for tool in tools)
+
+
+def _doubt_of(counter: TokenCounter) -> Doubt:
+    """Read the bounds that a counter states; one that states none is taken as it is."""
+    if getattr(counter, "exact", False):
+        return Doubt(slope_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
+    upper, lower = getattr(counter, "upper", None), getattr(counter, "lower", None)
+    if upper is None or lower is None:
+        return Doubt(has_margin=False)
+    above = max(0.0, upper(PROBE_TOKENS) / PROBE_TOKENS - 1)
+    below = max(0.0, 1 - lower(PROBE_TOKENS) / PROBE_TOKENS)
+    sd = above / QUANTILE_SD
+    # The bounds are those of single texts: what differs from text to text is noise, the rest is doubt about the slope.
+    noise_share = min(NOISE_PART * sd, MAX_NOISE_SHARE)
+    slope_sd = sqrt(sd**2 - noise_share**2)
+    return Doubt(slope_sd=slope_sd, noise_share=noise_share, lower_share=below / above if above else 0.0)
 
 
 def _takes_tools(counter: TokenCounter) -> bool:

@@ -32,7 +32,10 @@ class Compaction:
 
     tokens_before: int
     tokens_after: int
-    """Input tokens of the request afterwards; of a summary an upper bound, because it is not written yet."""
+    """Input tokens of the request afterwards; of a summary at its largest, because it is not written yet."""
+
+    upper_after: int
+    """Upper bound of `tokens_after`: what has to fit."""
 
     dropped_turns: int = 0
     """Whole turns that leave without a summary."""
@@ -50,12 +53,12 @@ class Compaction:
 class Goal:
     """How small the request has to become. All sizes are tokens, as `Survey` counts them."""
 
-    capacity: int
-    """Largest total that still fits the input limit with the counter's safety margin."""
+    limit: int
+    """Largest input; a request fits when its upper bound is within it."""
 
-    likely: int
-    """Largest total for which the current user message is left whole. In a first request that is the most likely count:
-    a question is not cut on a mere suspicion, and if the provider refuses it, recovery covers the rest."""
+    is_checked: bool
+    """False while the provider reported no size: the current user message is then cut on the most likely count only. A
+    question is not cut on a mere suspicion, and if the provider refuses it, recovery covers the rest."""
 
     keep: float
     """Low-water mark of the history: a share of its room when at most 1, else tokens."""
@@ -65,19 +68,19 @@ class Goal:
 
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
-        return survey.total_tokens <= self.capacity
+        return survey.upper_tokens <= self.limit
 
     def likely_fits(self, survey: Survey) -> bool:
         """True when the current user message need not be cut."""
-        return survey.total_tokens <= self.likely
+        return (survey.upper_tokens if self.is_checked else survey.total_tokens) <= self.limit
 
     def reaches(self, survey: Survey) -> bool:
-        """True when the request is at or below its low-water mark."""
-        return survey.total_tokens <= self.low_water(survey)
+        """True when the request fits and is at or below its low-water mark."""
+        return self.fits(survey) and survey.total_tokens <= self.low_water(survey)
 
     def room(self, survey: Survey) -> int:
         """What the fixed regions leave for history."""
-        room = max(0, self.capacity - survey.fixed_tokens)
+        room = max(0, self.limit - survey.fixed_tokens)
         return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
 
     def low_water(self, survey: Survey) -> int:

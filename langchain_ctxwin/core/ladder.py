@@ -39,6 +39,7 @@ def force(request: Request, before: Survey, goal: Goal, *, reason: str) -> Compa
         actions=_actions(before.view, after.view),
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
+        upper_after=after.upper_tokens,
         dropped_turns=after.view.receipt.turns - before.view.receipt.turns,
         dropped_messages=after.view.receipt.messages - before.view.receipt.messages,
     )

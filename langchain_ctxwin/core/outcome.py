@@ -1,11 +1,9 @@
-"""What happened, as session state: a measure, an answer, a compaction that worked or did not."""
+"""What happened, as session state: a measure, a compaction that worked or did not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-
-from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.pins import last_user
@@ -26,18 +24,6 @@ def seen(window: Window) -> dict[str, Any]:
     return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
 
 
-def answered(window: Window, reply: AIMessage) -> dict[str, Any]:
-    """Return `context_counts` re-based on the usage that came with the answer to this request."""
-    counts = dict(window.session.counts)
-    usage = reply.usage_metadata
-    if usage and usage["input_tokens"] > 0:
-        tokens = usage["input_tokens"]
-        about = {"model": window.model, "digest": window.digest, "estimate": window.survey.total_tokens}
-        counts["reported"] = True
-        counts["anchor"] = {"id": reply.id, "tokens": tokens, **about}
-    return counts
-
-
 def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
     """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
     session = window.session
@@ -47,6 +33,8 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
         session, window.request.messages, reason=compaction.reason, ineffective=failed, dropped_turns=dropped
     )
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    if "measured" in counts:
+        counts["measured"] = session.measured.since(window.request.start_of(compaction.view)).to_json()
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts)
     return {**after.to_json(), "context_pending": {}}
 

@@ -34,9 +34,7 @@ class Trigger:
     summary_max_tokens: int | None
 
 
-def summarize(
-    request: Request, survey: Survey, goal: Goal, trigger: Trigger, *, history_tokens: int, history_budget: int
-) -> Compaction | None:
+def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) -> Compaction | None:
     """Return the summary that is due; None when the history is small enough or a summary would not pay for itself.
 
     Args:
@@ -44,11 +42,8 @@ def summarize(
         survey: its present price.
         goal: limit and low-water mark.
         trigger: when to act.
-        history_tokens: size of the history as last measured, which may be more exact than the survey's estimate.
-        history_budget: what the fixed regions leave of the input limit, without a safety margin.
     """
-    cap = goal.max_history_tokens
-    reason = _due(survey, trigger, history_tokens, history_budget if cap is None else min(cap, history_budget))
+    reason = _due(survey, trigger, goal.room(survey))
     cuts = [*turn_cuts(survey), *step_cuts(request, survey)] if reason else []
     if not cuts:
         return None
@@ -67,13 +62,14 @@ def summarize(
         actions=(f"messages summarized: {start - _snapshot_start(request, survey.view):,}",),
         tokens_before=survey.total_tokens,
         tokens_after=tokens_after,
+        upper_after=after.upper_tokens + summary_tokens,
         snapshot=(_snapshot_start(request, survey.view), start),
         summary_max_tokens=summary_tokens,
     )
 
 
-def _due(survey: Survey, trigger: Trigger, history_tokens: int, room: int) -> str:
-    limit = portion(trigger.share, room)
+def _due(survey: Survey, trigger: Trigger, room: int) -> str:
+    limit, history_tokens = portion(trigger.share, room), survey.size.regions.history_tokens
     if history_tokens > limit:
         return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
     shown = sum(step.size for step in survey.steps)
@@ -84,7 +80,8 @@ def _due(survey: Survey, trigger: Trigger, history_tokens: int, room: int) -> st
 
 def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, start: int, summary_tokens: int) -> bool:
     after = _after(request, survey, goal, start)
-    small = after.total_tokens + summary_tokens <= goal.low_water(survey)
+    fits = after.upper_tokens + summary_tokens <= goal.limit
+    small = fits and after.total_tokens + summary_tokens <= goal.low_water(survey)
     kept_messages = len(request.messages) - start
     few = trigger.messages is None or kept_messages <= int(_messages_share(goal) * trigger.messages)
     return small and few

@@ -6,45 +6,47 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from langchain_ctxwin.core.learning import from_refusal
 from langchain_ctxwin.core.limits import OUTPUT_SHARE, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.window import Window
 
-STATED_MARGIN = 0.97
-"""Part of a stated limit that a retry aims for: the provider's own numbers leave only rounding and framing open."""
-
 BLIND_STEP = 0.75
-"""Part of the refused size that a retry aims for when the provider states no size: two tries halve a request."""
-
-LEAST_STEP = 0.95
-"""A retry is at least this much smaller than what was refused, whatever the numbers say."""
+"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
-def retry_target(window: Window, overflow: ContextOverflow) -> int:
-    """Total tokens, in our own counts, that a request must come down to after the provider refused it.
+def retry_target(window: Window) -> int:
+    """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
 
-    The stated size is compared with our estimate of the same request, so that a wrong estimate corrects itself.
+    That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
+    that we cannot count, and has to become much smaller.
     """
-    estimate = window.survey.total_tokens
-    limit = _input_limit(window, overflow)
-    stated = _input_size(overflow)
-    if limit is None:
-        return int(min(estimate * BLIND_STEP, window.budget.input_limit))
-    if stated is None or stated <= limit:
-        return int(min(estimate * BLIND_STEP, limit * STATED_MARGIN))
-    return int(min(estimate * LEAST_STEP, estimate * limit / stated * STATED_MARGIN))
+    if window.over_by:
+        return window.budget.input_limit
+    return int(BLIND_STEP * window.survey.upper_tokens)
 
 
-def learned_limits(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
-    """Return `context_counts` with the limit that the provider stated, and without the anchor it contradicts."""
-    counts = {key: value for key, value in window.session.counts.items() if key != "anchor"}
-    if overflow.limit is None or overflow.limit <= 0:
+def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+    """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts."""
+    counts = from_refusal(window, stated_input(overflow))
+    stated = stated_limit(window, overflow)
+    if not stated:
         return counts
-    joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
-    field = "context_window" if joint else "max_input_tokens"
-    known = dict(window.session.learned_limit(window.model))
-    known[field] = min(overflow.limit, known.get(field, overflow.limit))
+    known = smaller_of(window.session.learned_limit(window.model), stated)
     return {**counts, "limits": {**counts.get("limits", {}), window.model: known}}
+
+
+def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
+    """Return the limit that a provider stated, by the field of `ModelLimits` it belongs to; empty without one."""
+    if overflow.limit is None or overflow.limit <= 0:
+        return {}
+    joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
+    return {"context_window" if joint else "max_input_tokens": overflow.limit}
+
+
+def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits of both; of those that both state, the smaller."""
+    return {name: min(limits[name] for limits in (one, other) if name in limits) for name in {**one, **other}}
 
 
 def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
@@ -76,24 +78,14 @@ def _smaller(known: int | None, learned: int | None) -> int | None:
     return min((tokens for tokens in (known, learned) if tokens is not None), default=None)
 
 
-def _input_limit(window: Window, overflow: ContextOverflow) -> int | None:
-    if overflow.limit is None:
-        return None
-    if overflow.kind == "input":
-        return overflow.limit
-    reserve = min(window.budget.reserved_tokens, int(overflow.limit * OUTPUT_SHARE))
-    output = overflow.requested_output if overflow.requested_output is not None else reserve
-    return max(1, overflow.limit - output)
-
-
 def _is_joint(window: Window, limit: int) -> bool:
     """True when a stated limit corrects a window that is known to be shared by input and output."""
     known = window.limits.context_window
     return window.limits.max_input_tokens is None and known is not None and limit <= known
 
 
-def _input_size(overflow: ContextOverflow) -> int | None:
-    """The input that the provider counted; a stated sum has the requested output taken off."""
+def stated_input(overflow: ContextOverflow) -> int | None:
+    """Return the input that the provider counted; a stated sum has the requested output taken off."""
     if overflow.actual is None or overflow.kind == "input" or overflow.requested_output is None:
         return overflow.actual
     inside_sum = overflow.limit is not None and overflow.actual > overflow.limit

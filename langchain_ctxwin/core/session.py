@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pins import step_at
 from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.view import Position, View, position_of
@@ -20,7 +21,7 @@ class Session:
     view: View = field(default_factory=View)
     summary: str = ""
     counts: Mapping[str, Any] = field(default_factory=dict)
-    """Anchor, learned limits and number of messages seen."""
+    """Anchor, beliefs about sizes, counted spans, learned limits and number of messages seen."""
 
     guard: Mapping[str, Any] = field(default_factory=dict)
     """Compactions, dropped turns, ineffective attempts, position of the latest one, reason."""
@@ -34,9 +35,9 @@ class Session:
         return int(self.guard.get("compactions", 0))
 
     @property
-    def is_first(self) -> bool:
-        """True while no provider reported a size: estimates of this conversation were never checked."""
-        return not self.counts.get("reported")
+    def measured(self) -> Measured:
+        """What of the history the provider has counted."""
+        return Measured.from_json(self.counts.get("measured") or {})
 
     @property
     def since(self) -> Position | None:
@@ -52,6 +53,10 @@ class Session:
             "context_counts": dict(self.counts),
             "context_guard": dict(self.guard),
         }
+
+    def speaker(self, model: str) -> str:
+        """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""
+        return str((self.counts.get("speakers") or {}).get(model, model))
 
     def learned_limit(self, model: str) -> Mapping[str, int]:
         """Limits that the provider stated for a model in this conversation."""
@@ -76,7 +81,7 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     located = _locate(session.view, messages)
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
-        counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+        counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**session.guard, "since": _position_of_last(messages)}
         return Session(counts=counts, guard=guard, faults=(*shrunk, lost))

@@ -13,6 +13,7 @@ from langchain_ctxwin.core.call_names import unique_calls
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pairing import repair_step
 from langchain_ctxwin.core.pins import ANSWER_TEXT, needs_answer
+from langchain_ctxwin.core.sizing import Regions, Size, Sizing
 from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id
 
@@ -37,7 +38,7 @@ Shower = Callable[[Sequence[AnyMessage], int, View, Before], tuple[Step, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The regions of one request under one view, each priced once. All sizes are tokens."""
+    """The regions of one request under one view, each priced once."""
 
     view: View
     summary: str
@@ -47,21 +48,31 @@ class Survey:
     start: int
     """Position of the view's first message."""
 
-    system_tokens: int
-    tool_tokens: int
-    summary_tokens: int
-    pinned_tokens: int
-    history_tokens: int
+    estimates: Regions
+    """What the counter says."""
+
+    size: Size
+    """The same in the provider's counts, as far as they are known, with bounds."""
 
     @property
     def fixed_tokens(self) -> int:
         """Everything but the history."""
-        return self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+        return self.size.regions.fixed_tokens
 
     @property
     def total_tokens(self) -> int:
-        """The whole input of the request."""
-        return self.fixed_tokens + self.history_tokens
+        """The most likely size of the whole input."""
+        return self.size.regions.total_tokens
+
+    @property
+    def upper_tokens(self) -> int:
+        """Upper bound of the whole input: a request within the limit by this count may be sent."""
+        return self.size.upper_tokens
+
+    @property
+    def lower_tokens(self) -> int:
+        """Lower bound of the whole input: a request over the limit by this count is refused."""
+        return self.size.lower_tokens
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -97,6 +108,7 @@ class Request:
     tool_tokens: int
     price: Price
     show: Shower
+    sizing: Sizing
 
     def survey(self, view: View, summary: str) -> Survey:
         """Price the request as `view` shows it."""
@@ -109,6 +121,13 @@ class Request:
         start = self.start_of(view)
         pinned = tuple(self._pinned_steps(view, start))
         steps = self.show(self.messages, start, view, after_steps(pinned))
+        estimates = Regions(
+            system_tokens=self.system_tokens,
+            tool_tokens=self.tool_tokens,
+            summary_tokens=self._text_tokens(preamble.record),
+            pinned_tokens=self._text_tokens(preamble.constraints) + sum(step.tokens for step in pinned),
+            history_tokens=sum(step.tokens for step in steps),
+        )
         return Survey(
             view=view,
             summary=summary,
@@ -116,11 +135,8 @@ class Request:
             pinned=pinned,
             steps=steps,
             start=start,
-            system_tokens=self.system_tokens,
-            tool_tokens=self.tool_tokens,
-            summary_tokens=self._text_tokens(preamble.record),
-            pinned_tokens=self._text_tokens(preamble.constraints) + sum(step.tokens for step in pinned),
-            history_tokens=sum(step.tokens for step in steps),
+            estimates=estimates,
+            size=self.sizing.size(estimates, steps),
         )
 
     def start_of(self, view: View) -> int:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from langchain_ctxwin.core.outcome import answered
+from langchain_ctxwin.core.learning import from_answer
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
@@ -113,4 +113,4 @@ def _reply_update(window: Window, reply: Any) -> Update:
         )
     # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
     answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
-    return {"messages": [answer], "context_counts": answered(window, answer)}
+    return {"messages": [answer], "context_counts": from_answer(window, answer).counts}

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits, pin
-from langchain_ctxwin.core.outcome import answered
+from langchain_ctxwin.core.learning import from_answer
 from langchain_ctxwin.summarize.timebox import awrite_summary
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, script
@@ -98,7 +98,7 @@ def test_the_anchor_of_one_model_is_not_used_for_another():
     window = engine.measure([*messages, HumanMessage("x", id="x")], model=first)
     usage = {"input_tokens": 9000, "output_tokens": 1, "total_tokens": 9001}
     reply = AIMessage("ok", id="ok", usage_metadata=usage)
-    state = {"context_counts": answered(window, reply)}
+    state = {"context_counts": from_answer(window, reply).counts}
     later = [*messages, HumanMessage("x", id="x"), reply, HumanMessage("go", id="go")]
     assert engine.measure(later, session=state, model=first).report["counted_by"] == "usage"
     assert engine.measure(later, session=state, model=second).report["counted_by"] != "usage"

@@ -10,7 +10,9 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import answered, seen
+from langchain_ctxwin.core.calibration import Belief
+from langchain_ctxwin.core.learning import from_answer
+from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.engine import ContextEngine
@@ -54,7 +56,7 @@ def asked(engine, messages, tokens, state=None):
     """Return history and state after a model answered with a reported size."""
     window = engine.measure(messages, session=state)
     answer = reply(tokens, id=f"r{len(messages)}")
-    return [*messages, answer], {**seen(window), "context_counts": answered(window, answer)}
+    return [*messages, answer], {**seen(window), "context_counts": from_answer(window, answer).counts}
 
 
 def test_the_regions_add_up():
@@ -76,9 +78,11 @@ def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, refusal the lower one."""
     engine = engine_of(200, counter=Margin())
     messages = [HumanMessage("short " * 125, id="1")]
-    window = engine.measure(messages, session={"context_counts": {"reported": True}})
-    assert window.total_tokens <= 200 < window.total_tokens + window.over_by
-    assert engine.emergency(window).tokens_after * 1.25 <= 201
+    checked = Belief(offset_variance=0, slope_variance=0.15**2, reports=1)
+    window = engine.measure(messages, session={"context_counts": {"beliefs": {"|": checked.to_json()}}})
+    assert window.total_tokens <= 200 < window.survey.upper_tokens
+    compaction = engine.emergency(window)
+    assert compaction.tokens_after < compaction.upper_after <= 200
 
 
 def test_a_first_question_is_not_cut_on_a_suspicion():
@@ -122,10 +126,10 @@ def test_a_request_that_is_over_by_the_providers_count_is_compacted():
     engine = engine_of(600, pin_first_user=False)
     history = [*chat(2), reply(900, id="r"), HumanMessage("next", id="n")]
     window = engine.measure(history)
-    assert window.survey.total_tokens < 300
+    assert window.survey.estimates.total_tokens < 300
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
-    assert compaction.tokens_after < window.survey.total_tokens * 600 / 900
+    assert compaction.tokens_after < compaction.tokens_before == window.total_tokens
 
 
 def test_dropping_the_view_forgets_reported_sizes():

@@ -184,7 +184,7 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     refused = _refusal(engine, before)
     if refused is None:
         return
-    least = replace(before.goal, capacity=1, likely=1, keep=1)
+    least = replace(before.goal, limit=1, is_checked=True, keep=1)
     floor = ladder.force(before.request, before.survey, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
     assert refused.report["total_tokens"] > window
@@ -276,6 +276,8 @@ def test_every_message_is_shown_on_the_receipt_covered_or_repaired_away(messages
         assert view.receipt.turns == sum(isinstance(history[i], HumanMessage) for i in left)
         everything = measured(engine_of(10**6), history, None)
         for index in range(start, len(history)):
+            if history[index].id is None and not history[index].content:
+                continue  # an empty message without an id looks like any other one
             assert (shown(measured_, history, index) is None) <= (
                 shown(everything, history, index) is None or message_id(history, index) in _edited(view)
             )

@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config"}
 COLLABORATORS = {"memo", "pricing"}  # what the engine is given so that it need not price anything twice
-MIDDLE = {"engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"}
+MIDDLE = {
+    *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
+    "counting",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
@@ -29,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},
+    "counting": BASE | {"memo"},
     **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
 }
 FREE = {"", "__main__", "cli", "demo"}  # the package root and the programs see everything; nothing sees them
@@ -250,13 +254,13 @@ def _probe(statement: str) -> dict[str, list[str]]:
 
 
 def _optional(modules: list[str]) -> list[str]:
-    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS} - _loaded_by_structlog()
+    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS} - _loaded_by_dependencies()
     return sorted(unwanted.intersection(modules))
 
 
-def _loaded_by_structlog() -> set[str]:
-    """Structlog imports rich by itself where it is installed; that is not ours to avoid."""
-    return set(_probe("import structlog")["modules"])
+def _loaded_by_dependencies() -> set[str]:
+    """What core dependencies import by themselves where it is installed (rich, opentelemetry) is not ours to avoid."""
+    return set(_probe("import structlog, langchain_core.tools, langgraph.graph")["modules"])
 
 
 def test_importing_the_package_loads_no_optional_package_and_touches_nothing():

@@ -1,0 +1,165 @@
+"""How far off are our estimates for one model and tool set? Two numbers, learned from the sizes a provider reports.
+
+A reported size is `fixed + offset + (1 + slope) * text`: what is in every request but not in our sums (the rendering of
+tools, hidden preambles) is a constant, what a tokenizer sees differently is a share. One ratio would mix the two and be
+wrong as soon as the history shrinks. The state is a Gaussian over both numbers, updated as in a Kalman filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import hypot, isfinite, sqrt
+
+QUANTILE_SD = 1.645
+"""Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
+
+TOOLS_SD_SHARE = 0.15
+TOOLS_SD_TOKENS = 200.0
+"""Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
+about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ."""
+
+FIXED_SD_TOKENS = 40.0
+"""Uncertainty of the constants around a request without tools, fitted to the same requests."""
+
+TEXT_NOISE_TOKENS = 3.0
+"""What remains unexplained of any text when offset and slope are known, beside a share of it."""
+
+FIXED_NOISE_SHARE = 0.01
+FIXED_NOISE_TOKENS = 5.0
+"""What remains unexplained of a whole request beside its text."""
+
+MAX_SURPRISE_SD = 3.0
+"""Deviations above which a report is not explained by what we believed: something else is in there."""
+
+DEFAULT_SLOPE_SD = 1.0
+DEFAULT_NOISE_SHARE = 0.2
+"""Uncertainty of a counter that states no bounds: the rules of thumb see a quarter of a Chinese text, and differ from
+text to text of one language."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """How far a counter may be off before any report: learned when it was fitted, or stated by the counter."""
+
+    slope_sd: float = DEFAULT_SLOPE_SD
+    """Standard deviation of true over estimated size of all texts of a conversation."""
+
+    noise_share: float = DEFAULT_NOISE_SHARE
+    """Standard deviation of that of one text around all: different texts, different errors."""
+
+    lower_share: float = 1.0
+    """Distance of the lower bound from the median, as a share of that of the upper one."""
+
+    has_margin: bool = True
+    """False for a counter that is taken as it is: upper and lower bound are then its count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """What is known about offset and slope. Offsets are tokens, slopes are shares of a text's estimate."""
+
+    offset: float = 0.0
+    slope: float = 0.0
+    offset_variance: float
+    covariance: float = 0.0
+    slope_variance: float
+    reports: int = 0
+    """Reported sizes behind it."""
+
+    def to_json(self) -> list[float]:
+        """Return the six numbers, rounded: they go into every checkpoint."""
+        numbers = (self.offset, self.slope, self.offset_variance, self.covariance, self.slope_variance)
+        return [*(float(f"{number:.6g}") for number in numbers), self.reports]
+
+    @classmethod
+    def from_json(cls, value: object) -> Belief | None:
+        """Read `to_json`; None for anything that is not a valid belief."""
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(cls.__dataclass_fields__):
+            return None
+        if not all(isinstance(number, int | float) and isfinite(number) for number in value):
+            return None
+        offset, slope, offset_variance, covariance, slope_variance, reports = value
+        if min(offset_variance, slope_variance, reports) < 0 or covariance**2 > offset_variance * slope_variance * 1.01:
+            return None
+        return cls(
+            offset=offset,
+            slope=slope,
+            offset_variance=offset_variance,
+            covariance=covariance,
+            slope_variance=slope_variance,
+            reports=int(reports),
+        )
+
+    def variance(self, constant: int, text_tokens: float) -> float:
+        """Variance of `constant * offset + text_tokens * slope`, in square tokens."""
+        mixed = 2 * constant * text_tokens * self.covariance
+        return max(0.0, constant * self.offset_variance + mixed + text_tokens**2 * self.slope_variance)
+
+
+def prior(doubt: Doubt, *, tool_tokens: int, system_tokens: int) -> Belief:
+    """Return the belief before any report about this model and tool set."""
+    tools_sd = TOOLS_SD_SHARE * tool_tokens + TOOLS_SD_TOKENS if tool_tokens else 0.0
+    offset_sd = hypot(tools_sd, doubt.slope_sd * system_tokens, FIXED_SD_TOKENS)
+    return Belief(offset_variance=offset_sd**2, slope_variance=doubt.slope_sd**2)
+
+
+def other_tools(known: Belief, fresh: Belief) -> Belief:
+    """Return the belief about another tool set of a known model: the slope is the tokenizer's and stays."""
+    return replace(fresh, slope=known.slope, slope_variance=known.slope_variance)
+
+
+def after_request(
+    belief: Belief, *, surplus_tokens: float, text_tokens: float, fixed_tokens: float, noise_tokens: float
+) -> Belief:
+    """Update with the reported size of a whole request.
+
+    A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden prompt),
+    not an absurd slope: the offset takes the surprise.
+
+    Args:
+        belief: what was known before.
+        surplus_tokens: reported size minus our plain estimate.
+        text_tokens: the part of that estimate that the slope scales.
+        fixed_tokens: the rest of it.
+        noise_tokens: standard deviation of the text around its slope.
+    """
+    noise = noise_tokens**2 + (FIXED_NOISE_SHARE * fixed_tokens + FIXED_NOISE_TOKENS) ** 2
+    surprise = surplus_tokens - belief.offset - belief.slope * text_tokens
+    excess = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text_tokens) - noise
+    if excess > 0:
+        belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
+    return _updated(belief, 1, text_tokens, surplus_tokens, noise)
+
+
+def after_text(belief: Belief, *, surplus_tokens: float, text_tokens: float, noise_tokens: float) -> Belief:
+    """Update with the reported size of some text, seen as the difference of two requests.
+
+    One that the belief cannot explain counts as noise: a picture, a thought that was dropped.
+    """
+    noise = noise_tokens**2 + TEXT_NOISE_TOKENS**2
+    surprise = surplus_tokens - belief.slope * text_tokens
+    tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text_tokens)
+    return _updated(belief, 0, text_tokens, surplus_tokens, max(noise, tolerated))
+
+
+def deviation(belief: Belief, *, constant: int, text_tokens: float, noise_tokens: float) -> float:
+    """Standard deviation, in tokens, of a size of which `text_tokens` and (with 1) the constant are estimated."""
+    least = TEXT_NOISE_TOKENS if text_tokens else 0.0
+    return sqrt(belief.variance(constant, text_tokens) + noise_tokens**2 + least**2)
+
+
+def _updated(belief: Belief, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
+    """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
+    offset_gain = constant * belief.offset_variance + text_tokens * belief.covariance
+    slope_gain = constant * belief.covariance + text_tokens * belief.slope_variance
+    total = constant * offset_gain + text_tokens * slope_gain + noise
+    surprise = surplus_tokens - constant * belief.offset - text_tokens * belief.slope
+    return Belief(
+        offset=belief.offset + offset_gain / total * surprise,
+        slope=belief.slope + slope_gain / total * surprise,
+        offset_variance=max(0.0, belief.offset_variance - offset_gain**2 / total),
+        covariance=belief.covariance - offset_gain * slope_gain / total,
+        slope_variance=max(0.0, belief.slope_variance - slope_gain**2 / total),
+        reports=belief.reports + 1,
+    )

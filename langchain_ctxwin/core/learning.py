@@ -1,0 +1,177 @@
+"""What a provider's answer or refusal teaches about sizes, as `context_counts`: anchor, beliefs, counted spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.calibration import DEFAULT_SLOPE_SD, Belief, after_request, after_text, other_tools, prior
+from langchain_ctxwin.core.measured import Measured, Span, is_plausible
+from langchain_ctxwin.core.reported import answered_by, fault_of, reported_tokens
+from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.sizing import Sizing
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.view import Position, message_id
+from langchain_ctxwin.core.window import Window
+
+MAX_BELIEFS = 8
+"""Models and tool sets remembered per conversation; of more, the one learned first leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What an answer taught."""
+
+    counts: dict[str, Any]
+    """The new `context_counts`."""
+
+    ignored: str = ""
+    """Why a reported size was not used; empty when it was, or when none was reported."""
+
+
+def from_answer(window: Window, reply: AIMessage) -> Lesson:
+    """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
+    counts, survey = dict(window.session.counts), window.survey
+    tokens, fault = reported_tokens(reply, survey.total_tokens)
+    if tokens is None:
+        return Lesson(counts=counts, ignored=fault)
+    speaker = answered_by(reply) or window.speaker
+    index = len(window.request.messages)
+    belief, measured = _refined(window, tokens, speaker, Position(id=reply.id or "", index=index))
+    counts["anchor"] = {
+        "id": reply.id,
+        "tokens": tokens,
+        "model": speaker,
+        "digest": window.digest,
+        "estimate": survey.estimates.total_tokens,
+    }
+    counts["speakers"] = {**counts.get("speakers", {}), window.model: speaker}
+    counts["measured"] = measured.to_json()
+    return Lesson(counts=_with_belief(counts, belief_key(speaker, window.tools_digest), belief))
+
+
+def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
+    """Learn from the size that a provider states for a request it refused; the anchor it contradicts goes.
+
+    What can be made smaller is blamed first, however sure its size seemed: only that leads to a request that fits, and
+    the next answer tells whether it was right.
+    """
+    counts = {key: value for key, value in window.session.counts.items() if key != "anchor"}
+    if stated_tokens is None or fault_of(stated_tokens, window.survey.total_tokens):
+        return counts
+    sizing = window.request.sizing
+    doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, DEFAULT_SLOPE_SD**2))
+    belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
+    return _with_belief(counts, belief_key(window.speaker, window.tools_digest), belief)
+
+
+def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -> Belief:
+    """Return what the conversation knows about a model and tool set, else about the model, else the fresh belief."""
+    beliefs: Mapping[str, Any] = session.counts.get("beliefs") or {}
+    known = Belief.from_json(beliefs.get(belief_key(speaker, tools_digest)))
+    if known is not None:
+        return known
+    same_model = (value for key, value in reversed(list(beliefs.items())) if key.rpartition("|")[0] == speaker)
+    found = next((belief for value in same_model if (belief := Belief.from_json(value))), None)
+    return fresh if found is None else other_tools(found, fresh)
+
+
+def from_history(session: Session, request: Request, survey: Survey, speaker: str, tools_digest: str) -> Session:
+    """Learn from the usage in a history that others made, before the first compaction and the first own answer."""
+    if session.compactions or session.counts.get("anchor") or session.counts.get("beliefs"):
+        return session
+    reports = list(_reports(survey))
+    if not reports:
+        return session
+    belief, measured = request.sizing.belief, Measured(model=speaker)
+    first = reports[0]
+    begin = survey.estimates.fixed_tokens + first.before
+    text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
+    belief = after_request(
+        belief,
+        surplus_tokens=first.tokens - begin,
+        text_tokens=text,
+        fixed_tokens=max(0, begin - text),
+        noise_tokens=request.sizing.noise([text]),
+    )
+    for old, new in pairwise(reports):
+        added, tokens = new.before - old.before, new.tokens - old.tokens
+        if old.speaker == new.speaker and is_plausible(tokens, added):
+            noise = request.sizing.noise([added])
+            belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
+            last = Position(id=message_id(request.messages, new.index), index=new.index)
+            measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
+    counts = {**session.counts, "measured": measured.to_json()}
+    return replace(session, counts=_with_belief(counts, belief_key(speaker, tools_digest), belief))
+
+
+def belief_key(speaker: str, tools_digest: str) -> str:
+    """Name of a model and tool set in `context_counts`."""
+    return f"{speaker}|{tools_digest}"
+
+
+def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tuple[Belief, Measured]:
+    """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
+    sizing, extends = window.request.sizing, window.extends
+    if speaker != window.speaker:
+        fresh = prior(sizing.doubt, tool_tokens=window.request.tool_tokens, system_tokens=window.request.system_tokens)
+        belief = believed(window.session, speaker, window.tools_digest, fresh)
+        sizing = replace(sizing, belief=belief, measured=Measured(model=speaker))
+        return _after_whole(sizing, window.survey, tokens), sizing.measured
+    if extends is None:
+        return _after_whole(sizing, window.survey, tokens), replace(sizing.measured, model=speaker)
+    added, surplus = sum(extends.added), tokens - extends.tokens
+    if not is_plausible(surplus, added):
+        return sizing.belief, sizing.measured
+    span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
+    measured = replace(sizing.measured, model=speaker).with_span(span, reply)
+    noise = sizing.noise(extends.added)
+    belief = after_text(sizing.belief, surplus_tokens=surplus - added, text_tokens=added, noise_tokens=noise)
+    return belief, measured
+
+
+def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
+    estimates = survey.estimates
+    counted, rest = sizing.measured.price(survey.steps)
+    texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
+    fixed = estimates.system_tokens + estimates.tool_tokens + counted
+    return after_request(
+        sizing.belief,
+        surplus_tokens=tokens - fixed - sum(texts),
+        text_tokens=sum(texts),
+        fixed_tokens=fixed,
+        noise_tokens=sizing.noise(texts),
+    )
+
+
+def _with_belief(counts: dict[str, Any], key: str, belief: Belief) -> dict[str, Any]:
+    others = {name: value for name, value in (counts.get("beliefs") or {}).items() if name != key}
+    kept = dict(list({**others, key: belief.to_json()}.items())[-MAX_BELIEFS:])
+    return {**counts, "beliefs": kept}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """A reported size in the history."""
+
+    index: int
+    tokens: int
+    before: int
+    """Our estimate of the history before it."""
+
+    speaker: str
+
+
+def _reports(survey: Survey) -> Iterator[_Report]:
+    before = 0
+    for step in survey.steps:
+        caller = step.messages[0] if step.messages else None
+        if isinstance(caller, AIMessage) and before:
+            tokens, _ = reported_tokens(caller, survey.estimates.fixed_tokens + before)
+            if tokens is not None:
+                yield _Report(index=step.index, tokens=tokens, before=before, speaker=answered_by(caller))
+        before += step.tokens

@@ -1,0 +1,117 @@
+"""Which parts of the history has the provider counted already? Their sizes stay known after a compaction.
+
+Two reported sizes of which one request extends the other differ by the size of what was added. Such a span of history
+keeps its own ratio of reported to estimated tokens, so what stays in the view needs no estimate when the start moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+
+from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.view import Position
+
+MAX_SPANS = 48
+"""Spans kept, about 1 KB in a checkpoint; of more, the two smallest neighbours become one."""
+
+PLAUSIBLE_RATIO = 4.0
+PLAUSIBLE_TOKENS = 300
+"""A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Whole steps at `start <= index < stop` of the history."""
+
+    start: int
+    stop: int
+    estimate: int
+    """Our estimate of them when they were counted, in tokens."""
+
+    tokens: int
+    """What the provider counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The counted spans of one conversation, for one model, in order."""
+
+    model: str = ""
+    last: Position | None = None
+    """The answer at the end of the newest span; elsewhere or gone, the history is another one."""
+
+    spans: tuple[Span, ...] = ()
+
+    def holds_for(self, messages: Sequence[AnyMessage], model: str) -> bool:
+        """True when the spans still lie where they were counted."""
+        if self.last is None or self.model != model or self.last.index >= len(messages):
+            return False
+        return messages[self.last.index].id == self.last.id
+
+    def price(self, steps: Iterable[Step]) -> tuple[float, list[int]]:
+        """Return the counted size of the steps that lie in spans, and the estimates of the others, in tokens."""
+        inside, rest, number = [0] * len(self.spans), list[int](), 0
+        for step in steps:
+            while number < len(self.spans) and self.spans[number].stop <= step.index:
+                number += 1
+            if number < len(self.spans) and self.spans[number].start <= step.index:
+                inside[number] += step.tokens
+            else:
+                rest.append(step.tokens)
+        counted = sum(shown * span.tokens / span.estimate for shown, span in zip(inside, self.spans, strict=True))
+        return counted, rest
+
+    def with_span(self, span: Span, last: Position) -> Measured:
+        """Return these and a newer span, at most `MAX_SPANS`."""
+        return replace(self, last=last, spans=_bounded((*self.spans, span)))
+
+    def since(self, start: int) -> Measured:
+        """Return what is still in a view that starts at `start`."""
+        return replace(self, spans=tuple(span for span in self.spans if span.stop > start))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        spans = [[span.start, span.stop, span.estimate, span.tokens] for span in self.spans]
+        last = {"id": self.last.id, "index": self.last.index} if self.last else None
+        return {"model": self.model, "last": last, "spans": spans}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Measured:
+        """Read `to_json`; of anything else nothing is measured."""
+        try:
+            rows = [Span(start=a, stop=b, estimate=c, tokens=d) for a, b, c, d in value.get("spans") or ()]
+            last = value.get("last")
+            position = Position(id=str(last["id"]), index=int(last["index"])) if last else None
+        except (TypeError, ValueError, KeyError):
+            return cls()
+        sound = all(span.estimate > 0 and 0 <= span.start < span.stop and span.tokens >= 0 for span in rows)
+        return cls(model=str(value.get("model", "")), last=position, spans=tuple(rows)) if sound else cls()
+
+
+def is_plausible(tokens: int, estimate: int) -> bool:
+    """True when a reported difference can be the size of a text with this estimate."""
+    if tokens <= 0 or estimate <= 0:
+        return False
+    largest = PLAUSIBLE_RATIO * estimate + PLAUSIBLE_TOKENS
+    return estimate / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS <= tokens <= largest
+
+
+def _bounded(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    if len(spans) <= MAX_SPANS:
+        return spans
+    pairs = [i for i in range(len(spans) - 1) if spans[i].stop == spans[i + 1].start]
+    if not pairs:
+        return spans[1:]
+    at = min(pairs, key=lambda i: spans[i].estimate + spans[i + 1].estimate)
+    first, second = spans[at], spans[at + 1]
+    joined = Span(
+        start=first.start,
+        stop=second.stop,
+        estimate=first.estimate + second.estimate,
+        tokens=first.tokens + second.tokens,
+    )
+    return (*spans[:at], joined, *spans[at + 2 :])

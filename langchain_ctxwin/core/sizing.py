@@ -1,0 +1,126 @@
+"""How large is a request in the provider's counts? Estimates, corrected by what is believed and what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, sqrt
+
+from langchain_ctxwin.core.calibration import QUANTILE_SD, Belief, Doubt, deviation
+from langchain_ctxwin.core.measured import Measured
+from langchain_ctxwin.core.turns import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regions:
+    """The parts of one request, in tokens."""
+
+    system_tokens: int
+    tool_tokens: int
+    summary_tokens: int
+    pinned_tokens: int
+    history_tokens: int
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Everything but the history."""
+        return self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """The whole input of the request."""
+        return self.fixed_tokens + self.history_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A size in the provider's counts and how sure it is. The regions add up to the median."""
+
+    regions: Regions
+    upper_tokens: int
+    """Quantile that decides whether a request may be sent."""
+
+    lower_tokens: int
+    """Quantile that decides whether a request is refused."""
+
+    def rebased(self, total_tokens: int, *, upper_tokens: int, lower_tokens: int) -> Size:
+        """Return this size with a better known total: the difference is in the history first."""
+        return Size(regions=_scaled(self.regions, total_tokens), upper_tokens=upper_tokens, lower_tokens=lower_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """Turns the estimates of one conversation's requests into sizes."""
+
+    belief: Belief
+    plain: Belief
+    """What was believed before any report."""
+
+    doubt: Doubt = field(default_factory=Doubt)
+    measured: Measured = field(default_factory=Measured)
+
+    def size(self, estimates: Regions, steps: Sequence[Step]) -> Size:
+        """Return the size of a request with these estimates, whose history consists of `steps`."""
+        belief = self.belief
+        counted, rest = self.measured.price(steps)
+        stretch = max(0.0, 1 + belief.slope)
+        system, tools = _with_offset(estimates, belief.offset)
+        regions = Regions(
+            system_tokens=round(system),
+            tool_tokens=round(tools),
+            summary_tokens=round(stretch * estimates.summary_tokens),
+            pinned_tokens=round(stretch * estimates.pinned_tokens),
+            history_tokens=round(counted + stretch * sum(rest)),
+        )
+        texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
+        size = self._bounded(regions, belief, 1, texts)
+        if not belief.reports:
+            return size
+        # A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
+        plain = self._bounded(estimates, self.plain, 1, (*texts[:2], *(step.tokens for step in steps)))
+        return replace(size, lower_tokens=min(size.lower_tokens, plain.lower_tokens))
+
+    def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
+        """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
+        total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
+        return self._bounded(_scaled(size.regions, total), self.belief, 0, added)
+
+    def noise(self, texts: Iterable[int]) -> float:
+        """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out."""
+        return self.doubt.noise_share * sqrt(sum(tokens * tokens for tokens in texts))
+
+    def _bounded(self, regions: Regions, belief: Belief, constant: int, texts: Sequence[int]) -> Size:
+        total, spread = regions.total_tokens, 0.0
+        if self.doubt.has_margin:
+            noise = self.noise(texts)
+            spread = QUANTILE_SD * deviation(belief, constant=constant, text_tokens=sum(texts), noise_tokens=noise)
+        lower = max(0, floor(total - spread * self.doubt.lower_share))
+        return Size(regions=regions, upper_tokens=ceil(total + spread), lower_tokens=lower)
+
+
+def _with_offset(estimates: Regions, offset: float) -> tuple[float, float]:
+    """Add the offset to the tools, whose rendering it mostly is, else to the system prompt; neither gets negative."""
+    if estimates.tool_tokens:
+        tools = estimates.tool_tokens + offset
+        return max(0.0, estimates.system_tokens + min(0.0, tools)), max(0.0, tools)
+    return max(0.0, estimates.system_tokens + offset), 0.0
+
+
+def _scaled(regions: Regions, total_tokens: int) -> Regions:
+    """Return the regions adding up to `total_tokens`: the history takes the difference, unless it would be negative."""
+    history = total_tokens - regions.fixed_tokens
+    if history >= 0:
+        return replace(regions, history_tokens=history)
+    fixed = regions.fixed_tokens
+    system, tools, summary = (
+        tokens * total_tokens // fixed
+        for tokens in (regions.system_tokens, regions.tool_tokens, regions.summary_tokens)
+    )
+    pinned = regions.pinned_tokens * total_tokens // fixed
+    return Regions(
+        system_tokens=system,
+        tool_tokens=tools,
+        summary_tokens=summary,
+        pinned_tokens=pinned,
+        history_tokens=total_tokens - system - tools - summary - pinned,
+    )
