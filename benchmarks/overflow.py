@@ -1,14 +1,16 @@
-"""How many real overflow errors does `classify_overflow` recognise, and what does it take for one that is none?"""
+"""How many overflow errors does `classify_overflow` recognise, and what does it take for one that is none?"""
 
 from __future__ import annotations
 
 import argparse
 import gzip
 import json
+import sys
 from pathlib import Path
 
 from langchain_ctxwin.core.overflow import classify_overflow
 
+TESTS = Path(__file__).parents[1] / "tests"
 DATA_FILE = "overflow_errors.jsonl.gz"
 OVERFLOW = "overflow"
 
@@ -23,20 +25,52 @@ class ProviderError(Exception):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help=f"folder that holds {DATA_FILE}")
+    parser.add_argument("--data", type=Path, help=f"folder that holds {DATA_FILE}; without it the tests' own wordings")
     data = parser.parse_args().data
-    if data is None:
-        print(f"nothing measured: pass --data DIR with {DATA_FILE}, recorded error texts")
-        return
-    with gzip.open(data / DATA_FILE, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
+    for title, rows in own_rows().items() if data is None else {str(data / DATA_FILE): recorded_rows(data)}.items():
+        measure(title, rows)
+
+
+def measure(title, rows):
     scored = [row for row in rows if not row["ambiguous"]]
-    print(f"data: {data / DATA_FILE}, {len(rows)} texts, {len(scored)} scored")
+    print(f"\n{title}: {len(rows)} texts, {len(scored)} scored")
     print_scores("text and status where seen", scored, with_status)
     print_scores("text alone", scored, text_alone)
     for row in rows:
         if row["ambiguous"]:
             print(f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}")
+
+
+def recorded_rows(data):
+    with gzip.open(data / DATA_FILE, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def own_rows():
+    """The wordings of the unit tests in the shape of the recorded ones, by table."""
+    sys.path.insert(0, str(TESTS))
+    from support import overflow_hosts, overflow_look_alikes, overflow_unseen, overflow_wordings
+
+    return {
+        "wordings of providers": [
+            *(overflow_row(name, *case) for name, case in overflow_wordings.OVERFLOWS.items()),
+            *(other_row(name, text) for name, text in overflow_wordings.OTHER_FAILURES.items()),
+        ],
+        "wordings of other hosts": [overflow_row(name, *case) for name, case in overflow_hosts.HOSTS.items()],
+        "invented wordings": [
+            *(overflow_row("unseen", *case) for case in overflow_unseen.UNSEEN.items()),
+            *(other_row("look-alike", text) for text in overflow_look_alikes.LOOK_ALIKES),
+        ],
+    }
+
+
+def overflow_row(name, text, expected):
+    sizes = {key: getattr(expected, key) for key in ("limit", "actual", "requested_output", "kind")}
+    return {**other_row(name, text), "label": OVERFLOW, **sizes}
+
+
+def other_row(name, text):
+    return {"id": name, "provider": "", "label": "other", "text": text, "status_seen": False, "ambiguous": False}
 
 
 def with_status(row):

@@ -6,18 +6,29 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 T = TypeVar("T", str, bytes)
 
-MAX_EXCEPTIONS = 16
-"""Exceptions looked at in a chain of causes; real chains have two to five."""
+MAX_EXCEPTIONS = 32
+"""Exceptions looked at in a chain of causes and groups; real chains have two to five."""
 
-MAX_TEXT_CHARS = 8_192
+MAX_TEXT_CHARS = 4_096
 """Text looked at per source: some servers echo the whole request into the error."""
+
+MAX_SOURCES = 4
+"""Different texts looked at per exception: clients keep the server's words in two or three places."""
 
 MAX_BODY_NODES = 200
 """Values looked at in a response body, for the same reason."""
+
+MAX_NOTES = 8
+"""Notes looked at per exception; frameworks add one or two."""
+
+LONG_VALUE_CHARS = 2_048
+"""A value in a body that is longer is an echo of the request and is read after the others."""
 
 STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
 """Where clients keep the HTTP status, the most reliable name first."""
@@ -31,7 +42,9 @@ CODE_KEYS = ("code", "type")
 HTTP_ERRORS = range(400, 600)
 
 _DROPPED = re.compile(r"[\\\"'`\u2018\u2019]+")
-_ESCAPED_SPACE = re.compile(r"\\+[nrt](?![a-z]{2})|\s+")
+_STATUS = re.compile(r"[45][0-9]{2}")
+_URL = re.compile(r"https?://\S{1,200}")
+_ESCAPED_SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +61,7 @@ class Evidence:
 
 
 def evidence_of(source: object) -> Iterator[Evidence]:
-    """Yield what `source` says; for an exception also what its causes say, the nearest first.
+    """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
     Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
     """
@@ -61,7 +74,7 @@ def evidence_of(source: object) -> Iterator[Evidence]:
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=_status(error),
             codes=_codes({key: _read(error, key) for key in CODE_KEYS}).union(*map(_codes, bodies)),
-            text=_joined([error, *bodies]),
+            text=_joined([error, _notes(error), *bodies]),
         )
 
 
@@ -73,8 +86,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(current))
         yield current
-        behind = (current.__cause__, None if current.__suppress_context__ else current.__context__)
-        queue.extend(cause for cause in behind if cause is not None)
+        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        context = None if _read(current, "__suppress_context__") else _read(current, "__context__")
+        behind = (*members[:MAX_EXCEPTIONS], _read(current, "__cause__"), context)
+        queue.extend(cause for cause in behind if isinstance(cause, BaseException))
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = _read(error, "__notes__")
+    return [note for note in notes[:MAX_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
 
 
 def _bodies(error: BaseException) -> list[Any]:
@@ -82,13 +102,20 @@ def _bodies(error: BaseException) -> list[Any]:
     response = _read(error, "response")
     if _read(response, "is_closed") is True:  # an httpx response that was read; others might read from the socket here
         bodies.append(_read(response, "text"))
-    return [body for body in bodies if isinstance(body, str | bytes | Mapping | list | tuple)]
+    return [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
 
 
 def _status(error: BaseException) -> int | None:
     sources = (error, _read(error, "response"))
     stated = (_read(source, name) for source in sources for name in STATUS_ATTRIBUTES)
-    return next((int(value) for value in stated if isinstance(value, int) and value in HTTP_ERRORS), None)
+    return next((status for value in stated if (status := _http_status(value)) is not None), None)
+
+
+def _http_status(value: object) -> int | None:
+    """An error status as a number or its digits (LiteLLM keeps it as text at times)."""
+    if isinstance(value, str) and _STATUS.fullmatch(value):
+        return int(value)
+    return int(value) if isinstance(value, int) and value in HTTP_ERRORS else None
 
 
 def _codes(body: object) -> frozenset[str]:
@@ -98,14 +125,16 @@ def _codes(body: object) -> frozenset[str]:
 
 
 def _joined(sources: Iterable[object]) -> str:
-    return " ; ".join(dict.fromkeys(_plain(_text(source)) for source in sources))
+    texts = dict.fromkeys(_plain(_text(source)) for source in sources)
+    return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
 
 
 def _text(source: object) -> str:
-    if isinstance(source, bytes):
-        return _bounded(source[: MAX_TEXT_CHARS * 2]).decode("utf-8", "replace")
+    if isinstance(source, bytes | bytearray):
+        return _bounded(bytes(source)).decode("utf-8", "replace")
     if isinstance(source, Mapping | list | tuple):
-        return _bounded(", ".join(f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)))
+        leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
+        return _bounded(", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS)))
     text = _attempt(lambda: str(source))
     return _bounded(text) if isinstance(text, str) else ""
 
@@ -117,7 +146,7 @@ def _bounded(text: T) -> T:
 
 
 def _plain(text: str) -> str:
-    return _DROPPED.sub("", _ESCAPED_SPACE.sub(" ", text))
+    return _DROPPED.sub("", _ESCAPED_SPACE.sub(" ", _URL.sub("", text)))
 
 
 def _leaves(body: object) -> list[tuple[str, Any]]:
@@ -129,12 +158,16 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
             break
         key, value = queue.popleft()
         if isinstance(value, Mapping):
-            queue.extend((str(name), item) for name, item in list(value.items())[:MAX_BODY_NODES])
+            queue.extend(_attempt(partial(_items, value)) or ())
         elif isinstance(value, list | tuple):
             queue.extend((key, item) for item in value[:MAX_BODY_NODES])
         elif isinstance(value, str | int | float):
             leaves.append((key, value))
     return leaves
+
+
+def _items(body: Mapping[Any, Any]) -> list[tuple[str, Any]]:
+    return [(str(key), value) for key, value in islice(body.items(), MAX_BODY_NODES)]
 
 
 def _read(source: object, name: str) -> Any:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 
-NUMBER = r"(?:(?<![\d.,])\d{1,3}(?:[,_]\d{3})+(?!\d)|(?<!\d)\d{1,12}(?!\d))"
-"""A count with or without separators; 12 digits hold any real size and keep `int()` cheap."""
-
-
-EXCEEDS = (
-    r"(?:exceed(?:s|ed)?|(?:longer|greater|larger) than) (?:the |this )?(?:models )?"
-    r"(?:(?:maximum|max|available|allowed) ){0,3}"
-    r"(?:(?:context|prompt|input|model) (?:length|window|size)|(?:context|input) limit)(?: \(?of| is|:)? ?\(?"
+NUMBER = (
+    r"(?:(?<![\d.,_])\d{1,3}(?:(?:[,_]\d{3}){1,3}|(?:\.\d{3}){1,3}|(?: \d{3}){1,3})(?![.,]?\d)"
+    r"|(?<!\d)\d{1,12}(?!\d))"
 )
-"""What stands between a size and the limit that it exceeds."""
+"""A count, also 8,192 and 8_192 and 8 192 and 8.192; 12 digits hold any real size and keep `int()` cheap."""
+
+COUNT = NUMBER + r"(?![km]\b)"
+"""A number that is all digits: the 8 of 8k states nothing."""
 
 
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
@@ -27,29 +25,29 @@ def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
 
 def _with_numbers(pattern: str) -> str:
     for name in ("limit", "actual", "output"):
-        pattern = pattern.replace(f"<{name}>", f"(?P<{name}>{NUMBER})", 1)
-    return pattern.replace("<n>", NUMBER).replace("<exceeds>", EXCEEDS)
+        pattern = pattern.replace(f"<{name}>", f"(?P<{name}>{COUNT})", 1)
+    return pattern.replace("<n>", NUMBER)
 
 
-OVERFLOW_CODES = frozenset(
-    {
-        "context_length_exceeded",  # OpenAI, Azure, Groq, Cerebras
-        "exceed_context_size_error",  # llama.cpp
-        "context_exceeded",
-        "context_window_exceeded",
-        "model_context_window_exceeded",
-        "model_max_prompt_tokens_exceeded",  # GitHub Copilot
-        "context_length_exceeded_error",
-        "prompt_too_long",
-        "input_too_long",
-    }
+OVERFLOW_CODE = re.compile(
+    r"\b(?:exceed_context_size_error|requested_too_many_tokens|tokens_limit_reached|"
+    r"(?:\w{1,20}_)?(?:context|prompt|input)_?(?:length|window|size|tokens?|limit)?_?"
+    r"(?:exceeded|too_?long|too_?large|overflow)(?:_?(?:error|exception))?)\b",
+    re.IGNORECASE,
 )
 """Values of `code` or `type` that say overflow, whatever the text."""
 
-OVERFLOW_CLASSES = ("ContextOverflow", "ContextWindowExceeded", "ContextLengthExceeded")
-"""Parts of class names that say overflow (LangChain, LiteLLM); a text or status that says otherwise wins."""
+OVERFLOW_CLASS = re.compile(
+    r"Context(?:Window|Length|Size|Limit)?(?:Overflow|Exceed|TooLong)"
+    r"|(?:Prompt|Input)(?:Length)?(?:TooLong|TooLarge|Exceed)",
+    re.IGNORECASE,
+)
+"""Parts of class names that say overflow (LangChain, LiteLLM, ...); a text or status that says otherwise wins."""
 
-OTHER_CLASSES = ("RateLimit", "Throttl", "Quota", "ResourceExhausted", "Authentication", "PermissionDenied", "NotFound")
+OTHER_CLASS = re.compile(
+    r"RateLimit|TooManyRequests|Throttl|Quota|ResourceExhausted|Authentication|PermissionDenied|NotFound"
+    r"|LengthFinishReason"
+)
 """Parts of class names that say another failure, whatever the text."""
 
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
@@ -57,16 +55,19 @@ OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
 
 OTHER_TEXTS = _compile(
     # rates, quotas and plans
-    r"\brate[ _-]?limit|\bthrottl|\bquota|\btoo many requests|please wait|\bper[ -](?:min|hour|day|second|month)",
+    r"\brate[ _-]?limit|throttl|quota|too ?many ?requests|please wait|(?:\bper[ -]|/ ?)(?:min|hour|day|second|month)",
+    r"\brate exceeded|\btokens? ?/ ?s\b|\b(?:last|past) \d{1,6} ?(?:s|sec|min|h)|\bservice tier",
     r"\b[TR]P[MD]\b|RESOURCE_EXHAUSTED|RATE_LIMITED|\btoken rate\b|retry after \d|\boverloaded|credit balance",
     r"usage (?:limit|size)|\bextra usage\b|\binsufficient (?:funds|balance|credit)",
+    r"\b(?:this|each|every|a) (?:minute|hour|day|week|month)\b",
     r"\b(?:hourly|daily|weekly|monthly)\b|\bfree[ -]tier\b|\bover budget\b|\bbudget has been exceeded|\bconcurren",
     # the size of a context cache, which is not the request
     r"\bcached[ _]?content|\bcontext[ _]cach(?:e|ing)\b|\bcache size",
     # the parameter alone is too large ("input length and max_tokens exceed" is about both)
-    r"(?<!and )\bmax_(?:\w+_)?tokens (?:\(?<n>\)? )?exceeds?\b|\bmaximum tokens you requested",
+    r"(?<!and )(?<!plus )(?<!\+ )\bmax_(?:new_|completion_|output_)?tokens (?:\(?<n>\)? )?exceeds?\b",
+    r"\bmaximum tokens you requested|\blength limit was reached|\bmax_tokens or model output limit",
     # a status in the text itself
-    r"(?:^|error:? |error code:? |status(?:[ _]?code)?[:= ]+|code: ?)(?:401|402|403|404|429|529)\b",
+    r"(?:^|error:? |error code:? |status(?:[ _]?code)?[:= ]+|code: ?)(?:401|402|403|404|429|529)\b(?! tokens)",
 )
 """Rate limits, quotas, caches, one parameter, refused credentials: they win over other wordings in the same text."""
 
@@ -96,6 +97,8 @@ STATED_OVERFLOWS = _compile(
     # Anthropic
     r"prompt is too long: <actual> tokens > <limit>",
     r"input length and max_tokens exceed context limit: <actual> \+ <output> > <limit>",
+    r"(?:input|prompt)\w* (?:\+|and|plus) (?:max_\w*|output |completion )tokens:? \(?<actual> ?\+ ?<output>\)?"
+    r"[^.;]{0,40}? <limit>",
     # Gemini and Vertex AI
     r"input token count(?: is)? \(?<actual>\)? (?:exceeds the maximum number of tokens allowed|but (?:the )?model"
     r" (?:only )?supports up to) \(?<limit>",
@@ -106,6 +109,7 @@ STATED_OVERFLOWS = _compile(
     r"prompt contains <actual> tokens.{0,40}?too large for model with <limit> maximum context length",
     # Cohere
     r"tokens in the prompt cannot exceed <limit>\W+received <actual>",
+    r"too many tokens: <actual> \+ <output> > <limit>",
     r"too many tokens: .{0,120}?limit for this model is <limit> tokens",
     # Cerebras
     r"reduce the length of the messages or completion\W+current length is <actual> while limit is <limit>",
@@ -128,63 +132,161 @@ STATED_OVERFLOWS = _compile(
     # other hosts
     r"maximum (?:context|prompt|input|sequence) length is <limit>(?: tokens)?\W{1,3}(?:but|however|while|and)\b"
     r"[^.]{0,80}?<actual>(?: input)? tokens",
-    r"prompt token count of <actual> exceeds the limit of <limit>",
-    r"exceeded model token limit: <limit>(?: \(requested: <actual>)?",
-    r"prompt has <actual> tokens, but the configured context size is <limit>",
     r"range of input length should be \[\d+, ?<limit>\]",
-    r"number of input tokens <actual> cannot exceed the total tokens limit <limit>",
-    r"<actual>\)?(?: (?:input |prompt )?tokens)?\)?,? (?:is |are )?<exceeds><limit>",
-    r"<exceeds><limit>",
 )
 """Wordings that state sizes, the more specific ones first."""
 
-STATED_LIMITS = _compile(
-    r"(?:context|prompt|input|model) (?:length|window|size|limit)(?: is| of|:)?(?: only)? \(?<limit>(?: tokens)?",
-    r"(?:maximum|max|limit)(?: of| is|:)? <limit> (?:input )?tokens",
-)
-"""Where the limit stands in a text that is known to be an overflow, whatever its wording."""
-
 BARE_OVERFLOWS = _compile(
-    r"\bprompt (?:is )?too long|\binput is too long\b|\bnumber of input tokens exceeds",
-    r"exceed(?:s|ed|ing)? (?:the )?(?:models |requested models )?(?:max(?:imum)? |available |allowed )?"
+    r"\bprompt (?:is )?too long|(?<!audio )\binput is too long\b|\bnumber of input tokens exceeds",
+    r"exceed(?:s|ed|ing)? (?:(?:the|this|its|your) )?(?:(?:requested )?models? )?(?:max(?:imum)? |available |allowed )?"
     r"(?:(?:context|prompt) (?:window|length|size|limit)|model length)",
     r"(?:context (?:window|length|size|limit)|(?:prompt|input) length) (?:has been |was |is )?exceed(?:ed|s)\b",
     r"maximum (?:context|prompt) length (?:has been |was )?exceeded",
     r"number of tokens to keep from the initial prompt is greater than the context length",
     r"reduce (?:the length of the|your) (?:messages|prompt|input)",
     r"\bcontext (?:window |length )?overflow|context[_ ](?:length|window)[_ ]exceeded",
-    r"\bprompt exceeds max(?:imum)? length|exceed max message tokens",
+    r"\bprompt exceeds (?:the )?(?:max(?:imum)?|length)|exceed max message tokens|status_msg: token limit",
+    "(?:输入|上下文|提示词).{0,12}(?:过长|超过|超出|超限)",
 )
 """Wordings that state an overflow without its size."""
 
 PARAMETER_TEXTS = _compile(
-    r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:too large|exceed|must be|> ?\d|not valid|cannot)",
-    r"maximum value for max_",
+    r"(?<!and )(?<!plus )(?<!\+ )max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:too large|exceed|must be"
+    r"|(?:larger|greater|more) than|> ?\d"
+    r"|not valid|cannot)",
+    r"maximum value for max_|\bmax_\w{1,30}\W{1,3}\d+ is not|must be (?:positive|greater than|an integer)",
     r"max(?:imum)?_?output_?tokens|output tokens? limit|max output tokens|maximum (?:allowed )?number of output tokens",
-    r"(?:supports at most|maximum of|up to) <n> (?:completion|output) tokens",
-    r"range of max_tokens|thinking[ _]?budget|budget_tokens",
-    r"\bcach(?:e|ed|ing)\b",
-    r"\b(?:completion|output|generated|response) tokens?\b.{0,30}?exceed",
-    r"batch size|internal error|\btimed? ?out\b|\bseconds?\b|\bfile\b|\btool (?:result|response|output|description)",
-    r"\bbytes?\b|\b[KMG]B\b|\bcharacters\b|\bpixels\b|\bpages\b|array|dimension",
-    r"tool_use|tool_result|regular expression|must be (?:positive|greater than|an integer)",
+    r"(?:(?:support|produce|generate|return)s? (?:at most|up to)|maximum of) <n> (?:completion|output) tokens",
+    r"range of max_tokens|\bthinking\b|thinking_budget|budget_tokens|\breasoning_tokens",
+    r"^(?!.*\b(?:prompt|input)\b).*\b(?:completion|output|generated|response)s?(?: tokens?)?\b.{0,30}?exceed",
+    r"\bwas (?:cut off|truncated)|\btoo (?:short|small)|\bfewer than|\bminimum\b",
+    r"\bcach(?:e|ed|ing)\b|\bbatch(?:es)?\b|\bembedd|\benqueued|\bqueue\b|\btraining\b|\bfine-?tun",
+    r"internal error|\btimed? ?out\b|\bdeadline\b|\b(?:seconds?|minutes|hours)\b|\bfile\b|\baudio\b",
+    r"\bconnection (?:reset|refused|aborted|closed)|\bstop (?:sequence|word|token)",
+    r"\bbytes?\b|\b[KMG]i?B\b|\bcharacters?\b|\bchars\b|\bpixels?\b|\bpages\b|array|dimension|\bstring\b",
+    r"\btool (?:result|response|output|description|name)|tool_use|tool_result|regular expression",
+    r"\bplan\b|subscription|\ballowance|\baccount\b|\bbilling|\bcredits?\b|\bspend|\bcosts?\b|\bprice|\btoday\b",
+    r"\b(?:access|auth\w*|bearer|refresh|api|id|csrf|session|security|unexpected|invalid) token\b"
+    r"|\bjwt\b|\bexpired?\b",
 )
-"""Errors about one parameter, a cache, a payload in bytes: they overrule the class name and the generic rule."""
+"""Errors about a parameter, a cache, an answer, a payload in bytes: they overrule class name and general rule."""
 
-GENERIC_OVERFLOWS = _compile(
-    r"\b(?:prompt|input|context|message|request|conversation|token)s?\b[^.;]{0,80}?"
-    r"(?:\bexceed\w*|\btoo (?:long|large|many|big)\b|\b(?:longer|greater|larger|more|bigger) than\b|\bover the\b)"
-    r"[^.;]{0,60}?\b(?:context|prompt|input|tokens?)\b[^.;]{0,40}",
-    r"\b(?:prompt|input|context|message|request|conversation)s? tokens?\b[^.;]{0,40}?"
-    r"(?:\bexceed\w*|\b(?:longer|greater|larger|more|bigger) than\b|\bover the\b|>)[^.;]{0,60}",
-    r"\btokens?\b[^.;]{0,40}?(?:\bexceed\w*|\b(?:greater|larger|more|bigger) than\b)[^.;]{0,40}?"
-    r"\b(?:limit|maximum|max|window|capacity)\b[^.;]{0,30}",
+LOOSE_OVERFLOWS = _compile(
+    r"\b(?:prompt|input|messages?|conversation|request|sequence|history|chat|text)s?\b[^.;]{0,30}?"
+    r"\b(?:too (?:long|large|big)|(?:longer|larger|bigger) than|over|outgrown)\b[^.;]{0,30}?\b(?:model|context)",
+    r"(?:\bnot|n?t|\bunable to) (?:\w+ ){0,2}fit (?:in|into|inside|within) (?:\w+ ){0,3}(?:context|window)",
+    r"\b(?:prompt|conversation|input|messages? you (?:sent|submitted))s? (?:is|are|was|were) (?:way |far )?too long\b",
+    r"\bmaximum length (?:for|of) (?:this|the|your) (?:conversation|chat|prompt|context)",
+    r"\b(?:ran|run|running) out of context\b|\bcontext (?:window |buffer )?is (?:already )?full\b",
+    r"\bexceed\w* (?:the )?(?:models? )?(?:max(?:imum)? )?(?:allowed )?(?:input|sequence) (?:length|limit|size)",
+    r"\bexceed\w* (?:the |this )?models? (?:max(?:imum)? )?token (?:limit|capacity)",
+    r"\bmore (?:input |prompt )?tokens than (?:\w+ ){0,3}(?:context|model|window)",
 )
-"""A size noun, a number and an excess in one clause: wordings that nobody has listed yet."""
+"""Wordings that nobody has listed and that state no size."""
 
-ANY_NUMBER = re.compile(NUMBER)
+ANCHOR = re.compile(
+    r"tokens?\b|\btoks?\b|context|ctx\b|_len\b|tokeni[sz]ed|\blimit\b|\binput_ids"
+    r"|\b(?:sequence|prompt|input)[ _]length",
+    re.IGNORECASE,
+)
+"""Where a statement about tokens may stand; other clauses are about something else."""
+
+SUBJECT = re.compile(
+    r"\b(?:prompt|input|context|messages?|conversation|chat|history|sequence|request)|tokens\b|token (?:limit|count)",
+    re.IGNORECASE,
+)
+"""What is too large in an overflow; one token may be a credential."""
+
+EXCESS = re.compile(
+    r"\bexceed|\bsurpass|\boverflow|\btoo (?:long|large|many|big|much)\b|>"
+    r"|\b(?:longer|greater|larger|more|bigger|higher|smaller|lower|less) than\b|\bout of range"
+    r"|\bover (?:the|its|our|model|context|max|limit)\b|\bhit\b"
+    r"|\bbeyond\b|\babove\b|\boutgrown\b|\binsufficient\b|(?:\bnot|nt|\bunable to) (?:\w+ ){0,2}(?:fit|be squeezed)"
+    r"|\b(?:must|should|has to|have to|cannot|may) (?:not )?(?:be|exceed|have)\b|\bno more than\b"
+    r"|\bonly\b.{0,12}\bfit\b|\bmax(?:imum)? (?:allowed |number of ){1,2}(?:input |prompt )?tokens|\bexhausted\b"
+    r"|\breached\b|\brejected\b|\bshorten\b|\breduce\b|\bcannot (?:fit|hold|take)\b"
+    r"|\btops out\b|\broom for\b",
+    re.IGNORECASE,
+)
+"""Words that say that something is larger than it may be."""
+
+JOINT = re.compile(
+    r"\b(?:prompt|input|messages?)(?: length| tokens?)? (?:\+|plus|and) (?:the )?(?:requested |max(?:imum)? )?"
+    r"(?:max_\w*tokens|output|completion|generat)",
+    re.IGNORECASE,
+)
+"""The requested output counts too, although its size is not stated."""
+
 MIN_SIZE_TOKENS = 256
 """Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window."""
 
-TOKEN_WORD = re.compile(r"\btokens?\b|\bcontext\b", re.IGNORECASE)
-"""A clause without one of these is about something else than tokens."""
+MAX_WORDS_CHARS = 48
+"""How far beside a number the words that say its role may stand."""
+
+SIZE = re.compile(
+    rf"(?<![\w.-])(?<!\d[:,])(?P<number>{NUMBER})(?P<unit>[km])?(?=tok|-tok|[^\w-]|$)(?!:\d|\.\d)", re.IGNORECASE
+)
+"""A number that may be a size: no part of a name, an id or a time; 8k and 1M as well."""
+
+UNITS = {"k": 1_000, "m": 1_000_000}
+"""A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too."""
+
+NO_SIZE_BEFORE = re.compile(
+    r"(?:\bby(?: about| at least)?|code|status|error|http|line|column|position|localhost|params?.{0,40}\()\W{0,3}$",
+    re.IGNORECASE,
+)
+"""Words before a number that is an excess or an error code."""
+
+OUTPUT_BEFORE = re.compile(
+    r"(?:\bmax_(?:new_|completion_|output_)?tokens|\bn_predict|\bmax(?:imum)? (?:new|output|completion) tokens"
+    r"|\b(?:output|completion|response|generation|reserved?)"
+    r"(?: tokens?)?(?: length| size)?)(?: requested| reserved| is| was| of| set to)?[\s:=(]{0,3}$",
+    re.IGNORECASE,
+)
+OUTPUT_AFTER = re.compile(
+    r"\)?[ -]?(?:tokens? )?(?:(?:in|for|of|as|to) )?(?:the |your |its |be )?(?:max(?:imum)? )?(?:requested )?"
+    r"(?:output|completion|response|answer|reply|generat|max_new|max_tokens|max_completion|new tokens)",
+    re.IGNORECASE,
+)
+"""Words beside the tokens that are requested for the answer."""
+
+LIMIT_AFTER = re.compile(
+    r"\)?[ -]?(?:tokens?[ -]?)?(?:max(?:imum)?\b|limit|allowed|permitted|window|context\b|cap\b"
+    r"|ceiling|supported|available|can (?:be|fit|hold)|fit\b|(?:that )?(?:this|the) \w+ (?:takes|accepts|can))",
+    re.IGNORECASE,
+)
+ACTUAL_AFTER = re.compile(
+    r"\)?(?: ?tokens?)?(?: long)?,? ?(?:of input\b|(?:in|from) (?:the|your) |into\b|>|/|surpass|do(?:es)? not\b"
+    r"|exceed(?:s|ing)?\b|exceeded (?:the|this|its|our|model|max)\b"
+    r"|(?:is|are|was|were) (?:too|over|more|above|beyond|longer|larger|given|sent|provided|requested|received)\b"
+    r"|(?:given|sent|provided|requested|received|used|submitted)\b)",
+    re.IGNORECASE,
+)
+"""Words after a limit, and after the size of a request; they count more than the words before."""
+
+ROLE_BEFORE = re.compile(
+    r"(?P<limit>\bmax\w*|\blimit\w*|\bwindow|\bcapacity|\bcap\b|\bceiling|context|ctx\b|_len\b"
+    r"|\bsequence length|\ballow\w*"
+    r"|\baccepts?\b|\bsupport\w*|\bhandles?\b|\broom for\b|\btops? out|\bprocess\w*|\bholds?\b"
+    r"|\btakes\b|\bat most|\bup to|\bonly\b|\bno more|\bexceed\w*"
+    r"|\b(?:less|more|longer|greater|larger|bigger|fewer|smaller|higher) than|\bover\b|\bbeyond|\babove|\bbelow"
+    r"|\bunder\b|\binto\b|[<>])"
+    r"|(?P<actual>\bsent\b|\bsubmitted|\bgot\b|\bgave|\bgiven|\breceived|\brequest(?:ed|ing)\b|\bprovided|\bsupplied"
+    r"|\bpassed|\bha(?:s|ve|d)\b|\bcontain(?:s|ed|ing)?\b|\bus(?:ed|es|ing)\b|\bneeds?\b|\brequires?\b|\bresult\w* in"
+    r"|\bcounted|\bactual|\bcurrent\b|\btotal\b|\btokeni[sz]ed|\b(?:will|would) take\b|\byours\b|\bthats\b|\bwith\b"
+    r"|\bbut (?:is|was)\b)"
+    r"|(?P<weak>\b(?:prompt|input|messages?|conversation|history|sequence|text|chat|query|length of|size)\w*"
+    r"|tokens?\b)",
+    re.IGNORECASE,
+)
+"""Words before a number: the last one that is not weak says whose size it is."""
+
+CONTRAST = re.compile(r"\b(?:but|whereas|however|while)\b", re.IGNORECASE)
+"""Words between two sizes that do not go together."""
+
+RANGE_BEFORE = re.compile(rf"(?:\b(?:between|from) {NUMBER} (?:and|to) |\[{NUMBER}, ?)$", re.IGNORECASE)
+"""Words before the upper end of a range."""
+
+TOKENS_AFTER = re.compile(r"\)?[ -]?(?:input |prompt )?tok", re.IGNORECASE)
+COMPARED = re.compile(r"[/=] ?$")
+"""Signs beside a number without words that it is a size nevertheless."""

@@ -3,6 +3,12 @@
 from langchain_ctxwin.core.overflow import ContextOverflow
 
 BOTH = "input_plus_output"
+NONE_STATED = ContextOverflow()
+
+
+def stated(limit=None, actual=None, output=None, kind=None):
+    """What should be read from one refusal."""
+    return ContextOverflow(limit, actual, kind or (BOTH if output else "input"), output)
 
 
 def case(text, expected):
@@ -206,7 +212,7 @@ OVERFLOWS = {
         "Sorry, the conversation has 9,500 tokens, which is more than the 8,000 tokens this deployment takes",
         ContextOverflow(8000, 9500),
     ),
-    "unlisted, one size": case("the conversation is too long for a context of 8000 tokens", ContextOverflow()),
+    "unlisted, one size": case("the conversation is too long for a context of 8000 tokens", ContextOverflow(8000)),
     "unlisted, limit alone": case("context_length_exceeded: context window is 4096", ContextOverflow(4096, None)),
 }
 

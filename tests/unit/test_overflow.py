@@ -11,7 +11,12 @@ from langchain_google_genai.chat_models import GoogleContextOverflowError, Googl
 
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
+from support.overflow_hosts import HOSTS
+from support.overflow_look_alikes import LOOK_ALIKES
+from support.overflow_unseen import UNSEEN
 from support.overflow_wordings import BOTH, OTHER_FAILURES, OVERFLOWS
+
+STATED = "prompt is too long: 900 tokens > 800 maximum"
 
 
 class RefusalError(Exception):
@@ -35,6 +40,27 @@ def test_a_look_alike_is_not_an_overflow(text):
     """Also inside an exception with a status that overflows have."""
     assert classify_overflow(text) is None
     assert classify_overflow(RefusalError(text, status_code=413)) is None
+
+
+@pytest.mark.parametrize(("text", "expected"), HOSTS.values(), ids=HOSTS)
+def test_other_hosts_and_gateways_are_recognised(text, expected):
+    """Their shapes are documented, their number grows."""
+    assert classify_overflow(text) == expected
+    assert classify_overflow(RefusalError(text, status_code=413)) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), UNSEEN.items(), ids=range(len(UNSEEN)))
+def test_a_wording_that_nobody_listed_is_recognised(text, expected):
+    """By what it says, in any order and with any separators."""
+    assert classify_overflow(text) == expected
+    assert classify_overflow(RefusalError("refused", body={"error": {"message": text}})) == expected
+
+
+@pytest.mark.parametrize("text", LOOK_ALIKES, ids=range(len(LOOK_ALIKES)))
+def test_an_invented_look_alike_is_not_an_overflow(text):
+    """Numbers, tokens and limits alone do not make one."""
+    assert classify_overflow(text) is None
+    assert classify_overflow(RefusalError(text, status_code=400)) is None
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 429, 529])
@@ -149,15 +175,140 @@ def test_a_request_that_is_echoed_into_the_error_is_not_read_in_full():
 def test_an_exception_that_breaks_while_it_is_read_says_nothing():
     """Foreign properties and `__str__` may raise."""
 
+    class BrokenBody(dict):
+        def items(self):
+            raise RuntimeError
+
     class BrokenError(Exception):
+        body = BrokenBody(message=STATED)
+
         def __str__(self):
             raise ValueError
 
-        @property
-        def response(self):
+        def refuse(self):
             raise RuntimeError
 
+        response = __cause__ = __context__ = __suppress_context__ = __notes__ = property(refuse)
+
     assert classify_overflow(BrokenError()) is None
+    assert classify_overflow(ExceptionGroup("", [BrokenError(), RefusalError(STATED)])) == ContextOverflow(800, 900)
+
+
+@pytest.mark.parametrize("name", ["ContextLengthExceededError", "PromptTooLongException", "ContextWindowExceededError"])
+def test_other_clients_classes_that_say_overflow_are_believed(name):
+    """Also as words in the text, as gateways repeat them."""
+    assert classify_overflow(type(name, (Exception,), {})("refused")) == ContextOverflow()
+    assert classify_overflow(f"gateway: {name}: refused") == ContextOverflow()
+
+
+@pytest.mark.parametrize(
+    "name", ["TooManyRequestsError", "ThrottlingException", "QuotaExceeded", "LengthFinishReasonError"]
+)
+def test_other_clients_classes_that_say_otherwise_win_over_the_text(name):
+    """A rate limit may be worded like an overflow."""
+    assert classify_overflow(type(name, (Exception,), {})(STATED)) is None
+
+
+def test_a_status_may_be_text():
+    """Some clients keep its digits."""
+    assert classify_overflow(RefusalError(STATED, status_code="429")) is None
+    assert classify_overflow(RefusalError(STATED, status_code="400")) == ContextOverflow(800, 900)
+
+
+def test_the_first_decisive_member_of_a_group_counts():
+    """Members come before the causes of the group, in their order, however deep."""
+    overflow, limited = RefusalError(STATED), ModelRateLimitError("slow down")
+    nested = ExceptionGroup("outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), overflow])])
+    assert classify_overflow(nested) == ContextOverflow(800, 900)
+    assert classify_overflow(BaseExceptionGroup("all", [KeyboardInterrupt(), overflow])) == ContextOverflow(800, 900)
+    assert classify_overflow(ExceptionGroup("both", [limited, overflow])) is None
+    assert classify_overflow(ExceptionGroup("both", [overflow, limited])) == ContextOverflow(800, 900)
+    behind = RuntimeError("agent failed")
+    behind.__cause__ = nested
+    assert classify_overflow(behind) == ContextOverflow(800, 900)
+
+
+def test_a_group_whose_member_is_caused_by_the_group_ends():
+    """The chain is a graph."""
+    member = ValueError("x")
+    group = ExceptionGroup("outer", [member])
+    member.__cause__ = group
+    assert classify_overflow(group) is None
+
+
+def test_notes_are_text_too():
+    """Also beside notes that are none."""
+    error = RefusalError("refused")
+    error.add_note("server said: " + STATED)
+    assert classify_overflow(error) == ContextOverflow(800, 900)
+    error.__notes__ = [None, 7, "nothing"]
+    assert classify_overflow(error) is None
+    error.__notes__ = "no list"
+    assert classify_overflow(error) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff\xfe " + STATED.encode() + b" \xc3",
+        bytearray(STATED.encode()),
+        {"echo": "lorem " * 300_000, "error": {"message": STATED}, "request": ["ipsum " * 300_000] * 3},
+        {"request": {"messages": [{"content": "lorem"}] * 5_000}, "error": {"message": STATED}},
+        '{"error": "{\\"error\\": {\\"message\\": \\"' + STATED + '\\"}}"}',
+    ],
+    ids=["not utf-8", "bytearray", "between echoes", "many messages", "json in json"],
+)
+def test_odd_and_huge_bodies_are_read(body):
+    """The message is found beside whatever was echoed."""
+    assert classify_overflow(RefusalError("refused", body=body)) == ContextOverflow(800, 900)
+    assert classify_overflow(body) == ContextOverflow(800, 900)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("input exceeds the context window of 8k tokens", 8_000),
+        ("input exceeds the 128K token limit", 128_000),
+        ("the prompt is too long, the context is 1M tokens", 1_000_000),
+        ("model big-32k-0613: context window exceeded", None),
+        ("big-16k: prompt is too long for the context window", None),
+    ],
+)
+def test_a_limit_in_thousands_is_read_where_it_is_surely_one(text, limit):
+    """The name of a model is none."""
+    assert classify_overflow(text) == ContextOverflow(limit)
+
+
+def test_a_size_that_would_fit_is_left_out():
+    """A limit above the stated size of a refused request means that one of them was misread."""
+    assert classify_overflow("prompt is too long: 700 tokens > 800 maximum") == ContextOverflow(800)
+    both = "input length and max_tokens exceed context limit: 700 + 50 > 800"
+    assert classify_overflow(both) == ContextOverflow(800, None, BOTH, 50)
+
+
+def test_an_address_and_an_id_are_no_sizes():
+    """Numbers of other things stand in most error texts."""
+    text = (
+        "POST http://127.0.0.1:11434/v1 at 2025-11-03T10:22:01: req_9000123 code 20015: prompt exceeds context window"
+    )
+    assert classify_overflow(text) == ContextOverflow()
+
+
+NEAR_MATCHES = [
+    *("0", "1 ", "1,000 ", "100 200 300 ", "a_", "context_", "prompt ", "token 9000 ", "tokens exceed ", "input "),
+    *("maximum context length is 8192 ", "requested 5 tokens (", "n_ctx: 1 ", "n_prompt_tokens: 8 ", "output exceed "),
+    *("max_tokens is 5 ", "input length and ", "length 5 exceeds the ", "too many tokens: ", "not a ", "\\", "\\n"),
+    *("input token count 9000 ", "exceeds max max max ", "context 8192, ", "limit 8,192 ", "http://a", "> ", "[", "("),
+]
+
+
+@pytest.mark.parametrize("near_match", NEAR_MATCHES)
+def test_a_megabyte_of_near_matches_is_answered(near_match):
+    """No pattern tries each way to read a text: these calls would not end."""
+    text = near_match * (1_000_000 // len(near_match))
+    for source in (text, text.encode(), {"message": text}, RefusalError(text, body={"error": [text] * 50})):
+        overflow = classify_overflow(source)
+        assert overflow is None or overflow.limit is None or overflow.limit <= (overflow.actual or overflow.limit)
 
 
 def test_cycles_in_chains_and_bodies_end():
@@ -175,17 +326,21 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 FRAGMENTS = st.lists(
-    st.sampled_from([*(text for text, _ in OVERFLOWS.values()), *OTHER_FAILURES.values(), "1" * 5000, "\\", "\ud800"]),
+    st.sampled_from(
+        [*(text for text, _ in OVERFLOWS.values()), *UNSEEN, *OTHER_FAILURES.values(), "1" * 5000, "\\", "\ud800"]
+    ),
     max_size=4,
 ).map(" ".join)
 
 
 @given(source=VALUES | FRAGMENTS)
 def test_any_value_gives_a_verdict(source):
-    """Classification never raises, and states positive sizes or none."""
-    overflow = classify_overflow(source)
-    sizes = () if overflow is None else (overflow.limit, overflow.actual, overflow.requested_output)
+    """Classification never raises, states positive sizes or none, and no size that fits the limit."""
+    overflow = classify_overflow(source) or ContextOverflow()
+    sizes = (overflow.limit, overflow.actual, overflow.requested_output)
     assert all(size is None or size > 0 for size in sizes)
+    if overflow.limit and overflow.actual:
+        assert overflow.actual + (overflow.requested_output or 0) >= overflow.limit
 
 
 @given(
