@@ -1,23 +1,29 @@
-"""What does a tool definition cost? Its names and descriptions, plus constants per field, not its JSON text.
+"""What does a tool definition cost? The text of what the model is shown of it: its JSON, or a typed signature.
 
-Providers show models a rendering of the schema, not its JSON: pricing the JSON is off by half a request.
+A family whose `Framing.fields` are set shows signatures: names and descriptions count, plus constants per field, and
+pricing the JSON would be off by half a request. The others show the JSON schema itself, with all its keywords.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.content import Media, leaves
-from langchain_ctxwin.core.framing import Framing
+from langchain_ctxwin.core.framing import FieldPrices, Framing
 
 MAX_DEPTH = 12
 """Nesting of a schema that is followed; providers refuse deeper ones."""
 
 MAX_NODES = 2_000
 """Parts of one schema that are looked at, so that shared definitions cannot multiply without end."""
+
+MAX_VALUES = 10 * MAX_NODES
+"""Values of one definition that its JSON shows: a schema states about ten, counting names and keywords."""
 
 SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
 """Keywords that hold a schema or a list of them."""
@@ -66,7 +72,8 @@ def _functions_of_mapping(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     if any(key in wrapped for key in PARAMETER_KEYS) or ("name" in wrapped and "description" in wrapped):
         yield wrapped
     elif "title" in wrapped and isinstance(wrapped.get("properties"), Mapping):
-        yield {"name": wrapped["title"], "description": wrapped.get("description"), "parameters": wrapped}
+        schema = {key: part for key, part in wrapped.items() if key not in {"title", "description"}}
+        yield {"name": wrapped["title"], "description": wrapped.get("description"), "parameters": schema}
     else:
         yield {"description": " ".join(leaf for leaf in leaves(_with_keys(tool)) if not isinstance(leaf, Media))}
 
@@ -77,13 +84,34 @@ def _with_keys(tool: Mapping[str, Any]) -> list[Any]:
 
 
 def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice) -> float:
-    tokens = framing.tool + price(str(function.get("name") or ""))
-    if description := function.get("description"):
-        tokens += framing.description + price(str(description))
     root = next((found for key in PARAMETER_KEYS if (found := function.get(key)) is not None), None)
     if isinstance(root, Mapping) and isinstance(inner := root.get("json"), Mapping):
         root = inner  # Bedrock wraps the schema once more
-    return tokens + sum(_node_tokens(node, framing, price, is_root=node is root) for node in _nodes(root))
+    name, description = str(function.get("name") or ""), str(function.get("description") or "")
+    if framing.fields is None:
+        shown = {"name": name, "description": description, "parameters": root}
+        return framing.tool + price(_json(shown))
+    tokens = framing.tool + price(name)
+    if description:
+        tokens += framing.fields.description + price(description)
+    return tokens + sum(_node_tokens(node, framing.fields, price) for node in _nodes(root))
+
+
+def _json(value: Any) -> str:
+    """The JSON of a definition; it ends for any value, and what no JSON holds is shown as text."""
+    return json.dumps(_bounded(value, iter(range(MAX_VALUES)), ()), ensure_ascii=False, default=str)
+
+
+def _bounded(value: Any, left: Iterator[int], path: tuple[int, ...]) -> Any:
+    """A copy of so many values at most; one that contains itself is not entered again."""
+    if next(left, None) is None or id(value) in path or len(path) > 2 * MAX_DEPTH:
+        return None
+    inside = (*path, id(value))
+    if isinstance(value, Mapping):
+        return {str(key): _bounded(part, left, inside) for key, part in islice(value.items(), MAX_NODES)}
+    if isinstance(value, list | tuple):
+        return [_bounded(part, left, inside) for part in value[:MAX_NODES]]
+    return value
 
 
 def _nodes(root: Any) -> Iterator[Mapping[str, Any]]:
@@ -113,17 +141,16 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
             yield from list(named.values())[:MAX_NODES]
 
 
-def _node_tokens(schema: Mapping[str, Any], framing: Framing, price: TextPrice, *, is_root: bool) -> float:
-    """What one schema states itself; the description of the whole is the tool's own."""
+def _node_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice) -> float:
+    """What one schema states itself."""
     tokens = 0.0
-    fields = schema.get("properties")
-    if isinstance(fields, Mapping) and fields:
-        tokens += framing.first_property + framing.more_properties * (len(fields) - 1)
-        tokens += sum(price(str(name)) for name in fields)
-    description = schema.get("description")
-    if description and not is_root:
-        tokens += framing.property_description + price(str(description))
+    names = schema.get("properties")
+    if isinstance(names, Mapping) and names:
+        tokens += fields.first_property + fields.more_properties * (len(names) - 1)
+        tokens += sum(price(str(name)) for name in names)
+    if description := schema.get("description"):
+        tokens += fields.property_description + price(str(description))
     choices = schema.get("enum")
     if isinstance(choices, list | tuple) and choices:
-        tokens += framing.enum_item * len(choices) + price(" ".join(map(str, choices[:MAX_NODES])))
+        tokens += fields.enum_item * len(choices) + price(" ".join(map(str, choices[:MAX_NODES])))
     return tokens
