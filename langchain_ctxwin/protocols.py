@@ -24,6 +24,22 @@ class TokenCounter(Protocol):
 
 
 @runtime_checkable
+class RequestCounter(Protocol):
+    """Counts whole requests where the provider does; slow, so it is asked only where an estimate leaves a doubt."""
+
+    estimator: TokenCounter
+    """Prices single messages, and stands in for every count that could not be had."""
+
+    def count_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Return the input tokens of the request, or None: not to be had now, the estimate stands. Never raises."""
+        ...
+
+    async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Like `count_request`, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
 class Summarizer(Protocol):
     """Writes one summary of a previous summary and the messages that follow it."""
 

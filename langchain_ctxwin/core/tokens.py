@@ -14,9 +14,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_ctxwin.core.content import Call, Media, Piece, compact_json, pieces
 from langchain_ctxwin.core.families import BOUNDS, WEIGHTS
 from langchain_ctxwin.core.features import features, sample
-from langchain_ctxwin.core.framing import FRAMING, GENERIC
+from langchain_ctxwin.core.framing import FRAMING, GENERIC, Framing
 from langchain_ctxwin.core.media import media_tokens
-from langchain_ctxwin.core.tool_schemas import UNREADABLE, schema_tokens
+from langchain_ctxwin.core.tool_schemas import UNREADABLE, TextPrice, schema_tokens
 from langchain_ctxwin.errors import ConfigError
 
 CHARS_PER_TOKEN = 4.0
@@ -55,13 +55,7 @@ class TokenEstimator:
 
     def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
         """Return the tokens of a request: messages with their framing, media by kind and size, tools by structure."""
-        framing = FRAMING[self.family]
-        tokens = float(framing.request)
-        for message in _messages(messages):
-            tokens += framing.message + sum(map(self._piece, pieces(message)))
-        if tools:
-            tokens += schema_tokens(tools, framing, self._text)
-        return ceil(tokens * (1 + self.margin))
+        return ceil(request_tokens(messages, tools, FRAMING[self.family], self._text) * (1 + self.margin))
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text, without any framing."""
@@ -74,14 +68,6 @@ class TokenEstimator:
     def lower(self, tokens: int) -> int:
         """Size that the true count falls below for one text in twenty."""
         return int(tokens * BOUNDS[self.family][1])
-
-    def _piece(self, piece: Piece) -> float:
-        framing = FRAMING[self.family]
-        if isinstance(piece, str):
-            return self._text(piece)
-        if isinstance(piece, Call):
-            return framing.call + self._text(piece.text)
-        return media_tokens(piece, framing, self._text)
 
     def _text(self, text: str) -> float:
         if not text:
@@ -114,7 +100,7 @@ class CharRatioCounter:
     def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
         tokens = sum(CHAR_RATIO_MESSAGE_TOKENS + self._message(message) for message in _messages(messages))
-        return tokens + sum(self.count_text(compact_json(_definition(tool))) for tool in tools or ())
+        return tokens + sum(self.count_text(compact_json(tool_definition(tool))) for tool in tools or ())
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text."""
@@ -127,13 +113,34 @@ class CharRatioCounter:
         return self.count_text("".join(texts)) + int(media)
 
 
+def request_tokens(
+    messages: Iterable[MessageLikeRepresentation], tools: Any, framing: Framing, price: TextPrice
+) -> float:
+    """Return the tokens of a request: text at `price`, all else by the constants of a family."""
+    tokens = float(framing.request)
+    for message in _messages(messages):
+        tokens += framing.message + sum(_piece_tokens(piece, framing, price) for piece in pieces(message))
+    if tools:
+        tokens += schema_tokens(tools, framing, price)
+    return tokens
+
+
+def _piece_tokens(piece: Piece, framing: Framing, price: TextPrice) -> float:
+    if isinstance(piece, str):
+        return price(piece)
+    if isinstance(piece, Call):
+        return framing.call + price(piece.text)
+    return media_tokens(piece, framing, price)
+
+
 def _messages(messages: Iterable[MessageLikeRepresentation]) -> Iterable[Any]:
     """Messages as they are; only other message-likes are converted."""
     given = list(messages)
     return given if all(isinstance(message, BaseMessage) for message in given) else convert_to_messages(given)
 
 
-def _definition(tool: Any) -> Any:
+def tool_definition(tool: Any) -> Any:
+    """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
     try:
         return convert_to_openai_tool(tool)
     except UNREADABLE:

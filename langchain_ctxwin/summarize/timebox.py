@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Summarizer
 
@@ -24,7 +23,7 @@ def write_summary(
     timeout_seconds: float,
 ) -> str:
     """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    job = _start(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
+    job = in_daemon(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
     try:
         return _text(job.result(timeout_seconds))
     except FutureTimeoutError as error:
@@ -44,7 +43,7 @@ async def awrite_summary(
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
     asummarize = getattr(summarizer, "asummarize", None)
     if asummarize is None:
-        job = _start(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
+        job = in_daemon(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
         task: asyncio.Future[str] = asyncio.wrap_future(job)
     else:
         writing = asummarize(messages, previous=previous, max_tokens=max_tokens)
@@ -56,22 +55,6 @@ async def awrite_summary(
         raise _too_slow(timeout_seconds) from error
     except Exception as error:  # see write_summary
         raise _failed(error) from error
-
-
-def _start(work: Callable[[], str]) -> Future[str]:
-    """Run in a daemon thread with an empty context: exit does not wait for it and callbacks do not see it."""
-    job: Future[str] = Future()
-
-    def run() -> None:
-        if not job.set_running_or_notify_cancel():
-            return
-        try:
-            job.set_result(contextvars.Context().run(work))
-        except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
-            job.set_exception(error)
-
-    threading.Thread(target=run, name="ctxwin-summary", daemon=True).start()
-    return job
 
 
 def _text(value: object) -> str:

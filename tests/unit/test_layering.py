@@ -18,7 +18,7 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config"}
+BASE = {"errors", "core", "protocols", "config", "daemon"}
 COLLABORATORS = {"memo", "pricing"}  # what the engine is given so that it need not price anything twice
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
@@ -26,6 +26,7 @@ MIDDLE = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "daemon": set(),
     "core": {"errors"},
     "protocols": {"core", "errors"},
     "config": {"core", "errors"},

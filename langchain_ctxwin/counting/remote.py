@@ -1,0 +1,212 @@
+"""What does the provider say this request costs, when it can be asked without holding anybody up?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, ClassVar
+
+import structlog
+from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
+
+from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.counting.digests import request_digest
+from langchain_ctxwin.counting.gate import Gate
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.protocols import Clock, TokenCounter
+
+REQUESTS_PER_MINUTE = 60
+"""Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1)."""
+
+TIMEOUT_SECONDS = 5.0
+"""How long a caller waits for one count: several times what the endpoints take, and short beside a model call."""
+
+MAX_COUNTS = 1_024
+"""Requests whose counts are remembered, about 200 bytes each."""
+
+MAX_FACT_CHARS = 40
+"""A status of an error is a code word; what is longer is a text, and may quote the request."""
+
+Ask = Callable[[list[AnyMessage], list[Any]], Any]
+AsyncAsk = Callable[[list[AnyMessage], list[Any]], Coroutine[Any, Any, Any]]
+"""Asks the provider for the tokens of messages and tools; any exception means that there is no count."""
+
+_Answer = Future[int | None]
+
+_log = structlog.get_logger(__name__)
+
+
+class UnusableCountError(Exception):
+    """The provider's answer is no count; it is logged here and goes no further, and its text quotes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flight:
+    """One question on its way; who asks the same meanwhile waits for its answer."""
+
+    kind: str
+    digest: str
+    ticket: int
+    messages: list[AnyMessage]
+    tools: list[Any]
+    answer: _Answer = field(default_factory=Future)
+
+
+class RemoteCounter:
+    """Asks a provider for the size of whole requests: remembered, rarely, for a short time, and never failing.
+
+    `count_request` returns None where a count could not be had: the endpoint failed or was too slow, it failed a
+    moment ago, or it was asked often enough this minute. Each failure is logged once as `count.failed`.
+    As a plain counter it falls back to the estimator, so its counts are not reported as exact.
+
+    Raises:
+        ConfigError: the rate or the time-out is not positive.
+    """
+
+    exact: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        provider: str,
+        ask: Ask,
+        aask: AsyncAsk,
+        *,
+        estimator: TokenCounter,
+        requests_per_minute: int = REQUESTS_PER_MINUTE,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        clock: Clock = time.time,
+    ) -> None:
+        if not (timeout_seconds > 0 and isfinite(timeout_seconds)):
+            raise ConfigError(f"timeout_seconds={timeout_seconds!r}: give a positive number of seconds")
+        self.provider = provider
+        self.estimator = estimator
+        self.timeout_seconds = timeout_seconds
+        self._ask = ask
+        self._aask = aask
+        self._gate = Gate(requests_per_minute=requests_per_minute, clock=clock)
+        self._counts: Lru[int] = Lru(MAX_COUNTS)
+        self._flights: dict[tuple[str, str], _Flight] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
+        """Return the provider's count, else the estimator's."""
+        given: Any = convert_to_messages(list(messages))
+        counted = self.count_request(given, tools=tools)
+        return int(self.estimator(given, tools=tools)) if counted is None else counted
+
+    def count_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Return the input tokens of the request, or None: not to be had now, the estimate stands."""
+        answer, flight = self._board("sync", messages, tools)
+        return answer.result() if flight is None else self._fly(flight)
+
+    async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Like `count_request`, without blocking the event loop."""
+        answer, flight = self._board("async", messages, tools)
+        # Shielded: a caller that gives up would take the answer from the others.
+        return await asyncio.shield(asyncio.wrap_future(answer)) if flight is None else await self._afly(flight)
+
+    def upper(self, tokens: int) -> int:
+        """Upper bound of the true count: what `__call__` returns may be an estimate."""
+        bound: Callable[[int], int] = getattr(self.estimator, "upper", int)
+        return bound(tokens)
+
+    def lower(self, tokens: int) -> int:
+        """Lower bound of the true count."""
+        bound: Callable[[int], int] = getattr(self.estimator, "lower", int)
+        return bound(tokens)
+
+    def _board(self, kind: str, messages: Sequence[AnyMessage], tools: Any) -> tuple[_Answer, _Flight | None]:
+        """The answer that is known or on its way; with the flight when this caller is the one to fetch it.
+
+        Sync and async callers have flights of their own: a sync caller inside an event loop would wait for itself.
+        """
+        given, definitions = list(messages), list(tools or ())
+        if all(isinstance(message, SystemMessage) for message in given):
+            return _answered(None), None  # providers refuse a request that asks nothing
+        digest = request_digest(given, definitions)
+        with self._lock:
+            known = self._counts.get(digest)
+            if known is not None:
+                return _answered(known), None
+            if flight := self._flights.get((kind, digest)):
+                return flight.answer, None
+            ticket = self._gate.enter()
+            if ticket is None:
+                return _answered(None), None
+            flight = _Flight(kind=kind, digest=digest, ticket=ticket, messages=given, tools=definitions)
+            self._flights[kind, digest] = flight
+        return flight.answer, flight
+
+    def _fly(self, flight: _Flight) -> int | None:
+        counted = None
+        try:
+            answer = in_daemon(lambda: self._ask(flight.messages, flight.tools)).result(self.timeout_seconds)
+            counted = self._accepted(answer, flight)
+        except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
+            self._refused(error, flight)
+        finally:
+            self._land(flight, counted)
+        return counted
+
+    async def _afly(self, flight: _Flight) -> int | None:
+        counted = None
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                answer = await self._asked(flight)
+            counted = self._accepted(answer, flight)
+        except Exception as error:  # noqa: BLE001  # see _fly
+            self._refused(error, flight)
+        finally:
+            self._land(flight, counted)
+        return counted
+
+    async def _asked(self, flight: _Flight) -> Any:
+        asking = self._aask(flight.messages, flight.tools)
+        # An empty context, as in a thread of its own: callbacks of the caller do not see this.
+        return await asyncio.get_running_loop().create_task(asking, context=contextvars.Context())
+
+    def _accepted(self, answer: Any, flight: _Flight) -> int:
+        if isinstance(answer, bool) or not isinstance(answer, int):
+            raise UnusableCountError(f"the count is a {type(answer).__name__}")
+        if answer <= 0:
+            raise UnusableCountError(f"the count is {answer}")
+        self._gate.succeeded()
+        return self._counts.put(flight.digest, answer)
+
+    def _refused(self, error: Exception, flight: _Flight) -> None:
+        self._gate.failed(flight.ticket)
+        _log.warning("count.failed", provider=self.provider, reason=_reason(error, self.timeout_seconds))
+
+    def _land(self, flight: _Flight, counted: int | None) -> None:
+        with self._lock:
+            del self._flights[flight.kind, flight.digest]
+        flight.answer.set_result(counted)
+
+
+def _answered(tokens: int | None) -> _Answer:
+    answer: _Answer = Future()
+    answer.set_result(tokens)
+    return answer
+
+
+def _reason(error: Exception, timeout_seconds: float) -> str:
+    """The class and status of an error; its text may quote the request and is left out."""
+    name = type(error).__name__
+    if isinstance(error, UnusableCountError):
+        return f"{name}: {error}"
+    if isinstance(error, TimeoutError):
+        return f"{name}: no answer within {timeout_seconds:g} seconds"
+    stated = (getattr(error, key, None) for key in ("status_code", "code", "status"))
+    facts = [str(fact) for fact in stated if _is_code(fact)]
+    return f"{name}: {' '.join(facts)}" if facts else name
+
+
+def _is_code(fact: Any) -> bool:
+    return isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS)
