@@ -1,0 +1,250 @@
+"""What were providers heard to say about their models' limits, in any conversation and any process?"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.info import ModelInfo
+from langchain_ctxwin.models.sources.statements import (
+    LIMIT_FIELDS,
+    MAX_TOKENS,
+    Heard,
+    Statement,
+    Stored,
+    alone,
+    is_plausible,
+    merged,
+    read_file,
+    replace_file,
+)
+from langchain_ctxwin.protocols import Clock
+
+SOURCE_NAME = "learned"
+
+LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
+"""A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that
+it was not costs one refused request, which recovers."""
+
+MAX_MODELS = 1000
+"""Models remembered: a deployment talks to dozens; this bounds gateways that make up a name per tenant."""
+
+FLUSH_SECONDS = 5.0
+"""How long `flush` waits unless told: a few kilobytes take milliseconds, on a network folder perhaps a second."""
+
+_log = structlog.get_logger(__name__)
+
+
+class LearnedSource:
+    """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
+
+    Per field the latest statement wins, be it smaller or larger. What is learned only ever lowers a configured limit,
+    so a stale small one wastes window: whoever hears a larger one, because the server was restarted with more room,
+    corrects it for everybody. Requests that obey the small one are never refused, so that may not happen; therefore
+    each statement also expires. Where servers with different windows share a name, the smallest wins by itself: once
+    it was heard, no request is large enough for the others to refuse.
+
+    With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
+    `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
+    before the program ends. Trouble with the file is logged and never raised; a file with a fault is set aside as
+    `<name>.corrupt` (one such file, the latest) before it is replaced. A lock file `<name>.lock` beside it stays.
+
+    Raises:
+        ConfigError: the path names no place, or `ttl_seconds` is not positive.
+
+    Example:
+        >>> source = LearnedSource()
+        >>> source.learn("small", {"context_window": 8192})
+        >>> source.recall("small")
+        {'context_window': 8192}
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ttl_seconds: float = LEARNED_TTL_SECONDS,
+        clock: Clock = time.time,
+    ) -> None:
+        if not ttl_seconds > 0:
+            raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
+        self._path = None if path is None else _place(path)
+        self._ttl_seconds = ttl_seconds
+        self._clock = clock
+        self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
+        self._lock = threading.Condition()  # notified when the writer rests
+        self._writer: threading.Thread | None = None
+        self._unsaved = False
+        self._reported: dict[str, str] = {}
+        self.refresh()
+
+    def learn(self, model: str, limits: Mapping[str, int]) -> None:
+        """Remember what a provider just stated; returns at once, also on an event loop.
+
+        An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model.
+
+        Raises:
+            ConfigError: a field is no limit or a value no plausible number of tokens; nothing was remembered.
+        """
+        for field, tokens in limits.items():
+            _require_limit(model, field, tokens)
+        if not model or not limits:
+            return
+        with self._lock:
+            known = self._live({model: self._heard.get(model, {})}).get(model, {})
+            stated = {field: self._statement(tokens, known.get(field)) for field, tokens in limits.items()}
+            self._heard = _newest_models({**self._heard, model: {**known, **stated}})
+            if self._path is not None:
+                self._save_soon(self._path)
+
+    def recall(self, model: str) -> Mapping[str, int]:
+        """Return the limits that were heard and have not expired, by field name; empty when there are none."""
+        known = self._heard.get(model)
+        if not known:
+            return {}
+        now = self._clock()
+        return {field: heard.tokens for field, heard in known.items() if self._is_live(heard, now)}
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return what is known about one model, or about all of them by name; reads no file.
+
+        Of a window and a larger input limit, heard at different times, only the window is stated.
+        """
+        names = sorted(self._heard) if name is None else [name]
+        return [_info(model, limits) for model in names if (limits := self.recall(model))]
+
+    def refresh(self) -> None:
+        """Take over what other processes saved. Reads the file: in async code call it in a thread.
+
+        Nothing that is in memory is forgotten; to start over, delete the file and make a new source.
+        """
+        if self._path is None:
+            return
+        try:
+            self._take_over(self._path)
+        except OSError as error:
+            self._report("models.learned_unreadable", _reason(error))
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._is_writing(), timeout_seconds)
+
+    def _statement(self, tokens: int, previous: Statement | None) -> Statement:
+        """A statement newer than the one it replaces, even if the clock stood still or was set back."""
+        earliest = -math.inf if previous is None else math.nextafter(previous.heard_at, math.inf)
+        return Statement(tokens=tokens, heard_at=max(self._clock(), earliest))
+
+    def _absorb(self, heard: Heard) -> Heard:
+        with self._lock:
+            self._heard = _newest_models(merged(self._live(self._heard), self._live(heard)))
+            return self._heard
+
+    def _live(self, heard: Heard) -> Heard:
+        now = self._clock()
+        live = {model: {f: s for f, s in known.items() if self._is_live(s, now)} for model, known in heard.items()}
+        return {model: known for model, known in live.items() if known}
+
+    def _is_live(self, statement: Statement, now: float) -> bool:
+        """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
+        return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
+
+    def _is_writing(self) -> bool:
+        return self._writer is not None and self._writer.is_alive()  # a forked process has the name of it only
+
+    def _save_soon(self, path: Path) -> None:
+        """Let a daemon thread with an empty context save: files must not be touched on an event loop."""
+        self._unsaved = True
+        if self._is_writing():
+            return
+        context = contextvars.Context()
+        writer = threading.Thread(target=context.run, args=(self._save_all, path), name="ctxwin-learned", daemon=True)
+        self._writer = writer
+        try:
+            writer.start()
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._report("models.learned_not_saved", str(error))
+
+    def _save_all(self, path: Path) -> None:
+        while True:
+            with self._lock:
+                if not self._unsaved:
+                    self._writer = None
+                    self._lock.notify_all()
+                    return
+                self._unsaved = False
+            try:
+                self._save(path)
+                self._report("models.learned_not_saved", "")
+            except OSError as error:
+                self._report("models.learned_not_saved", _reason(error))
+
+    def _save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with alone(path):
+            stored = self._take_over(path)
+            heard = self._absorb({})
+            if stored.fault:
+                aside = path.with_name(f"{path.name}.corrupt")
+                path.replace(aside)
+                _log.info("models.learned_set_aside", path=str(path), moved_to=str(aside))
+            if stored.fault or heard != stored.heard:
+                replace_file(path, heard)
+
+    def _take_over(self, path: Path) -> Stored:
+        """Merge the file into memory, and return what it held; a missing file holds nothing."""
+        stored = read_file(path)
+        self._absorb(stored.heard)
+        self._report("models.learned_unreadable", stored.fault)
+        return stored
+
+    def _report(self, event: str, reason: str) -> None:
+        """Warn once per trouble: again only when the reason changes, or after it was over (no reason)."""
+        if reason and self._reported.get(event) != reason:
+            _log.warning(event, path=str(self._path), reason=reason)
+        self._reported[event] = reason
+
+
+def _newest_models(heard: Heard) -> Heard:
+    """At most `MAX_MODELS` of them: those about which nothing was heard for longest leave."""
+    if len(heard) <= MAX_MODELS:
+        return heard
+    latest = {model: max(statement.heard_at for statement in known.values()) for model, known in heard.items()}
+    newest = sorted(heard, key=lambda model: (latest[model], model))[-MAX_MODELS:]
+    return {model: heard[model] for model in newest}
+
+
+def _info(model: str, limits: Mapping[str, int]) -> ModelInfo:
+    window, largest_input = limits.get("context_window"), limits.get("max_input_tokens")
+    if window is not None and largest_input is not None and largest_input > window:
+        largest_input = None
+    stated = {"context_window": window, "max_input_tokens": largest_input}
+    provenance = {field: SOURCE_NAME for field, tokens in stated.items() if tokens is not None}
+    return ModelInfo(name=model, context_window=window, max_input_tokens=largest_input, provenance=provenance)
+
+
+def _require_limit(model: str, field: str, tokens: object) -> None:
+    if field not in LIMIT_FIELDS:
+        raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
+    if not is_plausible(tokens):
+        raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """The file itself, so that neither a later change of folder nor replacing a link moves it."""
+    try:
+        return Path(os.path.realpath(Path(path).expanduser()))
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
+
+
+def _reason(error: OSError) -> str:
+    return f"{type(error).__name__}: {error.strerror or error}"

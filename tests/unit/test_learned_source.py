@@ -1,0 +1,552 @@
+"""What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.recovery import lowered
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.info import ModelInfo
+from langchain_ctxwin.models.sources import LearnedSource
+from langchain_ctxwin.models.sources.learned import LEARNED_TTL_SECONDS, MAX_MODELS
+from langchain_ctxwin.models.sources.statements import MAX_TOKENS, Statement, Stored, merged, read_file, replace_file
+
+NOON = 1_800_000_000.0
+DAY = 24 * 3600.0
+
+statements = st.builds(
+    Statement,
+    tokens=st.integers(1, 5) | st.integers(1, MAX_TOKENS),
+    heard_at=st.sampled_from([NOON, NOON + 1]) | st.floats(0, 1e12),
+)
+heard = st.dictionaries(
+    st.sampled_from(["a", "b"]) | st.text(min_size=1),
+    st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), statements, min_size=1),
+    max_size=4,
+)
+
+
+class Watch:
+    """A clock that moves when told."""
+
+    def __init__(self, now=NOON):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "learned.json"
+
+
+def saved(source, model="m", **limits):
+    """Learn and wait for the file."""
+    source.learn(model, limits or {"context_window": 8192})
+    assert source.flush()
+    return source
+
+
+def entry(tokens=8192, heard_at=NOON):
+    return {"tokens": tokens, "heard_at": heard_at}
+
+
+def document(**models):
+    return json.dumps({"version": 1, "models": models})
+
+
+def warnings_of(logs):
+    return [(log["event"], log["path"]) for log in logs if log["log_level"] == "warning"]
+
+
+# What is remembered
+
+
+def test_what_was_learned_is_recalled_per_model():
+    """Fields that were stated at different times stand together, other models know nothing of them."""
+    source = LearnedSource()
+    source.learn("m", {"context_window": 8192})
+    source.learn("m", {"max_input_tokens": 6000})
+    assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
+    assert source.recall("other") == {}
+
+
+@pytest.mark.parametrize("latest", [4096, 16_384])
+def test_the_latest_statement_wins(latest, path):
+    """Smaller or larger, in memory and in the file, even when the clock stands still."""
+    source = saved(LearnedSource(path, clock=Watch()), context_window=8192)
+    saved(source, context_window=latest)
+    assert source.recall("m") == LearnedSource(path, clock=Watch()).recall("m") == {"context_window": latest}
+
+
+def test_the_latest_statement_wins_when_the_clock_was_set_back(path):
+    """A statement is newer than the one it replaces, whatever the clock says."""
+    watch = Watch()
+    source = saved(LearnedSource(path, clock=watch), context_window=8192)
+    watch.now -= DAY
+    saved(source, context_window=16_384)
+    assert LearnedSource(path, clock=watch).recall("m") == {"context_window": 16_384}
+
+
+def test_a_statement_expires(path):
+    """Each field by itself, in memory and in the file."""
+    watch = Watch()
+    source = saved(LearnedSource(path, clock=watch), context_window=8192)
+    watch.now += DAY
+    saved(source, max_input_tokens=6000)
+    watch.now = NOON + LEARNED_TTL_SECONDS - 1
+    assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
+    watch.now = NOON + LEARNED_TTL_SECONDS
+    assert source.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"max_input_tokens": 6000}
+    watch.now += DAY
+    assert (source.recall("m"), source.fetch(None)) == ({}, [])
+
+
+def test_hearing_a_limit_again_extends_it():
+    """The expiry counts from the last time the provider said so."""
+    watch = Watch()
+    source = LearnedSource(ttl_seconds=DAY, clock=watch)
+    source.learn("m", {"context_window": 8192})
+    watch.now += DAY - 1
+    source.learn("m", {"context_window": 8192})
+    watch.now += DAY - 1
+    assert source.recall("m") == {"context_window": 8192}
+
+
+def test_a_statement_from_far_ahead_does_not_count(path):
+    """It was written while a clock was wrong, and would win for ever."""
+    path.write_text(document(m={"context_window": entry(heard_at=NOON + 2 * LEARNED_TTL_SECONDS)}))
+    source = LearnedSource(path, clock=Watch())
+    assert source.recall("m") == {}
+    saved(source, context_window=4096)
+    assert LearnedSource(path, clock=Watch()).recall("m") == {"context_window": 4096}
+
+
+def test_an_unnamed_model_is_not_remembered(path):
+    """Its limit would apply to every other unnamed model."""
+    source = LearnedSource(path)
+    source.learn("", {"context_window": 8192})
+    assert (source.flush(), source.recall(""), source.fetch(None), path.exists()) == (True, {}, [], False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("context_window", value) for value in (0, -1, True, 8192.0, "8192", None, MAX_TOKENS + 1)),
+        ("max_output_tokens", 1024),
+        ("", 1024),
+    ],
+)
+def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
+    """The error names the model, the field and the value; the good field beside it is not kept either."""
+    source = LearnedSource()
+    with pytest.raises(ConfigError) as caught:
+        source.learn("m", {"max_input_tokens": 6000, field: value})
+    assert "'m'" in str(caught.value)
+    assert (repr(value) if "window" in field else repr(field)) in str(caught.value)
+    assert source.recall("m") == {}
+
+
+@pytest.mark.parametrize("ttl_seconds", [0, -1.0, float("nan")])
+def test_a_lifetime_that_is_not_positive_is_refused(ttl_seconds):
+    """Nothing would ever be recalled."""
+    with pytest.raises(ConfigError, match=f"ttl_seconds={ttl_seconds}"):
+        LearnedSource(ttl_seconds=ttl_seconds)
+
+
+def test_the_models_heard_of_longest_ago_leave_first(path):
+    """In memory and in the file; hearing of a model again keeps it."""
+    full = {f"m{n}": {"context_window": Statement(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
+    replace_file(path, full)
+    watch = Watch(NOON + DAY)
+    source = LearnedSource(path, clock=watch)
+    for name in ("m0", "new"):
+        saved(source, name)
+    expected = {*full, "new"} - {"m1"}
+    again = LearnedSource(path, clock=watch)
+    assert {info.name for info in source.fetch(None)} == {info.name for info in again.fetch(None)} == expected
+
+
+def test_threads_may_learn_at_once():
+    """No statement is lost."""
+    source = LearnedSource()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: source.learn(f"m{number}", {"context_window": number + 1}), range(200)))
+    assert {info.name: info.context_window for info in source.fetch(None)} == {f"m{n}": n + 1 for n in range(200)}
+
+
+# As a source of the registry
+
+
+def test_entries_are_fetched_as_model_infos():
+    """One model by name, or all in the order of their names, each field with its provenance."""
+    source = LearnedSource()
+    source.learn("b", {"context_window": 8192, "max_input_tokens": 6000})
+    source.learn("a", {"max_input_tokens": 100})
+    both = {"context_window": "learned", "max_input_tokens": "learned"}
+    infos = [
+        ModelInfo(name="a", max_input_tokens=100, provenance={"max_input_tokens": "learned"}),
+        ModelInfo(name="b", context_window=8192, max_input_tokens=6000, provenance=both),
+    ]
+    assert source.fetch(None) == infos
+    assert (source.fetch("b"), source.fetch("c")) == (infos[1:], [])
+    assert infos[1].limits == ModelLimits(8192, 6000, source="learned")
+
+
+def test_an_input_limit_larger_than_the_window_is_dropped():
+    """Two statements of different times may contradict each other: the smaller is obeyed, nothing raises."""
+    source = LearnedSource()
+    source.learn("m", {"max_input_tokens": 9000})
+    source.learn("m", {"context_window": 8192})
+    assert source.fetch("m") == [ModelInfo(name="m", context_window=8192, provenance={"context_window": "learned"})]
+    assert lowered(ModelLimits(32_768), source.recall("m")) == ModelLimits(8192)
+
+
+# The file
+
+
+def test_another_process_knows_what_was_saved(path):
+    """The file holds the same entries, in a form with a version, with nothing but its lock beside it."""
+    source = LearnedSource(path, clock=Watch())
+    saved(source, "m", context_window=8192, max_input_tokens=6000)
+    assert LearnedSource(str(path), clock=Watch()).fetch(None) == source.fetch(None)
+    assert json.loads(path.read_text()) == {
+        "version": 1,
+        "models": {"m": {"context_window": entry(8192), "max_input_tokens": entry(6000)}},
+    }
+    assert {file.name for file in path.parent.iterdir()} == {"learned.json", "learned.json.lock"}
+
+
+@given(heard=heard)
+def test_statements_survive_the_file(tmp_path_factory, heard):
+    """What is written is read again, whatever the models are called."""
+    path = tmp_path_factory.getbasetemp() / "round_trip.json"
+    replace_file(path, heard)
+    assert read_file(path) == Stored(heard=heard)
+
+
+@given(one=heard, other=heard, third=heard)
+def test_merging_keeps_the_newest(one, other, third):
+    """The order of merging does not matter, and merging again changes nothing."""
+    both = merged(one, other)
+    assert both == merged(other, one) == merged(both, one) == merged(both, other)
+    assert merged(both, third) == merged(one, merged(other, third))
+    said = [(m, f, s) for heard in (one, other) for m, known in heard.items() for f, s in known.items()]
+    newest = {(m, f): max(s.heard_at for n, g, s in said if (n, g) == (m, f)) for m, f, _ in said}
+    assert {(m, f): s.heard_at for m, known in both.items() for f, s in known.items()} == newest
+    assert all((m, f, s) in said for m, known in both.items() for f, s in known.items())
+
+
+def test_of_two_statements_of_one_instant_the_smaller_wins():
+    """Any rule would do that does not depend on who merges; the smaller is safe."""
+    small, large = ({"m": {"context_window": Statement(tokens=n, heard_at=NOON)}} for n in (4096, 8192))
+    assert merged(small, large) == merged(large, small) == small
+
+
+def test_what_others_saved_meanwhile_is_kept(path):
+    """Sources on one file that know nothing of each other lose nothing in turn, and learn from each other."""
+    watch = Watch()
+    first, second = LearnedSource(path, clock=watch), LearnedSource(path, clock=watch)
+    saved(first, "a", context_window=1000)
+    watch.now += 1
+    saved(second, "b", context_window=2000)
+    saved(second, "a", max_input_tokens=500)
+    saved(first, "c", context_window=3000)
+    expected = {"a": (1000, 500), "b": (2000, None), "c": (3000, None)}
+    for source in (first, LearnedSource(path, clock=watch)):
+        assert {i.name: (i.context_window, i.max_input_tokens) for i in source.fetch(None)} == expected
+    assert second.recall("c") == {}
+    second.refresh()
+    assert second.recall("c") == {"context_window": 3000}
+
+
+def test_an_older_statement_does_not_replace_a_newer_one_of_another_process(path):
+    """The newest counts for each model and field, whoever saves last."""
+    watch = Watch()
+    early, late = LearnedSource(path, clock=watch), LearnedSource(path, clock=watch)
+    saved(early, "m", context_window=8192)
+    watch.now += 1
+    saved(late, "m", context_window=4096)
+    saved(early, "other", context_window=1000)
+    assert early.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"context_window": 4096}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
+def test_sources_that_save_at_once_lose_nothing(path):
+    """The lock makes them read and write one after the other."""
+    sources = [LearnedSource(path) for _ in range(4)]
+
+    def learn_many(number):
+        for item in range(10):
+            saved(sources[number], f"m{number}-{item}", context_window=8192)
+
+    with ThreadPoolExecutor(len(sources)) as pool:
+        list(pool.map(learn_many, range(len(sources))))
+    names = {f"m{number}-{item}" for number in range(len(sources)) for item in range(10)}
+    assert {info.name for info in LearnedSource(path).fetch(None)} == names
+
+
+def test_nothing_is_written_while_nothing_changed(path):
+    """Reading, learning nothing and being refused leave the file alone, and make none."""
+    source = LearnedSource(path, clock=Watch())
+    source.learn("m", {})
+    source.refresh()
+    assert (source.flush(), list(path.parent.iterdir())) == (True, [])
+    saved(source)
+    before = path.stat().st_ino  # a file that is written is a new one
+    source.refresh()
+    source.recall("m")
+    source.fetch(None)
+    with pytest.raises(ConfigError):
+        source.learn("m", {"context_window": 0})
+    assert (source.flush(), path.stat().st_ino) == (True, before)
+
+
+def test_a_file_that_already_says_it_better_is_not_written(path):
+    """Another computer, whose clock is ahead, heard of the model meanwhile: its statement is the newer one."""
+    source = LearnedSource(path, clock=Watch())
+    saved(LearnedSource(path, clock=Watch(NOON + DAY)), context_window=4096)
+    before = path.stat().st_ino
+    saved(source, context_window=8192)
+    assert (source.recall("m"), path.stat().st_ino) == ({"context_window": 4096}, before)
+
+
+def test_the_path_is_fixed_when_the_source_is_made(tmp_path, monkeypatch):
+    """`~` is the home folder, a missing folder is made, and a later change of folder changes nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    saved(LearnedSource("~/made/learned.json"))
+    monkeypatch.chdir(tmp_path)
+    relative = LearnedSource("relative.json")
+    monkeypatch.chdir(tmp_path / "made")
+    saved(relative)
+    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json")} == {
+        str(Path("made", "learned.json")),
+        "relative.json",
+    }
+
+
+def test_a_link_to_the_file_stays_a_link(path, tmp_path):
+    """The file it points to is replaced."""
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    saved(LearnedSource(link))
+    assert (link.is_symlink(), LearnedSource(path).recall("m")) == (True, {"context_window": 8192})
+
+
+@pytest.mark.parametrize("nowhere", ["~nobody-of-this-name/learned.json", "a\0b"])
+def test_a_path_that_names_no_place_is_refused(nowhere):
+    """A setting that can never work is said at once."""
+    with pytest.raises(ConfigError, match="path="):
+        LearnedSource(nowhere)
+
+
+# Trouble with the file
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\xff",
+        b"[" * 100_000,
+        b"9" * 5000,
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"version": 2, "models": {}}',
+        b'{"version": 1, "models": []}',
+        b'{"version": 1}',
+    ],
+)
+def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
+    """Once; the source works in memory, and the first save keeps the old file under another name."""
+    path.write_bytes(content)
+    with capture_logs() as logs:
+        source = LearnedSource(path)
+        assert source.recall("m") == {}
+        saved(source)
+    assert warnings_of(logs) == [("models.learned_unreadable", str(path))]
+    assert path.with_name("learned.json.corrupt").read_bytes() == content
+    assert LearnedSource(path).recall("m") == {"context_window": 8192}
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        8192,
+        {"context_window": 8192},
+        {"context_window": None},
+        {"context_window": entry(tokens=0)},
+        {"context_window": entry(tokens=True)},
+        {"context_window": entry(tokens=1e4)},
+        {"context_window": entry(tokens="8192")},
+        {"context_window": entry(tokens=MAX_TOKENS + 1)},
+        {"context_window": entry(heard_at="now")},
+        {"context_window": entry(heard_at=None)},
+        {"context_window": {"tokens": 8192}},
+        {"price": entry()},
+    ],
+)
+def test_valid_entries_beside_invalid_ones_are_kept(path, invalid):
+    """The invalid one is reported by name, and stays readable in the file that is set aside."""
+    before = document(bad=invalid, good={"context_window": entry(4096)})
+    path.write_text(before)
+    with capture_logs() as logs:
+        source = LearnedSource(path, clock=Watch())
+        assert [info.name for info in source.fetch(None)] == ["good"]
+        saved(source)
+    assert warnings_of(logs) == [("models.learned_unreadable", str(path))]
+    assert "1 invalid entries, the first is 'bad." in logs[0]["reason"]
+    assert path.with_name("learned.json.corrupt").read_text() == before
+    assert [info.name for info in LearnedSource(path, clock=Watch()).fetch(None)] == ["good", "m"]
+
+
+@pytest.mark.parametrize("heard_at", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400])
+def test_an_impossible_time_has_expired(path, heard_at):
+    """Such a statement neither counts nor stands in the way of a new one."""
+    path.write_text('{"version": 1, "models": {"m": {"context_window": {"tokens": 1, "heard_at": %s}}}}' % heard_at)  # noqa: UP031  # braces
+    source = LearnedSource(path, clock=Watch())
+    assert source.recall("m") == {}
+    saved(source)
+    assert LearnedSource(path, clock=Watch()).recall("m") == {"context_window": 8192}
+
+
+def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
+    """A folder in the place of the file can be neither read nor replaced; it is over when the folder is gone."""
+    source = LearnedSource(path)
+    path.mkdir()
+    with capture_logs() as logs:
+        saved(source, "a")
+        saved(source, "b")
+        source.refresh()
+        source.refresh()
+    assert warnings_of(logs) == [("models.learned_not_saved", str(path)), ("models.learned_unreadable", str(path))]
+    assert {log["reason"].partition(":")[0] for log in logs} == {"IsADirectoryError"}
+    path.rmdir()
+    saved(source, "c")
+    assert [info.name for info in LearnedSource(path).fetch(None)] == ["a", "b", "c"]
+    path.unlink()
+    path.mkdir()
+    with capture_logs() as logs:
+        saved(source, "d")
+    assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
+
+
+def test_a_place_where_no_file_can_be_is_reported(path):
+    """A file stands where the folder should be: nothing can be read, made or written there."""
+    path.write_text("not a folder")
+    below = path / "learned.json"
+    with capture_logs() as logs:
+        source = saved(LearnedSource(below))
+    assert warnings_of(logs) == [("models.learned_unreadable", str(below)), ("models.learned_not_saved", str(below))]
+    assert source.recall("m") == {"context_window": 8192}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_reported(path):
+    """The source goes on in memory."""
+    path.parent.chmod(0o500)
+    with capture_logs() as logs:
+        source = saved(LearnedSource(path))
+    path.parent.chmod(0o700)
+    assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
+    assert source.recall("m") == {"context_window": 8192}
+
+
+def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
+    """What might be of use to somebody stays where it is."""
+    path.write_text("{")
+    occupied = path.with_name("learned.json.corrupt")
+    occupied.mkdir()
+    with capture_logs() as logs:
+        saved(LearnedSource(path))
+    assert warnings_of(logs) == [("models.learned_unreadable", str(path)), ("models.learned_not_saved", str(path))]
+    assert (path.read_text(), occupied.is_dir()) == ("{", True)
+
+
+def test_a_failed_write_leaves_no_draft(path):
+    """Nothing but what was there before."""
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        replace_file(path, {})
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_missing_file_is_no_trouble(path):
+    """The first process finds none."""
+    with capture_logs() as logs:
+        assert LearnedSource(path).recall("m") == {}
+    assert logs == []
+
+
+# Not in the caller's thread
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
+def test_learning_does_not_wait_for_the_file(path):
+    """A pipe that nobody writes to can be opened by nobody: learning returns all the same, and flush gives up."""
+    source = LearnedSource(path)
+    os.mkfifo(path)
+    source.learn("m", {"context_window": 8192})
+    assert (source.recall("m"), source.flush(0.01)) == ({"context_window": 8192}, False)
+    source.learn("n", {"context_window": 4096})  # while the writer is busy: saved in its next round
+    path.open("wb").close()
+    assert source.flush()
+    assert [info.name for info in LearnedSource(path).fetch(None)] == ["m", "n"]
+
+
+def test_a_process_without_more_threads_goes_on_in_memory(path, monkeypatch):
+    """The statement is reported as not saved, and saved with the next one."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    source = LearnedSource(path)
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(threading.Thread, "start", refuse)
+        source.learn("m", {"context_window": 8192})
+    assert (source.flush(), source.recall("m")) == (True, {"context_window": 8192})
+    assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
+    saved(source, "n")
+    assert [info.name for info in LearnedSource(path).fetch(None)] == ["m", "n"]
+
+
+EVENT_LOOP_PROBE = """
+import asyncio, json, sys, threading
+from langchain_ctxwin.models.sources import LearnedSource
+touched = []
+def watch(event, args):
+    if event == "open" or event.startswith(("os.", "fcntl.")):
+        touched.append((threading.current_thread() is threading.main_thread(), event))
+async def main():
+    source = LearnedSource(sys.argv[1])
+    sys.addaudithook(watch)
+    source.learn("m", {"context_window": 8192})
+    assert source.recall("m") and source.fetch(None)
+    await asyncio.to_thread(source.flush)
+    print(json.dumps(sorted(set(map(tuple, touched)))))
+asyncio.run(main())
+"""
+
+
+def test_the_thread_of_an_event_loop_touches_no_file(path):
+    """Another process learns inside a coroutine; every file operation happens in its background thread."""
+    command = [sys.executable, "-B", "-c", EVENT_LOOP_PROBE, str(path)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    touched = json.loads(output)
+    assert [event for in_loop, event in touched if in_loop] == []
+    assert {"open", "os.rename"} <= {event for _, event in touched}
+    assert LearnedSource(path).recall("m") == {"context_window": 8192}
