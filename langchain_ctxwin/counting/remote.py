@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import structlog
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.counting.digests import request_digest
 from langchain_ctxwin.counting.gate import Gate
+from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import Clock, TokenCounter
