@@ -10,26 +10,17 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import ladder, planning
-from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.budget import refusal
-from langchain_ctxwin.core.calibration import prior
-from langchain_ctxwin.core.compaction import Compaction, Goal
+from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.measuring import measure_request
-from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.outcome import accepted, applied, gave_up, has_given_up
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.recovery import refused, retry_target
-from langchain_ctxwin.core.session import Session, read_session, with_new_pins
-from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.survey import Survey
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.memo import Marks
-from langchain_ctxwin.pricing import Pricing
-from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.measurer import Measurer
+from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
 
@@ -47,6 +38,7 @@ class ContextEngine:
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; None extracts them.
         config: when to compact and what to keep.
+        learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
 
     Instantiate:
         ```python
@@ -73,14 +65,14 @@ class ContextEngine:
         counter: TokenCounter | None = None,
         summarizer: Any = None,
         config: ContextConfig | None = None,
+        *,
+        learned: LimitMemory | None = None,
     ) -> None:
         self._config = config or ContextConfig()
-        self._limits = self._checked(ModelLimits.of(limits))
-        self._model = model_name(limits)
-        self._pricing = Pricing(counter or TokenEstimator(family=family_of(limits)))
-        room = self._limits.input_limit(self._limits.output_reserve(self._config.output_reserve))
-        self._summarizer = as_summarizer(summarizer, counter=self._pricing.counter, max_input_tokens=room)
-        self._marks = Marks()
+        self._measurer = Measurer(limits, counter, self._config, learned)
+        known = self._measurer.limits
+        room = known.input_limit(known.output_reserve(self._config.output_reserve))
+        self._summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
 
     @property
     def config(self) -> ContextConfig:
@@ -90,7 +82,7 @@ class ContextEngine:
     @property
     def limits(self) -> ModelLimits:
         """The limits that hold when a request names no model of its own."""
-        return self._limits
+        return self._measurer.limits
 
     def measure(
         self,
@@ -113,11 +105,19 @@ class ContextEngine:
         Raises:
             ConfigError: a learned or configured limit leaves no room for input.
         """
-        checked = self._with_pins(read_session(session, messages), messages)
-        name = model_name(model) or self._model
-        stated = ModelLimits.of(model) if model is not None else self._limits
-        request = self._request(messages, system_prompt, tools)
-        return self._window(request, checked, stated if stated.known else self._limits, name=name, tools=tools)
+        return self._measurer.measure(messages, system_prompt, tools, session, model)
+
+    def verify(self, window: Window) -> Window:
+        """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
+
+        Only with a counter that counts whole requests (`GeminiCounter`, `AnthropicCounter`). When it cannot say, the
+        estimate stands.
+        """
+        return self._measurer.verified(window)
+
+    async def averify(self, window: Window) -> Window:
+        """Like `verify`, without blocking the event loop."""
+        return await self._measurer.averified(window)
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the summary that is due, or None; pure, calls no model.
@@ -181,6 +181,11 @@ class ContextEngine:
         """Return the message list that the model sees, the system message first when there is one."""
         return window.survey.messages()
 
+    def learn(self, window: Window, overflow: ContextOverflow) -> Window:
+        """Measure a refused request again with what the refusal stated, and remember a stated limit for everybody."""
+        self._measurer.hear(window, overflow)
+        return self._measurer.again(window, refused(window, overflow))
+
     def recover(self, window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         """Learn from a refused request, shrink the view and return the session update.
 
@@ -189,72 +194,11 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        learned = replace(window.session, counts=refused(window, overflow))
-        again = self._window(window.request, learned, window.limits, name=window.model, tools=window.tools)
+        again = self.learn(window, overflow)
         compaction = self.emergency(again, target_tokens=retry_target(again))
         if compaction is None:
             raise self._refusal(again, again.survey)
         return self.apply(compaction, again)
-
-    def _checked(self, limits: ModelLimits) -> ModelLimits:
-        if not limits.known and self._config.allow_guess:
-            limits = limits.guessed()
-        limits.input_limit(limits.output_reserve(self._config.output_reserve))
-        return limits
-
-    def _window(
-        self, request: Request, session: Session, stated: ModelLimits, *, name: str, tools: Sequence[Any]
-    ) -> Window:
-        """Measure a request under one session."""
-        return measure_request(
-            request,
-            session,
-            stated,
-            model=name,
-            tools=tools,
-            tools_digest=self._pricing.tools_digest(tools),
-            heard={},
-            output_reserve=self._config.output_reserve,
-            goal=self._goal,
-            exact=self._pricing.exact,
-        )
-
-    def _goal(self, limit: int, is_checked: bool) -> Goal:
-        return Goal(
-            limit=limit,
-            is_checked=is_checked,
-            keep=self._config.keep,
-            max_history_tokens=self._config.max_history_tokens,
-            pin_first_user=self._config.pin_first_user,
-        )
-
-    def _with_pins(self, session: Session, messages: Sequence[AnyMessage]) -> Session:
-        start = session.view.start
-        if start is None:
-            return session
-        asked = last_user(messages)
-        current = () if asked is None or asked >= start.index else (asked,)
-        return with_new_pins(session, messages, [*self._marks(messages, start.index), *current])
-
-    def _request(self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any]) -> Request:
-        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-        system = merge_system(prompt, messages[:first])
-        pricing = self._pricing
-        system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
-        tool_tokens = pricing.tools(tools)
-        fresh = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
-        return Request(
-            messages=messages,
-            first=first,
-            system=system,
-            constraints=self._config.constraints,
-            placement=self._config.summary_placement,
-            system_tokens=system_tokens,
-            tool_tokens=tool_tokens,
-            price=pricing.price,
-            show=pricing.show,
-            sizing=Sizing(belief=fresh, plain=fresh, doubt=pricing.doubt),
-        )
 
     def _refusal(self, window: Window, after: Survey) -> BudgetExceededError:
         window_tokens = int(window.report["context_window"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
@@ -53,6 +53,22 @@ class Lru(Generic[V]):
             while len(self._values) > self._size:
                 self._values.popitem(last=False)
         return value
+
+
+class HeardLimits:
+    """The limits that providers stated since this process began, by model: an engine's own `LimitMemory`."""
+
+    def __init__(self) -> None:
+        self._known: Lru[Mapping[str, int]] = Lru(MAX_TEXTS)
+
+    def recall(self, model: str) -> Mapping[str, int]:
+        """Return the limits heard of a model."""
+        return self._known.get(model) or {}
+
+    def learn(self, model: str, limits: Mapping[str, int]) -> None:
+        """Remember limits; of a model without a name nothing, because it could be any."""
+        if model:
+            self._known.put(model, {**self.recall(model), **limits})
 
 
 class Prices:

@@ -13,8 +13,14 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
+from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.counting.guarded import GuardedCounter
 from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
-from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+
+OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
+"""Counters that cannot fail and take microseconds; others are guarded."""
 
 PROBE_TOKENS = 100_000
 """Size at which a counter's bounds are read: large enough that rounding does not matter."""
@@ -33,17 +39,25 @@ class Pricing:
     """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self.counter = counter
-        self.exact = bool(getattr(counter, "exact", False))
-        """True when the counter states that its counts are exact."""
-        self.doubt = _doubt_of(counter)
+        self.remote = counter if isinstance(counter, RequestCounter) else None
+        """Counts whole requests where the provider does; None for a counter that prices messages by itself."""
+        self.counter = counter.estimator if isinstance(counter, RequestCounter) else counter
+        """Prices messages and tools."""
+        self.doubt = _doubt_of(self.counter)
         """How far its counts may be off before anything was reported."""
-        self.base_tokens = int(counter([]))
+        self._guard = None if isinstance(self.counter, OWN_COUNTERS) else GuardedCounter(self.counter, TokenEstimator())
+        self._count_all = self._guard or self.counter
+        self.base_tokens = int(self._count_all([]))
         """What the counter adds once to every request."""
         self.price = Prices(self._count)
         self.show = Steps(self.price)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
-        self._takes_tools = _takes_tools(counter)
+        self._takes_tools = _takes_tools(self.counter)
+
+    @property
+    def exact(self) -> bool:
+        """True when the counter states that its counts are exact, and could count everything so far."""
+        return bool(getattr(self.counter, "exact", False)) and not (self._guard and self._guard.has_failed)
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
@@ -54,7 +68,7 @@ class Pricing:
         return self._tool_set(tools)[2] if tools else ""
 
     def _count(self, message: AnyMessage) -> int:
-        return max(0, int(self.counter([message])) - self.base_tokens)
+        return max(0, int(self._count_all([message])) - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
@@ -63,8 +77,24 @@ class Pricing:
 
     def _price_tools(self, tools: tuple[Any, ...]) -> int:
         if self._takes_tools:
-            return max(0, int(self.counter([], tools=list(tools))) - self.base_tokens)
+            return max(0, int(self._count_all([], tools=list(tools))) - self.base_tokens)
         return sum(self._count(SystemMessage(content=_schema_text(tool))) for tool in tools)
+
+
+class Pricings:
+    """The prices of one counter, or of the estimator of each tokenizer family that requests go to."""
+
+    def __init__(self, counter: TokenCounter | None, *, family: str) -> None:
+        self.default = Pricing(counter or TokenEstimator(family))
+        """For requests that name no model of their own."""
+        self._by_family = {family: self.default} if counter is None else None
+
+    def of(self, model: object) -> Pricing:
+        """Return the prices for the model of a request; with one counter for all, its."""
+        if model is None or self._by_family is None:
+            return self.default
+        family = family_of(model)
+        return self._by_family.get(family) or self._by_family.setdefault(family, Pricing(TokenEstimator(family)))
 
 
 def _doubt_of(counter: TokenCounter) -> Doubt:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.messages import AnyMessage
@@ -36,6 +36,18 @@ class RequestCounter(Protocol):
 
     async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
         """Like `count_request`, without blocking the event loop."""
+        ...
+
+
+class LimitMemory(Protocol):
+    """Remembers which limits providers stated, for every conversation."""
+
+    def recall(self, model: str) -> Mapping[str, int]:
+        """Return the limits heard of a model, in tokens by field of `ModelLimits`; empty when none were."""
+        ...
+
+    def learn(self, model: str, limits: Mapping[str, int]) -> None:
+        """Remember limits that a provider stated; at once, without I/O on the caller's thread."""
         ...
 
 

@@ -49,9 +49,19 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "digest": window.digest,
         "estimate": survey.estimates.total_tokens,
     }
-    counts["speakers"] = {**counts.get("speakers", {}), window.model: speaker}
+    counts.pop("checked", None)
+    counts["speakers"] = {**counts.get("speakers", {}), window.about.model: speaker}
     counts["measured"] = measured.to_json()
-    return Lesson(counts=_with_belief(counts, belief_key(speaker, window.tools_digest), belief))
+    return Lesson(counts=with_belief(counts, belief_key(speaker, window.about.tools_digest), belief))
+
+
+def from_count(window: Window, tokens: int) -> dict[str, Any]:
+    """Keep what the provider counted for exactly this request; a count that cannot be is left out."""
+    counts = dict(window.session.counts)
+    if not fault_of(tokens, window.survey.total_tokens):
+        estimate = window.survey.estimates.total_tokens
+        counts["checked"] = {"tokens": tokens, "digest": window.digest, "estimate": estimate}
+    return counts
 
 
 def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
@@ -60,13 +70,18 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     What can be made smaller is blamed first, however sure its size seemed: only that leads to a request that fits, and
     the next answer tells whether it was right.
     """
-    counts = {key: value for key, value in window.session.counts.items() if key != "anchor"}
+    counts = {key: value for key, value in window.session.counts.items() if key not in {"anchor", "checked"}}
     if stated_tokens is None or fault_of(stated_tokens, window.survey.total_tokens):
         return counts
     sizing = window.request.sizing
     doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, DEFAULT_SLOPE_SD**2))
     belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
-    return _with_belief(counts, belief_key(window.speaker, window.tools_digest), belief)
+    return with_belief(counts, belief_key(window.speaker, window.about.tools_digest), belief)
+
+
+def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `context_counts` without anything that was learned about sizes; limits stay."""
+    return {key: value for key, value in counts.items() if key not in {"anchor", "checked", "beliefs", "measured"}}
 
 
 def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -> Belief:
@@ -106,7 +121,7 @@ def from_history(session: Session, request: Request, survey: Survey, speaker: st
             last = Position(id=message_id(request.messages, new.index), index=new.index)
             measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
     counts = {**session.counts, "measured": measured.to_json()}
-    return replace(session, counts=_with_belief(counts, belief_key(speaker, tools_digest), belief))
+    return replace(session, counts=with_belief(counts, belief_key(speaker, tools_digest), belief))
 
 
 def belief_key(speaker: str, tools_digest: str) -> str:
@@ -119,7 +134,7 @@ def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tupl
     sizing, extends = window.request.sizing, window.extends
     if speaker != window.speaker:
         fresh = prior(sizing.doubt, tool_tokens=window.request.tool_tokens, system_tokens=window.request.system_tokens)
-        belief = believed(window.session, speaker, window.tools_digest, fresh)
+        belief = believed(window.session, speaker, window.about.tools_digest, fresh)
         sizing = replace(sizing, belief=belief, measured=Measured(model=speaker))
         return _after_whole(sizing, window.survey, tokens), sizing.measured
     if extends is None:
@@ -148,7 +163,8 @@ def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
     )
 
 
-def _with_belief(counts: dict[str, Any], key: str, belief: Belief) -> dict[str, Any]:
+def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:
+    """Return `context_counts` with a belief about one model and tool set."""
     others = {name: value for name, value in (counts.get("beliefs") or {}).items() if name != key}
     kept = dict(list({**others, key: belief.to_json()}.items())[-MAX_BELIEFS:])
     return {**counts, "beliefs": kept}

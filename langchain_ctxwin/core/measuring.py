@@ -2,78 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Goal
-from langchain_ctxwin.core.learning import believed, from_history
+from langchain_ctxwin.core.learning import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.window import CountedBy, Window, fingerprint, latest_report, make_report, rebased
+from langchain_ctxwin.core.window import (
+    About,
+    CountedBy,
+    Window,
+    checked_tokens,
+    fingerprint,
+    latest_report,
+    make_report,
+    rebased,
+)
+
+MAX_GAP_SHARE = 0.01
+"""Part of a request by which the last report may differ from what explains it: framing and rounding."""
 
 
 def measure_request(
     request: Request,
     session: Session,
     stated: ModelLimits,
+    about: About,
     *,
-    model: str,
-    tools: Sequence[Any],
-    tools_digest: str,
     heard: Mapping[str, int],
     output_reserve: int | None,
     goal: Callable[[int, bool], Goal],
-    exact: bool,
 ) -> Window:
     """Measure a request.
 
     Args:
-        request: what it is made from; its sizing is that of a conversation without any report.
+        request: what it is made from.
         session: the conversation's state.
         stated: what is known about the model's limits.
-        model: name of the model.
-        tools: the tool definitions.
-        tools_digest: their fingerprint.
+        about: model and tools.
         heard: limits that other conversations learned.
         output_reserve: tokens reserved for the answer, where configured.
         goal: what a compaction aims for, by input limit and by whether sizes were ever reported.
-        exact: whether the counter is exact.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    learned = smaller_of(heard, session.learned_limit(model))
+    learned = smaller_of(heard, session.learned_limit(about.model))
     limits = lowered(stated, learned)
     reserve = reserve_within(limits, output_reserve, learned=bool(learned))
     limit = limits.input_limit(reserve)
-    speaker = session.speaker(model)
-    session, request = _calibrated(session, request, speaker, tools_digest)
+    speaker = session.speaker(about.model)
+    session, request = _calibrated(session, request, speaker, about.tools_digest)
     survey = request.survey(session.view, session.summary)
-    digest = fingerprint(survey, tools_digest, model)
-    extends = latest_report(request, survey, session, digest)
-    survey = rebased(survey, request.sizing, extends)
-    budget = _budget(survey, limit, reserve)
-    counted_by: CountedBy = "usage" if extends else "exact" if exact else "estimate"
+    digest = fingerprint(survey, about.tools_digest, about.model)
+    extends, checked = latest_report(request, survey, session, digest), checked_tokens(survey, session, digest)
+    known = rebased(survey, request.sizing, extends, checked)
+    gap = known.total_tokens - survey.total_tokens
+    if abs(gap) > MAX_GAP_SHARE * known.total_tokens:
+        session, request = _reconciled(session, request, speaker, about.tools_digest, gap)
+    budget = _budget(known, limit, reserve)
+    is_exact = checked is not None or (about.exact and extends is None)
+    counted_by: CountedBy = "exact" if is_exact else "usage" if extends else "estimate"
     window_tokens = limits.context_window or limit + reserve
-    report = make_report(survey, budget, context_window=window_tokens, counted_by=counted_by, guard=session.guard)
+    report = make_report(known, budget, context_window=window_tokens, counted_by=counted_by, guard=session.guard)
     return Window(
         report=report,
         budget=budget,
         limits=limits,
         over_by=int(report["over_by"]),
-        model=model,
+        about=about,
         speaker=speaker,
-        tools=tools,
-        tools_digest=tools_digest,
         digest=digest,
         extends=extends,
         request=request,
-        survey=survey,
+        survey=known,
         session=session,
         goal=goal(limit, request.sizing.belief.reports > 0),
     )
@@ -91,14 +98,26 @@ def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
     )
 
 
+def _reconciled(
+    session: Session, request: Request, speaker: str, tools_digest: str, gap_tokens: int
+) -> tuple[Session, Request]:
+    """Put what a report says beyond all that we can explain into the offset.
+
+    A compaction compares candidates, which are no extension of anything reported, with this request.
+    """
+    belief = replace(request.sizing.belief, offset=request.sizing.belief.offset + gap_tokens)
+    session = replace(session, counts=with_belief(session.counts, belief_key(speaker, tools_digest), belief))
+    return session, replace(request, sizing=replace(request.sizing, belief=belief))
+
+
 def _calibrated(session: Session, request: Request, speaker: str, tools_digest: str) -> tuple[Session, Request]:
     """Put what the session knows about sizes into the request; learn it first from a history that brings usage."""
-    fresh = request.sizing
+    request = replace(request, sizing=replace(request.sizing, belief=request.sizing.plain, measured=Measured()))
     if not session.counts.get("beliefs"):
         survey = request.survey(session.view, session.summary)
         session = from_history(session, request, survey, speaker, tools_digest)
-    belief = believed(session, speaker, tools_digest, fresh.belief)
+    belief = believed(session, speaker, tools_digest, request.sizing.plain)
     measured = session.measured
     if not measured.holds_for(request.messages, speaker):
         measured = Measured(model=speaker)
-    return session, replace(request, sizing=replace(fresh, belief=belief, measured=measured))
+    return session, replace(request, sizing=replace(request.sizing, belief=belief, measured=measured))

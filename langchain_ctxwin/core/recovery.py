@@ -32,8 +32,8 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     stated = stated_limit(window, overflow)
     if not stated:
         return counts
-    known = smaller_of(window.session.learned_limit(window.model), stated)
-    return {**counts, "limits": {**counts.get("limits", {}), window.model: known}}
+    known = smaller_of(window.session.learned_limit(window.about.model), stated)
+    return {**counts, "limits": {**counts.get("limits", {}), window.about.model: known}}
 
 
 def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:

@@ -43,9 +43,10 @@ class Size:
     lower_tokens: int
     """Quantile that decides whether a request is refused."""
 
-    def rebased(self, total_tokens: int, *, upper_tokens: int, lower_tokens: int) -> Size:
-        """Return this size with a better known total: the difference is in the history first."""
-        return Size(regions=_scaled(self.regions, total_tokens), upper_tokens=upper_tokens, lower_tokens=lower_tokens)
+    def known(self, total_tokens: int) -> Size:
+        """Return a size without doubt: the difference to this one is in the history first."""
+        regions = _scaled(self.regions, total_tokens)
+        return Size(regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,23 @@ class Extends:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a request is for."""
+
+    model: str
+    """Name of the model that it goes to; empty when unknown."""
+
+    tools: Sequence[Any]
+    """The tool definitions bound to it."""
+
+    tools_digest: str
+    """Fingerprint of the tool definitions."""
+
+    exact: bool
+    """Whether the counter says that its counts are exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """One request as measured: what is in it, what it costs, and whether it fits. It lives for one step."""
 
@@ -50,23 +67,15 @@ class Window:
     limits: ModelLimits
     """The limits of this request's model, as far as they are known or were learned."""
 
-    model: str
-    """Name of the model that the limits belong to; empty when unknown."""
-
+    about: About
     speaker: str
-    """Name under which that model answers."""
-
-    tools: Sequence[Any]
-    """The tool definitions of this request."""
-
-    tools_digest: str
-    """Fingerprint of the tool definitions."""
+    """Name under which the model answers."""
 
     digest: str
     """Fingerprint of everything before the history; a reported size is only comparable under the same one."""
 
     extends: Extends | None
-    """The reported size that the count rests on; None when it rests on estimates."""
+    """The reported size of an earlier request that this one extends; None when there is none."""
 
     request: Request
     survey: Survey
@@ -98,11 +107,20 @@ class Window:
         return int(self.report["history_tokens"])
 
 
-def rebased(survey: Survey, sizing: Sizing, extends: Extends | None) -> Survey:
-    """Return the survey with the size of a request that extends one the provider has counted."""
+def rebased(survey: Survey, sizing: Sizing, extends: Extends | None, checked: int | None) -> Survey:
+    """Return the survey with the best known size: checked by the provider, else an extension of what it reported."""
+    if checked is not None:
+        return replace(survey, size=survey.size.known(checked))
     if extends is None:
         return survey
     return replace(survey, size=sizing.extended(survey.size, extends.tokens, extends.added))
+
+
+def checked_tokens(survey: Survey, session: Session, digest: str) -> int | None:
+    """Return what the provider counted for exactly this request, when it was asked."""
+    checked = session.counts.get("checked") or {}
+    same = checked.get("digest") == digest and checked.get("estimate") == survey.estimates.total_tokens
+    return int(checked["tokens"]) if same else None
 
 
 def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:

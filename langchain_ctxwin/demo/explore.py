@@ -61,7 +61,7 @@ class Scene:
         """
         limits = ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
         reserve = limits.output_reserve()
-        chat = model or OfflineChatModel(context_window=window_tokens, max_tokens=reserve)
+        chat = model or OfflineChatModel(context_window=window_tokens, max_tokens=max(1, reserve))
         tools = FolderTools(folder).tools()
         definitions = [convert_to_openai_tool(tool) for tool in tools]
         ledger = Ledger(

@@ -68,7 +68,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # same
         **kwargs: Any,
     ) -> ChatResult:
-        answer = self._answer(messages, kwargs.get("tools") or ())
+        answer = self._answer(messages, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _stream(
@@ -78,18 +78,20 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for message in _chunks(self._answer(messages, kwargs.get("tools") or ())):
+        for message in _chunks(self._answer(messages, **kwargs)):
             chunk = ChatGenerationChunk(message=message)
             if run_manager and message.text:
                 run_manager.on_llm_new_token(message.text, chunk=chunk)
             yield chunk
 
-    def _answer(self, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
-        tokens = ruler.request_tokens(messages, tools)
-        if tokens + self.max_tokens > self.context_window:
+    def _answer(
+        self, messages: Sequence[BaseMessage], *, tools: Any = (), max_tokens: int | None = None, **_: Any
+    ) -> AIMessage:
+        tokens, requested = ruler.request_tokens(messages, tools or ()), max_tokens or self.max_tokens
+        if tokens + requested > self.context_window:
             raise RequestTooLargeError(
                 f"This model's maximum context length is {self.context_window} tokens. However, you requested "
-                f"{tokens + self.max_tokens} tokens ({tokens} in the messages, {self.max_tokens} in the completion). "
+                f"{tokens + requested} tokens ({tokens} in the messages, {requested} in the completion). "
                 "Please reduce the length of the messages or completion."
             )
         answer = _message(messages)

@@ -1,25 +1,41 @@
-"""The model node: call, and when the provider refuses the request as too large, compact and call again."""
+"""The model node: call, and when the request was too large for the provider, compact and call again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from langchain_ctxwin.core.learning import from_answer
+from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.outputs import output_argument, smaller_output
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.reported import reported_tokens
+from langchain_ctxwin.core.silent import silent_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
-from langchain_ctxwin.graph.events import announce_recovery
+from langchain_ctxwin.graph.events import announce_lesson, announce_recovery, announce_reset
 from langchain_ctxwin.graph.node import ContextNode, State, Update
 
 if TYPE_CHECKING:
     from langchain_ctxwin.graph.nodes import ContextNodes
 
-Exchange = Generator[list[AnyMessage], Any, Update]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One call of the model."""
+
+    request: list[AnyMessage]
+    options: dict[str, int] = field(default_factory=dict)
+    """Arguments for this call alone."""
+
+
+Exchange = Generator[Attempt, Any, Update]
 
 
 class ModelCall:
@@ -28,6 +44,7 @@ class ModelCall:
     def __init__(self, nodes: ContextNodes, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> None:
         self._nodes = nodes
         self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
+        self._requested_output = ModelLimits.of(self._call).requested_output_tokens
 
     def as_node(self) -> Runnable[Any, Any]:
         """Return the node, sync and async."""
@@ -35,47 +52,89 @@ class ModelCall:
 
     def _run(self, state: State, config: RunnableConfig | None) -> Update:
         exchange = self._exchange(state)
-        request = next(exchange)
-        while True:
+        step: Attempt | Update = next(exchange)
+        while isinstance(step, Attempt):
             try:
-                reply = self._call.invoke(request, config)
+                reply = self._call.invoke(step.request, config, **step.options)
             except Exception as error:  # noqa: BLE001  # the exchange answers overflows, raises all else again
-                request = exchange.throw(error)
+                step = exchange.throw(error)
             else:
-                return _finished(exchange, reply)
+                step = _sent(exchange, reply)
+        return step
 
     async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
         exchange = self._exchange(state)
-        request = next(exchange)
-        while True:
+        step: Attempt | Update = next(exchange)
+        while isinstance(step, Attempt):
             try:
-                reply = await self._call.ainvoke(request, config)
+                reply = await self._call.ainvoke(step.request, config, **step.options)
             except Exception as error:  # noqa: BLE001  # see _run
-                request = exchange.throw(error)
+                step = exchange.throw(error)
             else:
-                return _finished(exchange, reply)
+                step = _sent(exchange, reply)
+        return step
 
     def _exchange(self, state: State) -> Exchange:
-        """Yield requests, receive the reply or the provider's exception, return the state update."""
-        nodes, engine = self._nodes, self._nodes.engine
-        request = nodes.model_input(state)
+        """Yield attempts, receive the reply or the provider's exception, return the state update."""
+        nodes, most = self._nodes, self._nodes.engine.config.max_recoveries
         window, update = self._fitting(state)
-        if update:
-            request = nodes.request(window)
-        recoveries = 0
-        while True:
+        attempt = self._attempt(window, nodes.request(window) if update else nodes.model_input(state))
+        for number in count(1):
+            error: Exception | None = None
             try:
-                reply = yield request
-                return {**update, **_reply_update(window, reply)}
-            except Exception as error:
-                overflow = classify_overflow(error)
-                if overflow is None or recoveries == engine.config.max_recoveries:
+                reply = yield attempt
+                overflow = self._silent(window, reply, attempt)
+            except Exception as refusal:
+                error, overflow = refusal, classify_overflow(refusal)
+                if overflow is None or number > most:
                     raise
-                recoveries += 1
-                update = {**update, **self._shrunk(window, overflow, error, recoveries)}
-            window = nodes.measure({**state, **update})
-            update["context_report"] = window.report
-            request = nodes.request(window)
+            if overflow is None or number > most:
+                break
+            try:
+                attempt, window, update = self._next(state, update, window, overflow, attempt, number)
+            except BudgetExceededError as exhausted:
+                if error is not None:
+                    raise error from exhausted
+                break  # an answer that was cut off is all there is
+        return {**update, **self._reply_update(window, reply)}
+
+    def _attempt(self, window: Window, request: list[AnyMessage]) -> Attempt:
+        """A call that asks for no more output than is reserved, once the provider said how large its window is."""
+        learned = window.session.learned_limit(window.about.model)
+        reserved = window.budget.reserved_tokens
+        name = output_argument(self._call) if learned and (self._requested_output or 0) > reserved else ""
+        return Attempt(request=request, options={name: reserved} if name else {})
+
+    def _silent(self, window: Window, reply: Any, attempt: Attempt) -> ContextOverflow | None:
+        """An overflow that shows in the answer only."""
+        if not isinstance(reply, AIMessage):
+            return None
+        extends, least = window.extends, window.survey.lower_tokens
+        asked = next(iter(attempt.options.values()), self._requested_output or window.limits.requested_output_tokens)
+        return silent_overflow(
+            reply,
+            input_limit=window.budget.input_limit,
+            context_window=window.limits.context_window,
+            requested_output_tokens=asked,
+            least_input_tokens=least,
+            previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
+        )
+
+    def _next(
+        self, state: State, update: Update, window: Window, overflow: ContextOverflow, last: Attempt, number: int
+    ) -> tuple[Attempt, Window, Update]:
+        """The attempt after a refusal: the same request with less output where that helps, else a smaller request."""
+        engine = self._nodes.engine
+        options = {} if last.options else smaller_output(self._call, overflow)
+        if options:
+            announce_recovery(window, overflow, number, output_tokens=max(options.values()))
+            window = engine.learn(window, overflow)
+            update = {**update, "context_counts": dict(window.session.counts)}
+            return Attempt(request=last.request, options=options), window, update
+        update = {**update, **engine.recover(window, overflow)}
+        announce_recovery(window, overflow, number)
+        window = self._nodes.measure({**state, **update})
+        return self._attempt(window, self._nodes.request(window)), window, {**update, "context_report": window.report}
 
     def _fitting(self, state: State) -> tuple[Window, Update]:
         """Measure the request; when a state edit made it too large since it was checked, compact it now."""
@@ -87,30 +146,39 @@ class ModelCall:
         update = self._nodes.compacted(state, window, compaction, update)
         return self._nodes.measure({**state, **update}), update
 
-    def _shrunk(self, window: Window, overflow: ContextOverflow, error: Exception, attempt: int) -> Update:
-        try:
-            update = self._nodes.engine.recover(window, overflow)
-        except BudgetExceededError as exhausted:
-            raise error from exhausted
-        announce_recovery(window, overflow, attempt)
-        return update
+    def _reply_update(self, window: Window, reply: Any) -> Update:
+        if not isinstance(reply, AIMessage):
+            raise ContextWindowError(
+                f"the model node got {type(reply).__name__} instead of an AIMessage: "
+                "wrap a chat model, or a callable that returns its answer"
+            )
+        # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
+        answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
+        lesson = from_answer(window, answer)
+        announce_lesson(window, lesson)
+        return {"messages": [answer], "context_counts": self._validated(window, answer, lesson)}
+
+    def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
+        """What was learned, or nothing of it when the validator finds that counts of this model are often wrong."""
+        if self._nodes.validator is None:
+            return lesson.counts
+        verdict = self._nodes.validator.check(
+            model=window.about.model,
+            messages=window.survey.messages(),
+            tools=window.about.tools,
+            expected_tokens=window.total_tokens,
+            reported_tokens=reported_tokens(answer, window.total_tokens)[0],
+        )
+        if not verdict.reset:
+            return lesson.counts
+        announce_reset(window)
+        return without_sizes(lesson.counts)
 
 
-def _finished(exchange: Exchange, reply: Any) -> Update:
+def _sent(exchange: Exchange, reply: Any) -> Attempt | Update:
+    """Hand the reply to the exchange; return its next attempt, or the update it ends with."""
     try:
-        exchange.send(reply)
+        return exchange.send(reply)
     except StopIteration as finished:
         update: Update = finished.value
         return update
-    raise ContextWindowError("unreachable: a reply ends the exchange")
-
-
-def _reply_update(window: Window, reply: Any) -> Update:
-    if not isinstance(reply, AIMessage):
-        raise ContextWindowError(
-            f"the model node got {type(reply).__name__} instead of an AIMessage: "
-            "wrap a chat model, or a callable that returns its answer"
-        )
-    # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
-    answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
-    return {"messages": [answer], "context_counts": from_answer(window, answer).counts}

@@ -8,6 +8,7 @@ import structlog
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.learning import Lesson
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.window import Window
 
@@ -32,16 +33,32 @@ def announce_compaction(compaction: Compaction, after: Window, *, refused: str =
     _stream("context.compacted", **facts)
 
 
-def announce_recovery(window: Window, overflow: ContextOverflow, attempt: int) -> None:
-    """Report that the provider refused a request and a smaller one follows."""
+def announce_recovery(
+    window: Window, overflow: ContextOverflow, attempt: int, *, output_tokens: int | None = None
+) -> None:
+    """Report that the provider refused a request; a smaller one follows, or one that asks for less output."""
     facts = {
         "attempt": attempt,
         "estimated_tokens": window.total_tokens,
         "stated_tokens": overflow.actual,
         "stated_limit": overflow.limit,
+        **({"output_tokens": output_tokens} if output_tokens else {}),
     }
     log.warning("context.overflow_recovered", **facts)
     _stream("context.overflow_recovered", **facts)
+
+
+def announce_lesson(window: Window, lesson: Lesson) -> None:
+    """Report a size that came with an answer and could not be used."""
+    if lesson.ignored:
+        log.warning("context.usage_ignored", model=window.about.model, reason=lesson.ignored)
+        _stream("context.usage_ignored", model=window.about.model, reason=lesson.ignored)
+
+
+def announce_reset(window: Window) -> None:
+    """Report that what was learned about sizes is forgotten, because the counts were too often wrong."""
+    log.warning("context.calibration_reset", model=window.about.model)
+    _stream("context.calibration_reset", model=window.about.model)
 
 
 def announce_faults(window: Window) -> None:

@@ -20,6 +20,7 @@ from langchain_ctxwin.errors import ContextWindowError
 from langchain_ctxwin.graph.calls import ModelCall
 from langchain_ctxwin.graph.events import announce_compaction, announce_faults
 from langchain_ctxwin.graph.node import ContextNode, State, Update
+from langchain_ctxwin.observe.validation import Validator
 
 T = TypeVar("T")
 Config = RunnableConfig | None
@@ -42,6 +43,7 @@ class ContextNodes:
         system_prompt: a text, a `SystemMessage`, or a callable `(state, runtime)` that returns one.
         tools: the tools bound to the model, or such a callable.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
+        validator: compares counts with what providers report, and samples with exact counts.
 
     Instantiate:
         ```python
@@ -61,12 +63,15 @@ class ContextNodes:
         system_prompt: str | SystemMessage | PerRequest[str | SystemMessage] = "",
         tools: Sequence[Any] | PerRequest[Sequence[Any]] = (),
         model: Any | PerRequest[Any] = None,
+        validator: Validator | None = None,
     ) -> None:
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools = tools
         self._model = model
-        self.budget_check = ContextNode("budget_check", self._budget_check)
+        self.validator = validator
+        """Watches how far off the counts are; None watches nothing."""
+        self.budget_check = ContextNode("budget_check", self._budget_check, self._abudget_check)
         """Measures the next request and decides where to go."""
         self.maybe_summarize = ContextNode("maybe_summarize", self._summarize, self._asummarize)
         """Summarizes the oldest turns when that is due."""
@@ -137,7 +142,12 @@ class ContextNodes:
         return {**update, **_still_pending(state), "context_report": after.report}
 
     def _budget_check(self, state: State, _: Config = None) -> Update:
-        window = self.measure(state)
+        return self._checked(state, self.engine.verify(self.measure(state)))
+
+    async def _abudget_check(self, state: State, _: Config = None) -> Update:
+        return self._checked(state, await self.engine.averify(self.measure(state)))
+
+    def _checked(self, state: State, window: Window) -> Update:
         announce_faults(window)
         plan = self.engine.plan(window)
         pending = {"due": True, "reason": plan.reason} if plan is not None and window.fits_after(plan) else {}

@@ -74,8 +74,8 @@ class LossyModel(OfflineChatModel):
 
     lose: object = None
 
-    def _answer(self, messages, tools):
-        return super()._answer(self.lose(list(messages)), tools)
+    def _answer(self, messages, **options):
+        return super()._answer(self.lose(list(messages)), **options)
 
 
 def _without_question(messages):
@@ -411,7 +411,7 @@ def test_a_real_model_is_not_judged_by_facts(library, capsys, monkeypatch):
 class BrokenModel(OfflineChatModel):
     """A provider that is down."""
 
-    def _answer(self, messages, tools):
+    def _answer(self, messages, **options):
         raise ConnectionError("no route\nto host")
 
 

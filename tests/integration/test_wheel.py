@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 PACKAGES_OF_EXTRA = {
     "agents": ["langchain"],
+    "anthropic": ["langchain_anthropic", "anthropic"],
     "exact": ["quicktok", "tiktoken", "tokenizers"],
     "redis": ["redis"],
     "reload": ["watchfiles"],

@@ -1,0 +1,156 @@
+"""The first verb: prices the next request, with the limits of its model and all that is known about sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AnyMessage, SystemMessage
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core.assembly import merge_system
+from langchain_ctxwin.core.calibration import prior
+from langchain_ctxwin.core.compaction import Goal
+from langchain_ctxwin.core.learning import from_count
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.measuring import measure_request
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.recovery import stated_limit
+from langchain_ctxwin.core.session import Session, read_session, with_new_pins
+from langchain_ctxwin.core.sizing import Sizing
+from langchain_ctxwin.core.survey import Request
+from langchain_ctxwin.core.window import About, Window
+from langchain_ctxwin.memo import HeardLimits, Marks
+from langchain_ctxwin.pricing import Pricing, Pricings
+from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
+
+
+class Measurer:
+    """Turns a history and a session into a `Window`; thread-safe, shared by all conversations of an engine."""
+
+    def __init__(
+        self, limits: Any, counter: TokenCounter | None, config: ContextConfig, learned: LimitMemory | None
+    ) -> None:
+        self._config = config
+        self.limits = _checked(ModelLimits.of(limits), config)
+        self._model = model_name(limits)
+        self._pricings = Pricings(counter, family=family_of(limits))
+        self._learned = learned or HeardLimits()
+        self._marks = Marks()
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What prices messages when a request names no model of its own."""
+        return self._pricings.default.counter
+
+    def measure(
+        self,
+        messages: Sequence[AnyMessage],
+        system_prompt: str | SystemMessage,
+        tools: Sequence[Any],
+        session: Mapping[str, Any] | None,
+        model: Any,
+    ) -> Window:
+        """Measure the next request of a conversation."""
+        pricing = self._pricings.of(model)
+        stated = ModelLimits.of(model) if model is not None else self.limits
+        about = About(
+            model=model_name(model) or self._model,
+            tools=tools,
+            tools_digest=pricing.tools_digest(tools),
+            exact=pricing.exact,
+        )
+        checked = self._with_pins(read_session(session, messages), messages)
+        request = self._request(messages, system_prompt, tools, pricing)
+        return self._window(request, checked, stated if stated.known else self.limits, about)
+
+    def again(self, window: Window, counts: dict[str, Any]) -> Window:
+        """Measure the same request with another `context_counts`."""
+        session = replace(window.session, counts=counts)
+        return self._window(window.request, session, window.limits, window.about)
+
+    def verified(self, window: Window) -> Window:
+        """Count a request that may or may not fit where the provider does."""
+        remote = self._remote(window)
+        if remote is None:
+            return window
+        return self._counted(window, remote.count_request(window.survey.messages(), tools=_tools(window)))
+
+    async def averified(self, window: Window) -> Window:
+        """Like `verified`, without blocking the event loop."""
+        remote = self._remote(window)
+        if remote is None:
+            return window
+        return self._counted(window, await remote.acount_request(window.survey.messages(), tools=_tools(window)))
+
+    def hear(self, window: Window, overflow: ContextOverflow) -> None:
+        """Remember a limit that the provider stated, for other conversations."""
+        stated = stated_limit(window, overflow)
+        if stated:
+            self._learned.learn(window.about.model, stated)
+
+    def _remote(self, window: Window) -> RequestCounter | None:
+        """The counter to ask about this request, if it is its model's and the answer decides anything."""
+        is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
+        return self._pricings.default.remote if is_open and window.about.model == self._model else None
+
+    def _counted(self, window: Window, tokens: int | None) -> Window:
+        return window if tokens is None else self.again(window, from_count(window, tokens))
+
+    def _window(self, request: Request, session: Session, stated: ModelLimits, about: About) -> Window:
+        heard = self._learned.recall(about.model)
+        reserve = self._config.output_reserve
+        return measure_request(request, session, stated, about, heard=heard, output_reserve=reserve, goal=self._goal)
+
+    def _goal(self, limit: int, is_checked: bool) -> Goal:
+        return Goal(
+            limit=limit,
+            is_checked=is_checked,
+            keep=self._config.keep,
+            max_history_tokens=self._config.max_history_tokens,
+            pin_first_user=self._config.pin_first_user,
+        )
+
+    def _with_pins(self, session: Session, messages: Sequence[AnyMessage]) -> Session:
+        start = session.view.start
+        if start is None:
+            return session
+        asked = last_user(messages)
+        current = () if asked is None or asked >= start.index else (asked,)
+        return with_new_pins(session, messages, [*self._marks(messages, start.index), *current])
+
+    def _request(
+        self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any], pricing: Pricing
+    ) -> Request:
+        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        system = merge_system(prompt, messages[:first])
+        system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
+        tool_tokens = pricing.tools(tools)
+        plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
+        return Request(
+            messages=messages,
+            first=first,
+            system=system,
+            constraints=self._config.constraints,
+            placement=self._config.summary_placement,
+            system_tokens=system_tokens,
+            tool_tokens=tool_tokens,
+            price=pricing.price,
+            show=pricing.show,
+            sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
+        )
+
+
+def _checked(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
+    """Return the limits, guessed where that is allowed; raise for those that leave no input."""
+    if not limits.known and config.allow_guess:
+        limits = limits.guessed()
+    limits.input_limit(limits.output_reserve(config.output_reserve))
+    return limits
+
+
+def _tools(window: Window) -> list[Any] | None:
+    return list(window.about.tools) or None

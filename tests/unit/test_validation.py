@@ -1,0 +1,571 @@
+"""Are counts compared with what is known better, without holding anybody up and without quoting anything?"""
+
+import contextvars
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import CharRatioCounter, ConfigError
+from langchain_ctxwin.observe import Accuracy, Validator, Verdict
+from langchain_ctxwin.observe.exact import MAX_TOKENS, MAX_WAITING
+from langchain_ctxwin.observe.pace import LOG_SECONDS
+from langchain_ctxwin.observe.profile import PROFILED_MESSAGES, profile
+from langchain_ctxwin.observe.tracks import MAX_MODELS, MIN_SAMPLES, WINDOW
+
+HUGE = pytest.param(10**5_000, id="huge")  # too long to be written out
+HI = [HumanMessage("hi")]
+CALLER = contextvars.ContextVar("CALLER", default="nobody")
+NOTHING = Verdict(error=None, reset=False)
+FEWEST_MISSES = 4  # of MIN_SAMPLES comparisons: one less is a share of exactly 85 %
+
+
+class Watch:
+    """A clock that moves when told."""
+
+    def __init__(self, now=1_000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class Exact:
+    """Counts requests with one number, a function's result or an exception; remembers what it was asked."""
+
+    def __init__(self, answer=100):
+        self.answer = answer
+        self.asked = []
+        self.saw = []
+
+    def __call__(self, messages, *, tools=None):
+        self.asked.append((list(messages), tools))
+        self.saw.append((CALLER.get(), threading.current_thread().daemon))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer() if callable(self.answer) else self.answer
+
+
+class Remote:
+    """A counter of whole requests; called like a plain one it would only estimate."""
+
+    estimator = CharRatioCounter()
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __call__(self, messages, *, tools=None):
+        raise AssertionError("an estimate was asked for")
+
+    def count_request(self, messages, *, tools=None):
+        return self.answer
+
+    async def acount_request(self, messages, *, tools=None):
+        raise AssertionError("asked on an event loop")
+
+
+class Gate:
+    """A counter that answers when it is let."""
+
+    def __init__(self):
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, messages, *, tools=None):
+        self.entered.set()
+        self.opened.wait()
+        return 100
+
+
+def check(validator, expected, reported=None, *, model="m", messages=HI, tools=()):
+    return validator.check(
+        model=model, messages=messages, tools=tools, expected_tokens=expected, reported_tokens=reported
+    )
+
+
+def counted(validator, *pairs, model="m"):
+    """Check pairs of expected and reported sizes; return the verdicts."""
+    return [check(validator, expected, reported, model=model) for expected, reported in pairs]
+
+
+def events(logs, name):
+    """The log entries of one name, without what every entry has."""
+    found = (entry for entry in logs if entry["event"] == name)
+    return [{key: value for key, value in entry.items() if key not in {"event", "log_level"}} for entry in found]
+
+
+def test_every_reported_size_is_compared():
+    """The error has the sign of ours minus theirs, and there is no sample without a counter."""
+    validator = Validator(share=1)
+    assert counted(validator, (1_250, 1_000), (800, 1_000), (1_000, 1_000)) == [
+        Verdict(error=0.25),
+        Verdict(error=-0.2),
+        Verdict(error=0.0),
+    ]
+    assert validator.accuracy("m") == Accuracy(
+        share=2 / 3, samples=3, exact_samples=0, mean_error=pytest.approx(0.05 / 3)
+    )
+    assert (validator.flush(), validator.lost_samples) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    "reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 19, 51_001, [100]]
+)
+def test_what_is_no_size_of_the_request_is_not_compared(reported):
+    """No usage, nonsense, and sizes that are too far from ours to be of this request."""
+    validator = Validator()
+    assert check(validator, 100, reported) == NOTHING
+    assert validator.accuracy("m") is None
+
+
+@pytest.mark.parametrize("expected", [0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1])
+def test_without_a_count_of_ours_nothing_is_compared_or_sampled(expected):
+    """A request that was not counted says nothing about counting."""
+    exact = Exact()
+    validator = Validator(exact, share=1)
+    assert check(validator, expected, 100) == NOTHING
+    assert (validator.flush(), exact.asked, validator.accuracy("m")) == (True, [], None)
+
+
+sizes = st.sampled_from([79, 80, 100, 119, 120, 121, 200]) | st.integers(60, 290)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(sizes, sizes), max_size=150))
+def test_accuracy_is_that_of_the_latest_comparisons(pairs):
+    """Whatever comes: share, mean and resets are those of a recomputation with whole numbers over the window."""
+    validator, since = Validator(), []
+    for expected, reported in pairs:
+        since.append((expected, reported))
+        window = since[-WINDOW:]
+        accurate = sum(5 * abs(ours - theirs) <= theirs for ours, theirs in window)
+        fell = len(window) >= MIN_SAMPLES and 100 * accurate < 85 * len(window)
+        assert check(validator, expected, reported).reset is fell
+        since = [] if fell else since
+    found = validator.accuracy("m")
+    window = since[-WINDOW:]
+    if not window:
+        assert found is None
+        return
+    errors = [ours / theirs - 1 for ours, theirs in window]
+    accurate = sum(5 * abs(ours - theirs) <= theirs for ours, theirs in window)
+    assert (found.share, found.samples, found.exact_samples) == (accurate / len(window), len(window), 0)
+    assert found.mean_error == pytest.approx(sum(errors) / len(errors), abs=1e-9)
+
+
+def test_a_drop_resets_once_and_starts_anew():
+    """One miss too many among the first comparisons: one verdict and one event say so, and old misses are forgotten."""
+    good, bad = (100, 100), (125, 100)
+    with capture_logs() as logs:
+        verdicts = counted(
+            validator := Validator(), *[good] * (MIN_SAMPLES - FEWEST_MISSES), *[bad] * FEWEST_MISSES, *[good] * WINDOW
+        )
+    assert [verdict.reset for verdict in verdicts].index(True) == MIN_SAMPLES - 1
+    assert sum(verdict.reset for verdict in verdicts) == 1
+    assert events(logs, "validation.accuracy_dropped") == [{"model": "m", "share": 0.8, "samples": MIN_SAMPLES}]
+    assert validator.accuracy("m") == Accuracy(share=1.0, samples=WINDOW, exact_samples=0, mean_error=0.0)
+
+
+def test_a_share_of_85_percent_is_no_drop():
+    """The limit itself is still good enough."""
+    pairs = [(100, 100)] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [(125, 100)] * (FEWEST_MISSES - 1)
+    validator = Validator()
+    assert not any(verdict.reset for verdict in counted(validator, *pairs))
+    assert validator.accuracy("m").share == 0.85
+
+
+def test_models_are_judged_apart():
+    """One model's misses do not reset another one."""
+    validator = Validator()
+    wrong = counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")
+    right = counted(validator, *[(100, 100)] * MIN_SAMPLES, model="right")
+    assert (wrong[-1].reset, any(verdict.reset for verdict in right)) == (True, False)
+    assert (validator.accuracy("wrong"), validator.accuracy("right").share) == (None, 1.0)
+
+
+def test_the_models_seen_least_recently_are_forgotten():
+    """Memory is bounded, and a model that is in use stays."""
+    validator = Validator()
+    for number in range(MAX_MODELS + 5):
+        counted(validator, (100, 100), model=f"m{number}")
+        counted(validator, (100, 100), model="busy")
+    known = [number for number in range(MAX_MODELS + 5) if validator.accuracy(f"m{number}")]
+    assert known == list(range(6, MAX_MODELS + 5))
+    assert validator.accuracy("busy").samples == WINDOW
+
+
+def test_threads_share_a_validator():
+    """Eight threads at once: every drop resets once, no comparison is lost."""
+    validator = Validator(Exact(100), share=0.5)
+    with capture_logs() as logs, ThreadPoolExecutor(8) as pool:
+        verdicts = list(pool.map(lambda number: check(validator, 100 + number % 2 * 25, 100), range(2_000)))
+        assert validator.flush()
+        verdicts.append(check(validator, 100, 100))
+    resets = sum(verdict.reset for verdict in verdicts)
+    assert 0 < resets <= len(events(logs, "validation.accuracy_dropped"))
+    assert validator.accuracy("m").samples <= WINDOW
+
+
+def test_a_sample_is_counted_exactly():
+    """The request goes to the counter as it was sent, in a daemon thread that sees nothing of the caller's context."""
+    exact = Exact(100)
+    validator = Validator(exact, share=1)
+    messages, tool = [SystemMessage("s"), HumanMessage("hi")], {"name": "look"}
+    CALLER.set("somebody")
+    assert check(validator, 110, messages=messages, tools=(tool,)) == NOTHING
+    assert validator.flush()
+    assert (exact.asked, exact.saw) == ([(messages, [tool])], [("nobody", True)])
+    assert validator.accuracy("m") == Accuracy(share=1.0, samples=1, exact_samples=1, mean_error=0.1)
+
+
+def test_a_counter_of_requests_is_asked_for_requests():
+    """Its plain form may answer with an estimate, which would be compared with itself."""
+    validator = Validator(Remote(100), share=1)
+    check(validator, 150)
+    assert validator.flush()
+    assert validator.accuracy("m") == Accuracy(share=0.0, samples=1, exact_samples=1, mean_error=0.5)
+
+
+def test_an_answer_can_be_compared_twice():
+    """Usage and exact count of one request are two comparisons of the same model."""
+    validator = Validator(Exact(100), share=1)
+    assert check(validator, 110, 100) == Verdict(error=0.1)
+    assert validator.flush()
+    assert validator.accuracy("m") == Accuracy(share=1.0, samples=2, exact_samples=1, mean_error=pytest.approx(0.1))
+
+
+def test_the_sample_is_what_was_sent():
+    """A list that the caller goes on with afterwards is counted as it was."""
+    gate, exact = Gate(), Exact(100)
+    validator = Validator(lambda messages, tools: gate(messages) and exact(messages, tools=tools), share=1)
+    messages = [HumanMessage("hi")]
+    check(validator, 100, messages=messages)
+    messages.append(AIMessage("ho"))
+    gate.opened.set()
+    assert validator.flush()
+    assert exact.asked == [([HumanMessage("hi")], [])]
+
+
+def test_chance_decides_which_answers_are_sampled():
+    """The same numbers choose the same answers: those below the share."""
+    draws = [0.0, 0.5, 0.2, 0.1999, 0.999, 0.1]
+    asked = []
+    for _ in range(2):
+        exact, drawn = Exact(), iter(draws)
+        validator = Validator(exact, share=0.2, random=lambda drawn=drawn: next(drawn))
+        for number in range(len(draws)):
+            check(validator, 100, messages=[HumanMessage(str(number))])
+            assert validator.flush()
+        asked.append([messages[0].content for messages, _ in exact.asked])
+    assert asked == [["0", "3", "5"]] * 2
+
+
+@pytest.mark.parametrize(("share", "sampled"), [(0, 0), (1, 50)])
+def test_none_or_all_are_sampled(share, sampled):
+    """A share of 0 asks the counter nothing, a share of 1 everything."""
+    exact = Exact()
+    validator = Validator(exact, share=share)
+    for _ in range(50):
+        check(validator, 100, 100)
+        assert validator.flush()
+    assert len(exact.asked) == sampled
+
+
+def test_by_default_one_answer_in_a_hundred_is_sampled():
+    """Of a hundred numbers evenly over the range, one is below the share."""
+    exact, draws = Exact(), iter(range(100))
+    validator = Validator(exact, random=lambda: next(draws) / 100)
+    for _ in range(100):
+        check(validator, 100)
+    assert (validator.flush(), len(exact.asked)) == (True, 1)
+
+
+def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
+    """Without any usage the samples decide, and the verdict that follows says so once."""
+    validator = Validator(Exact(100), share=1)
+    for _ in range(MIN_SAMPLES):
+        assert check(validator, 125) == NOTHING
+        assert validator.flush()
+    assert [check(validator, 125).reset, check(validator, 125).reset] == [True, False]
+
+
+def test_a_sample_from_before_a_reset_does_not_count():
+    """It was counted by what has been forgotten since."""
+    gate = Gate()
+    validator = Validator(gate, share=1, random=iter([0.0, *[1.0] * WINDOW]).__next__)
+    check(validator, 125)
+    assert counted(validator, *[(125, 100)] * MIN_SAMPLES)[-1].reset
+    gate.opened.set()
+    assert validator.flush()
+    assert validator.accuracy("m") is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, -3, 0, 10.0, float("nan"), True, "100", HUGE, ValueError("hi"), SystemExit("hi"), [HumanMessage("hi")]],
+)
+def test_a_counter_without_a_usable_count_loses_the_sample(answer):
+    """Nothing is recorded, one warning says why without quoting the request, and the next samples are tried."""
+    exact = Exact(answer)
+    validator = Validator(exact, share=1)
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert check(validator, 100, 100) == Verdict(error=0.0)
+            assert validator.flush()
+    (warning,) = events(logs, "validation.count_failed")
+    assert (warning["lost"], "hi" in warning["reason"]) == (1, False)
+    assert (len(exact.asked), validator.lost_samples, validator.accuracy("m").exact_samples) == (3, 3, 0)
+
+
+def test_a_counter_that_fails_again_is_reported_again():
+    """One warning for each time it stops working, and at most one a minute."""
+    exact, clock = Exact(), Watch()
+    validator = Validator(exact, share=1, clock=clock)
+    with capture_logs() as logs:
+        for wait, exact.answer in [(0, None), (90, None), (0, 100), (0, None), (1, 100), (1, None)]:
+            clock.now += wait
+            check(validator, 100)
+            assert validator.flush()
+    assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 3]
+
+
+def test_a_failure_that_came_too_early_for_the_log_is_reported_later():
+    """A counter that stays down is in the log, although it stopped working less than a minute after the last entry."""
+    exact, clock = Exact(), Watch()
+    validator = Validator(exact, share=1, clock=clock)
+    with capture_logs() as logs:
+        for wait, exact.answer in [(0, None), (1, 100), (1, None), (1, None), (LOG_SECONDS, None), (1, None)]:
+            clock.now += wait
+            check(validator, 100)
+            assert validator.flush()
+    assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 4]
+
+
+def test_a_counter_that_hangs_holds_nobody_up():
+    """So many requests wait, the others are lost with one warning; answers are compared all the same."""
+    gate = Gate()
+    validator = Validator(gate, share=1)
+    check(validator, 100)
+    assert gate.entered.wait(10)
+    with capture_logs() as logs:
+        assert counted(validator, *[(100, 100)] * (MAX_WAITING + 5)) == [Verdict(error=0.0)] * (MAX_WAITING + 5)
+    assert events(logs, "validation.count_failed") == [
+        {"reason": f"the counter is busy and {MAX_WAITING} requests wait", "lost": 1}
+    ]
+    assert (validator.lost_samples, validator.flush(0.01)) == (5, False)
+    gate.opened.set()
+    assert validator.flush()
+    assert validator.accuracy("m") == Accuracy(
+        share=1.0, samples=2 * MAX_WAITING + 6, exact_samples=MAX_WAITING + 1, mean_error=0.0
+    )
+
+
+def test_a_process_without_more_threads_loses_samples_only(monkeypatch):
+    """The sample is lost and reported, and the next one finds a thread."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    validator = Validator(Exact(100), share=1)
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert check(validator, 100, 100) == Verdict(error=0.0)
+    assert (validator.flush(), validator.lost_samples) == (True, 1)
+    assert events(logs, "validation.count_failed") == [{"reason": "can't start new thread", "lost": 1}]
+    check(validator, 100)
+    assert validator.flush()
+    assert validator.accuracy("m").exact_samples == 1
+
+
+EXIT_PROBE = """
+import threading
+from langchain_ctxwin.observe import Validator
+from langchain_core.messages import HumanMessage
+entered = threading.Event()
+def hang(messages, *, tools=None):
+    entered.set()
+    threading.Event().wait()
+validator = Validator(hang, share=1)
+for _ in range(3):
+    validator.check(model="m", messages=[HumanMessage("hi")], tools=(), expected_tokens=1, reported_tokens=1)
+assert entered.wait(30)
+print("done")
+"""
+
+
+def test_exit_does_not_wait_for_a_counter_that_hangs():
+    """A process ends although its counter never answers."""
+    command = [sys.executable, "-B", "-c", EXIT_PROBE]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+MARKER = "XYZZY-secret-4711"
+MARKED = [
+    SystemMessage(f"{MARKER} rules"),
+    HumanMessage([{"type": "text", "text": MARKER}, {"type": "image", "base64": MARKER, "mime_type": "image/png"}]),
+    AIMessage("", tool_calls=[{"name": MARKER, "args": {MARKER: [MARKER, {"deep": MARKER}]}, "id": MARKER}]),
+    ToolMessage(MARKER, tool_call_id=MARKER, name=MARKER),
+    AIMessage([{"type": "reasoning", "reasoning": MARKER}, {"type": MARKER, MARKER: MARKER}]),
+]
+MARKED_TOOL = {"name": MARKER, "description": MARKER, "parameters": {"properties": {MARKER: {"type": "string"}}}}
+
+
+@pytest.mark.parametrize("answer", [300, None, ValueError(MARKER), MARKER, {MARKER: MARKER}, [MARKER]])
+def test_no_text_gets_into_the_log(answer):
+    """Discrepancies, drops and failures are logged, and none of them quotes a message, a call, a tool or an error."""
+    validator = Validator(Exact(answer), share=1)
+    with capture_logs() as logs:
+        for _ in range(WINDOW):
+            check(validator, 200, 100, messages=MARKED, tools=[MARKED_TOOL])
+            assert validator.flush()
+        check(validator, 200, MARKER, messages=MARKED, tools=[MARKED_TOOL])
+    assert {"validation.discrepancy", "validation.accuracy_dropped"} <= {entry["event"] for entry in logs}
+    assert MARKER not in json.dumps(logs)
+
+
+def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
+    """Who counted what, how far off, and what kind of text it was."""
+    messages = [HumanMessage("ab 12 "), AIMessage("漢字!é")]
+    with capture_logs() as logs:
+        check(Validator(), 131, 100, messages=messages, tools=["tool"])
+    assert events(logs, "validation.discrepancy") == [
+        {
+            "model": "m",
+            "expected_tokens": 131,
+            "counted_tokens": 100,
+            "counted_by": "usage",
+            "error": 0.31,
+            "unlogged": 0,
+            "profile": profile(messages, ["tool"]),
+        }
+    ]
+
+
+def test_a_discrepancy_with_the_exact_counter_names_it():
+    """The exact count is the one that ours is compared with, not the usage."""
+    validator = Validator(Exact(200), share=1)
+    with capture_logs() as logs:
+        check(validator, 100, 100)
+        assert validator.flush()
+    (found,) = events(logs, "validation.discrepancy")
+    assert (found["counted_by"], found["counted_tokens"], found["error"]) == ("exact", 200, -0.5)
+
+
+@pytest.mark.parametrize(("expected", "logged"), [(130, 0), (131, 1), (70, 0), (69, 1)])
+def test_up_to_30_percent_is_no_discrepancy(expected, logged):
+    """The limit itself is not over it."""
+    with capture_logs() as logs:
+        check(Validator(), expected, 100)
+    assert len(events(logs, "validation.discrepancy")) == logged
+
+
+def test_a_model_has_one_discrepancy_a_minute_in_the_log():
+    """The others are counted and reported with the next one; each model has its own minute."""
+    clock = Watch()
+    validator = Validator(clock=clock)
+    with capture_logs() as logs:
+        for wait, model in [
+            (0, "a"),
+            (1, "a"),
+            (0, "b"),
+            (LOG_SECONDS - 2, "a"),
+            (1, "a"),
+            (0, "b"),
+            (1, "b"),
+            (LOG_SECONDS, "a"),
+        ]:
+            clock.now += wait
+            check(validator, 200, 100, model=model)
+    found = [(entry["model"], entry["unlogged"]) for entry in events(logs, "validation.discrepancy")]
+    assert found == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("a", 0)]
+
+
+def test_a_clock_that_is_set_back_does_not_silence_the_log():
+    """A time before the last entry is as good as a minute after it."""
+    clock = Watch()
+    validator = Validator(clock=clock)
+    with capture_logs() as logs:
+        check(validator, 200, 100)
+        clock.now -= 86_400
+        check(validator, 200, 100)
+    assert len(events(logs, "validation.discrepancy")) == 2
+
+
+def test_a_profile_tells_sizes_and_kinds_of_characters():
+    """Calls and media count too; the shares are those of all texts together."""
+    picture = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+    messages = [
+        HumanMessage([{"type": "text", "text": "ab 1"}, picture]),
+        AIMessage("漢字かな", tool_calls=[{"name": "f", "args": {}, "id": "1"}]),
+        ToolMessage("é☃", tool_call_id="1"),
+        HumanMessage(""),
+    ]
+    assert profile(messages, ["a", "b"]) == {
+        "messages": 4,
+        "tools": 2,
+        "profiled_messages": 4,
+        "characters": 13,
+        "longest_message_characters": 7,  # the call is f{}
+        "media_blocks": 1,
+        "ascii_letters": round(3 / 13, 3),
+        "digits": round(1 / 13, 3),
+        "whitespace": round(1 / 13, 3),
+        "punctuation": round(2 / 13, 3),
+        "cjk": round(4 / 13, 3),
+        "other": round(2 / 13, 3),
+    }
+
+
+def test_the_profile_of_nothing_is_all_zero():
+    """An empty request has no shares, and no division fails."""
+    assert set(profile([], []).values()) == {0}
+
+
+def test_a_profile_of_a_long_history_looks_at_some_messages():
+    """Evenly spaced ones, from the first on."""
+    found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
+    assert (found["messages"], found["profiled_messages"]) == (2 * PROFILED_MESSAGES + 1, 667)
+    assert found["characters"] == 2 * 667
+
+
+def test_a_content_that_cannot_be_read_has_a_short_profile():
+    """An object whose text fails does not fail the answer that was paid for."""
+
+    class Broken:
+        def __str__(self):
+            raise ValueError(MARKER)
+
+    message = HumanMessage("")
+    message.content = [{"type": "text", "text": "fine"}, {"type": "odd", "value": Broken()}]
+    assert profile([message], []) == {"messages": 1, "tools": 0}
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(exclude_categories=()), max_size=300), st.integers(1, 200))
+@example("a\ud800é", 10)
+def test_shares_of_any_text_add_up(text, times):
+    """Lone surrogates and long texts included, each character is in one class."""
+    found = profile([HumanMessage(text * times)], [])
+    shares = [found[name] for name in ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")]
+    assert min(shares) >= 0
+    assert sum(shares) == pytest.approx(1.0 if text else 0.0, abs=0.004)
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, float("nan"), float("inf")])
+def test_a_share_outside_its_range_is_refused(share):
+    """The error names the value and the range."""
+    with pytest.raises(ConfigError, match=rf"share={share!r} is not from 0 to 1"):
+        Validator(share=share)
+
+
+def test_a_counter_that_cannot_count_is_refused():
+    """A model's name, say, is found out when the validator is made."""
+    with pytest.raises(ConfigError, match="counter='some-model' cannot count"):
+        Validator("some-model")
