@@ -24,7 +24,7 @@ from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.core.content import Call, Media, pieces
 from langchain_ctxwin.core.framing import FRAMING, FieldPrices, Framing
 from langchain_ctxwin.core.tool_schemas import schema_tokens
-from transcripts import _cleaned as cleaned
+from transcripts import cleaned
 from usage_requests import Recorded, family_of, load
 
 OWN_CLASS = {"openai", "azure", "anthropic", "gemini", "vertex", "deepseek"}

@@ -73,11 +73,11 @@ def generate(seed: int) -> Transcript:
 
 
 def _read(row: dict[str, Any], source: str) -> Transcript:
-    messages = convert_to_messages([_cleaned(message) for message in row["messages"]])
+    messages = convert_to_messages([cleaned(message) for message in row["messages"]])
     return _named(Transcript(name=row["id"], source=source, tools=row.get("tools") or [], messages=list(messages)))
 
 
-def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
+def cleaned(message: dict[str, Any]) -> dict[str, Any]:
     return {key: "" if value is None and key == "content" else value for key, value in message.items()}
 
 
