@@ -14,7 +14,7 @@ from math import hypot, isfinite, sqrt
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
 
-TOOLS_SD_SHARE = 0.15
+TOOLS_SD_SHARE = 0.1
 TOOLS_SD_TOKENS = 200.0
 """Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
 about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ."""

@@ -60,7 +60,20 @@ class Media:
 class Call:
     """One tool call or the reference of a result to its call: adds framing beside its text."""
 
-    text: str
+    name: str = ""
+    arguments: Any = ""
+
+    @property
+    def text(self) -> str:
+        """Name and arguments as JSON."""
+        return f"{self.name}{compact_json(self.arguments)}"
+
+    @property
+    def plain_text(self) -> str:
+        """Name and arguments where each is shown as it is, without JSON's escapes; nested values are still JSON."""
+        if not isinstance(self.arguments, Mapping):
+            return self.text
+        return "\n".join([self.name, *(f"{key}\n{compact_json(value)}" for key, value in self.arguments.items())])
 
 
 Piece = str | Media | Call
@@ -80,7 +93,7 @@ def pieces(message: BaseMessage) -> Iterator[Piece]:
             yield from _raw_calls(message.additional_kwargs)
         return
     if isinstance(message, ToolMessage):
-        yield Call("")
+        yield Call()
     yield from _content(content, ())
 
 
@@ -164,7 +177,7 @@ def _repeats(block: Mapping[str, Any], sent: tuple[Any, ...]) -> bool:
 
 def _call(call: Mapping[str, Any]) -> Call:
     arguments = next((found for key in CALL_ARGUMENTS if (found := call.get(key)) is not None), "")
-    return Call(f"{call.get('name') or ''}{compact_json(arguments)}")
+    return Call(str(call.get("name") or ""), arguments)
 
 
 def _raw_calls(kept: Mapping[str, Any]) -> Iterator[Call]:

@@ -44,6 +44,10 @@ class Framing:
     call: int
     """Per tool call and per result: id, type and punctuation; two short JSON keys."""
 
+    plain_arguments: bool = False
+    """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
+    program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
+
     any_tools: int
     """Once when any tool is bound."""
 
@@ -96,7 +100,7 @@ OPENAI = Framing(
 )  # fmt: skip
 ANTHROPIC = Framing(
     # The prompt that explains tools is 290 to 675 tokens by model (Anthropic, tool use guide); the middle of them.
-    request=5, message=2, call=30, any_tools=354, tool=0,
+    request=5, message=2, call=30, any_tools=354, tool=0, plain_arguments=True,
     # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
     image=area, page_tokens=2250, audio_tokens_per_second=32,
 )  # fmt: skip
@@ -114,7 +118,7 @@ LLAMA = Framing(
     image=area, page_tokens=1200, audio_tokens_per_second=25,
 )  # fmt: skip
 QWEN = replace(LLAMA, request=3, message=5)
-DEEPSEEK = replace(LLAMA, request=1, message=2, any_tools=100, tool=50)
+DEEPSEEK = replace(LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True)
 GENERIC = Framing(
     # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
     request=3, message=3, call=10, any_tools=150, tool=4,

@@ -10,8 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import DEFAULT_SLOPE_SD, Belief, after_request, after_text, other_tools, prior
-from langchain_ctxwin.core.measured import Measured, Span, is_plausible
-from langchain_ctxwin.core.reported import answered_by, fault_of, reported_tokens
+from langchain_ctxwin.core.measured import MAX_MEASURED, Measured, Span, is_plausible
+from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey
@@ -51,7 +51,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     }
     counts.pop("checked", None)
     counts["speakers"] = {**counts.get("speakers", {}), window.about.model: speaker}
-    counts["measured"] = measured.to_json()
+    counts["measured"] = _with_measured(counts, speaker, measured)
     return Lesson(counts=with_belief(counts, belief_key(speaker, window.about.tools_digest), belief))
 
 
@@ -99,10 +99,10 @@ def from_history(session: Session, request: Request, survey: Survey, speaker: st
     """Learn from the usage in a history that others made, before the first compaction and the first own answer."""
     if session.compactions or session.counts.get("anchor") or session.counts.get("beliefs"):
         return session
-    reports = list(_reports(survey))
+    reports = [report for report in _reports(survey) if may_be(report.speaker, speaker)]
     if not reports:
         return session
-    belief, measured = request.sizing.belief, Measured(model=speaker)
+    belief, measured = request.sizing.belief, Measured()
     first = reports[0]
     begin = survey.estimates.fixed_tokens + first.before
     text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
@@ -120,7 +120,7 @@ def from_history(session: Session, request: Request, survey: Survey, speaker: st
             belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
             last = Position(id=message_id(request.messages, new.index), index=new.index)
             measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
-    counts = {**session.counts, "measured": measured.to_json()}
+    counts = {**session.counts, "measured": _with_measured(session.counts, speaker, measured)}
     return replace(session, counts=with_belief(counts, belief_key(speaker, tools_digest), belief))
 
 
@@ -135,15 +135,17 @@ def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tupl
     if speaker != window.speaker:
         fresh = prior(sizing.doubt, tool_tokens=window.request.tool_tokens, system_tokens=window.request.system_tokens)
         belief = believed(window.session, speaker, window.about.tools_digest, fresh)
-        sizing = replace(sizing, belief=belief, measured=Measured(model=speaker))
+        measured = window.session.measured(speaker)
+        measured = measured if measured.holds_for(window.request.messages) else Measured()
+        sizing = replace(sizing, belief=belief, measured=measured)
         return _after_whole(sizing, window.survey, tokens), sizing.measured
     if extends is None:
-        return _after_whole(sizing, window.survey, tokens), replace(sizing.measured, model=speaker)
+        return _after_whole(sizing, window.survey, tokens), sizing.measured
     added, surplus = sum(extends.added), tokens - extends.tokens
     if not is_plausible(surplus, added):
         return sizing.belief, sizing.measured
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
-    measured = replace(sizing.measured, model=speaker).with_span(span, reply)
+    measured = sizing.measured.with_span(span, reply)
     noise = sizing.noise(extends.added)
     belief = after_text(sizing.belief, surplus_tokens=surplus - added, text_tokens=added, noise_tokens=noise)
     return belief, measured
@@ -161,6 +163,11 @@ def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
         fixed_tokens=fixed,
         noise_tokens=sizing.noise(texts),
     )
+
+
+def _with_measured(counts: Mapping[str, Any], speaker: str, measured: Measured) -> dict[str, Any]:
+    others = {name: value for name, value in (counts.get("measured") or {}).items() if name != speaker}
+    return dict(list({**others, speaker: measured.to_json()}.items())[-MAX_MEASURED:])
 
 
 def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:

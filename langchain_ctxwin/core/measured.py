@@ -16,7 +16,10 @@ from langchain_ctxwin.core.turns import Step
 from langchain_ctxwin.core.view import Position
 
 MAX_SPANS = 48
-"""Spans kept, about 1 KB in a checkpoint; of more, the two smallest neighbours become one."""
+"""Spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one."""
+
+MAX_MEASURED = 2
+"""Models whose spans are kept: one, and the one it takes turns with."""
 
 PLAUSIBLE_RATIO = 4.0
 PLAUSIBLE_TOKENS = 300
@@ -40,15 +43,14 @@ class Span:
 class Measured:
     """The counted spans of one conversation, for one model, in order."""
 
-    model: str = ""
     last: Position | None = None
     """The answer at the end of the newest span; elsewhere or gone, the history is another one."""
 
     spans: tuple[Span, ...] = ()
 
-    def holds_for(self, messages: Sequence[AnyMessage], model: str) -> bool:
+    def holds_for(self, messages: Sequence[AnyMessage]) -> bool:
         """True when the spans still lie where they were counted."""
-        if self.last is None or self.model != model or self.last.index >= len(messages):
+        if self.last is None or self.last.index >= len(messages):
             return False
         return messages[self.last.index].id == self.last.id
 
@@ -77,7 +79,7 @@ class Measured:
         """Return plain values."""
         spans = [[span.start, span.stop, span.estimate, span.tokens] for span in self.spans]
         last = {"id": self.last.id, "index": self.last.index} if self.last else None
-        return {"model": self.model, "last": last, "spans": spans}
+        return {"last": last, "spans": spans}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Measured:
@@ -89,7 +91,7 @@ class Measured:
         except (TypeError, ValueError, KeyError):
             return cls()
         sound = all(span.estimate > 0 and 0 <= span.start < span.stop and span.tokens >= 0 for span in rows)
-        return cls(model=str(value.get("model", "")), last=position, spans=tuple(rows)) if sound else cls()
+        return cls(last=position, spans=tuple(rows)) if sound else cls()
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:

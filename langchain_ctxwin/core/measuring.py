@@ -60,7 +60,8 @@ def measure_request(
     session, request = _calibrated(session, request, speaker, about.tools_digest)
     survey = request.survey(session.view, session.summary)
     digest = fingerprint(survey, about.tools_digest, about.model)
-    extends, checked = latest_report(request, survey, session, digest), checked_tokens(survey, session, digest)
+    extends = latest_report(request, survey, session, digest, speaker)
+    checked = checked_tokens(survey, session, digest)
     known = rebased(survey, request.sizing, extends, checked)
     gap = known.total_tokens - survey.total_tokens
     if abs(gap) > MAX_GAP_SHARE * known.total_tokens:
@@ -117,7 +118,7 @@ def _calibrated(session: Session, request: Request, speaker: str, tools_digest: 
         survey = request.survey(session.view, session.summary)
         session = from_history(session, request, survey, speaker, tools_digest)
     belief = believed(session, speaker, tools_digest, request.sizing.plain)
-    measured = session.measured
-    if not measured.holds_for(request.messages, speaker):
-        measured = Measured(model=speaker)
+    measured = session.measured(speaker)
+    if not measured.holds_for(request.messages):
+        measured = Measured()
     return session, replace(request, sizing=replace(request.sizing, belief=belief, measured=measured))

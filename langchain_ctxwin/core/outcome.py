@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.session import counted
 from langchain_ctxwin.core.view import message_id
@@ -33,8 +34,11 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
         session, window.request.messages, reason=compaction.reason, ineffective=failed, dropped_turns=dropped
     )
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    if "measured" in counts:
-        counts["measured"] = session.measured.since(window.request.start_of(compaction.view)).to_json()
+    start = window.request.start_of(compaction.view)
+    if measured := counts.get("measured"):
+        counts["measured"] = {
+            name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
+        }
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts)
     return {**after.to_json(), "context_pending": {}}
 

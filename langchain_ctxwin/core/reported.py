@@ -36,3 +36,9 @@ def answered_by(reply: AIMessage) -> str:
     """Name of the model that answered, as the provider states it; another one after a fallback."""
     stated = (reply.response_metadata.get(key) for key in ("model_name", "model"))
     return next((name for name in stated if isinstance(name, str) and name), "")
+
+
+def may_be(model: str, speaker: str) -> bool:
+    """True unless both names are known and none continues the other: providers add dates and makers to names."""
+    one, other = (name.rpartition("/")[2].lower() for name in (model, speaker))
+    return one.startswith(other) or other.startswith(one)

@@ -34,10 +34,9 @@ class Session:
         """Number of reductions so far."""
         return int(self.guard.get("compactions", 0))
 
-    @property
-    def measured(self) -> Measured:
-        """What of the history the provider has counted."""
-        return Measured.from_json(self.counts.get("measured") or {})
+    def measured(self, speaker: str) -> Measured:
+        """What of the history was counted for a model, by the name under which it answers."""
+        return Measured.from_json((self.counts.get("measured") or {}).get(speaker) or {})
 
     @property
     def since(self) -> Position | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, sqrt
+from math import ceil, floor, hypot, sqrt
 
-from langchain_ctxwin.core.calibration import QUANTILE_SD, Belief, Doubt, deviation
+from langchain_ctxwin.core.calibration import FIXED_NOISE_SHARE, QUANTILE_SD, Belief, Doubt, deviation
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.turns import Step
 
@@ -74,7 +74,8 @@ class Sizing:
             history_tokens=round(counted + stretch * sum(rest)),
         )
         texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
-        size = self._bounded(regions, belief, 1, texts)
+        known = FIXED_NOISE_SHARE * (system + tools + counted) if belief.reports else 0.0
+        size = self._bounded(regions, belief, 1, texts, known)
         if not belief.reports:
             return size
         # A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
@@ -90,13 +91,20 @@ class Sizing:
         """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out."""
         return self.doubt.noise_share * sqrt(sum(tokens * tokens for tokens in texts))
 
-    def _bounded(self, regions: Regions, belief: Belief, constant: int, texts: Sequence[int]) -> Size:
-        total, spread = regions.total_tokens, 0.0
-        if self.doubt.has_margin:
-            noise = self.noise(texts)
-            spread = QUANTILE_SD * deviation(belief, constant=constant, text_tokens=sum(texts), noise_tokens=noise)
-        lower = max(0, floor(total - spread * self.doubt.lower_share))
-        return Size(regions=regions, upper_tokens=ceil(total + spread), lower_tokens=lower)
+    def _bounded(
+        self, regions: Regions, belief: Belief, constant: int, texts: Sequence[int], known_noise: float = 0.0
+    ) -> Size:
+        total = regions.total_tokens
+        if not self.doubt.has_margin:
+            return Size(regions=regions, upper_tokens=total, lower_tokens=total)
+        noise = hypot(self.noise(texts), known_noise)
+        above = deviation(belief, constant=constant, text_tokens=sum(texts), noise_tokens=noise)
+        # The skew is that of plain estimates of text; after the first report errors go both ways alike.
+        offset = constant * belief.offset_variance
+        share = 1.0 if belief.reports else self.doubt.lower_share
+        below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
+        lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
+        return Size(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
 
 
 def _with_offset(estimates: Regions, offset: float) -> tuple[float, float]:

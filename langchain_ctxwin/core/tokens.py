@@ -129,7 +129,7 @@ def _piece_tokens(piece: Piece, framing: Framing, price: TextPrice) -> float:
     if isinstance(piece, str):
         return price(piece)
     if isinstance(piece, Call):
-        return framing.call + price(piece.text)
+        return framing.call + price(piece.plain_text if framing.plain_arguments else piece.text)
     return media_tokens(piece, framing, price)
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.reported import reported_tokens
+from langchain_ctxwin.core.reported import answered_by, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey
@@ -156,8 +156,11 @@ def make_report(
     }
 
 
-def latest_report(request: Request, survey: Survey, session: Session, digest: str) -> Extends | None:
-    """Return the reported size of an earlier request that this one extends, by walking back over what was added."""
+def latest_report(request: Request, survey: Survey, session: Session, digest: str, speaker: str) -> Extends | None:
+    """Return the reported size of an earlier request that this one extends, by walking back over what was added.
+
+    Without an anchor a size that came with any answer counts, when it may be one of this model's.
+    """
     anchor = session.counts.get("anchor")
     if anchor and anchor.get("digest") != digest:
         return None
@@ -170,17 +173,17 @@ def latest_report(request: Request, survey: Survey, session: Session, digest: st
         if step.index <= since and not anchor:
             return None
         # An edit of a message that the provider counted shows as another estimate of the same part.
-        tokens = _reported(request.messages[step.index], anchor, counted)
+        tokens = _reported(request.messages[step.index], anchor, counted, speaker)
         if tokens:
             edited = anchor and anchor.get("estimate") != counted
             return None if edited else Extends(index=step.index, tokens=tokens, added=tuple(added))
     return None
 
 
-def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: int) -> int | None:
+def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: int, speaker: str) -> int | None:
     """Prompt size that the provider reported with the AI message that opens a step."""
     if not isinstance(caller, AIMessage):
         return None
     if anchor:
         return int(anchor["tokens"]) if caller.id == anchor["id"] else None
-    return reported_tokens(caller, estimate)[0]
+    return reported_tokens(caller, estimate)[0] if may_be(answered_by(caller), speaker) else None

@@ -38,11 +38,11 @@ def test_a_request_pays_for_itself_and_for_each_message(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_and_its_result_each_pay_for_a_call(family):
-    """What remains of the price is the text of a call without a name and without arguments."""
+    """What remains of the price is the text of a call without a name and without arguments: two brackets or nothing."""
     framing, count = FRAMING[family], TokenEstimator(family)
     plain = count([AIMessage(""), HumanMessage("")])
     called = count([AIMessage("", tool_calls=[CALL]), ToolMessage("", tool_call_id="c1")])
-    assert 0 < called - plain - 2 * framing.call <= 3
+    assert 0 <= called - plain - 2 * framing.call <= 3
 
 
 @pytest.mark.parametrize("family", FAMILIES)
