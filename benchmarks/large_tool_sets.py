@@ -114,8 +114,8 @@ def named(tool: dict[str, Any], name: str) -> dict[str, Any]:
 def true_sizes(messages: Sequence[AnyMessage], tools: Sequence[dict[str, Any]], family: str) -> list[int]:
     """Simulated sizes of a request, one for each way in which models of the family explain tools.
 
-    Families that show signatures get signatures: the recorded requests with many tools are near them, and well below JSON. The
-    others get JSON.
+    Families that show signatures get signatures: recorded requests with many tools are near them, and well below JSON.
+    The others get JSON.
     """
     framing = FRAMING[family]
     texts = [exact.payload(message) for message in messages]
