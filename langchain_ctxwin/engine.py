@@ -148,7 +148,8 @@ class ContextEngine:
             return None
         reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
         compaction = ladder.force(window.request, window.survey, replace(window.goal, limit=limit), reason=reason)
-        after = window.request.survey(compaction.view, window.session.summary) if compaction else window.survey
+        view = compaction.view if compaction else window.session.view
+        after = window.request.survey(view, window.session.summary)
         # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
         if target_tokens is None and after.lower_tokens > limit:
             raise self._refusal(window, after)

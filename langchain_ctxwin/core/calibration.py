@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import hypot, isfinite, sqrt
+from math import hypot, sqrt
 
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
@@ -29,8 +29,14 @@ FIXED_NOISE_SHARE = 0.01
 FIXED_NOISE_TOKENS = 5.0
 """What remains unexplained of a whole request beside its text."""
 
+MAX_NUMBER = 1e15
+"""Numbers of a stored belief are below this; it also keeps their squares finite."""
+
 MAX_SURPRISE_SD = 3.0
 """Deviations above which a report is not explained by what we believed: something else is in there."""
+
+SURPRISE_SLOPE_SD = 0.03
+"""Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights."""
 
 DEFAULT_SLOPE_SD = 1.0
 DEFAULT_NOISE_SHARE = 0.2
@@ -77,7 +83,7 @@ class Belief:
         """Read `to_json`; None for anything that is not a valid belief."""
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(cls.__dataclass_fields__):
             return None
-        if not all(isinstance(number, int | float) and isfinite(number) for number in value):
+        if not all(isinstance(number, int | float) and abs(number) < MAX_NUMBER for number in value):
             return None
         offset, slope, offset_variance, covariance, slope_variance, reports = value
         if min(offset_variance, slope_variance, reports) < 0 or covariance**2 > offset_variance * slope_variance * 1.01:
@@ -135,12 +141,16 @@ def after_request(
 def after_text(belief: Belief, *, surplus_tokens: float, text_tokens: float, noise_tokens: float) -> Belief:
     """Update with the reported size of some text, seen as the difference of two requests.
 
-    One that the belief cannot explain counts as noise: a picture, a thought that was dropped.
+    One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
+    about the slope, so that many of them in a row are believed.
     """
     noise = noise_tokens**2 + TEXT_NOISE_TOKENS**2
     surprise = surplus_tokens - belief.slope * text_tokens
     tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text_tokens)
-    return _updated(belief, 0, text_tokens, surplus_tokens, max(noise, tolerated))
+    after = _updated(belief, 0, text_tokens, surplus_tokens, max(noise, tolerated))
+    if tolerated <= noise:
+        return after
+    return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
 
 
 def deviation(belief: Belief, *, constant: int, text_tokens: float, noise_tokens: float) -> float:

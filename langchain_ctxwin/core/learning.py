@@ -9,17 +9,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calibration import DEFAULT_SLOPE_SD, Belief, after_request, after_text, other_tools, prior
+from langchain_ctxwin.core.calibration import Belief, after_request, after_text, other_tools
 from langchain_ctxwin.core.measured import MAX_MEASURED, Measured, Span, is_plausible
 from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import Position, message_id
-from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.core.window import About, Window
 
-MAX_BELIEFS = 8
+MAX_MODELS = 8
 """Models and tool sets remembered per conversation; of more, the one learned first leaves."""
+
+REFUSED_SLOPE_SD = 0.5
+"""Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +39,11 @@ class Lesson:
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
     counts, survey = dict(window.session.counts), window.survey
-    tokens, fault = reported_tokens(reply, survey.total_tokens)
+    tokens, fault = reported_tokens(reply, _expected(survey))
     if tokens is None:
         return Lesson(counts=counts, ignored=fault)
     speaker = answered_by(reply) or window.speaker
-    index = len(window.request.messages)
-    belief, measured = _refined(window, tokens, speaker, Position(id=reply.id or "", index=index))
+    belief, measured = _refined(window, tokens, speaker, Position(id=reply.id or "", index=survey.stop))
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
@@ -50,31 +52,32 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "estimate": survey.estimates.total_tokens,
     }
     counts.pop("checked", None)
-    counts["speakers"] = {**counts.get("speakers", {}), window.about.model: speaker}
-    counts["measured"] = _with_measured(counts, speaker, measured)
+    counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
+    counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)
     return Lesson(counts=with_belief(counts, belief_key(speaker, window.about.tools_digest), belief))
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
     """Keep what the provider counted for exactly this request; a count that cannot be is left out."""
     counts = dict(window.session.counts)
-    if not fault_of(tokens, window.survey.total_tokens):
+    if not fault_of(tokens, _expected(window.survey)):
         estimate = window.survey.estimates.total_tokens
         counts["checked"] = {"tokens": tokens, "digest": window.digest, "estimate": estimate}
     return counts
 
 
 def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
-    """Learn from the size that a provider states for a request it refused; the anchor it contradicts goes.
+    """Learn from the size that a provider states for a request it refused.
 
     What can be made smaller is blamed first, however sure its size seemed: only that leads to a request that fits, and
-    the next answer tells whether it was right.
+    the next answer tells whether it was right. Sizes that earlier answers brought no longer count for this request.
     """
-    counts = {key: value for key, value in window.session.counts.items() if key not in {"anchor", "checked"}}
-    if stated_tokens is None or fault_of(stated_tokens, window.survey.total_tokens):
+    counts = {**window.session.counts, "anchor": None}
+    counts.pop("checked", None)
+    if stated_tokens is None or fault_of(stated_tokens, _expected(window.survey)):
         return counts
     sizing = window.request.sizing
-    doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, DEFAULT_SLOPE_SD**2))
+    doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
     belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
     return with_belief(counts, belief_key(window.speaker, window.about.tools_digest), belief)
 
@@ -95,33 +98,37 @@ def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -
     return fresh if found is None else other_tools(found, fresh)
 
 
-def from_history(session: Session, request: Request, survey: Survey, speaker: str, tools_digest: str) -> Session:
+def from_history(session: Session, request: Request, survey: Survey, about: About) -> Session:
     """Learn from the usage in a history that others made, before the first compaction and the first own answer."""
-    if session.compactions or session.counts.get("anchor") or session.counts.get("beliefs"):
-        return session
+    speaker = session.speaker(about.model)
     reports = [report for report in _reports(survey) if may_be(report.speaker, speaker)]
     if not reports:
         return session
-    belief, measured = request.sizing.belief, Measured()
-    first = reports[0]
-    begin = survey.estimates.fixed_tokens + first.before
+    sizing, first = request.sizing, reports[0]
+    belief, measured = sizing.belief, Measured()
     text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
+    fixed = survey.estimates.system_tokens + survey.estimates.tool_tokens
     belief = after_request(
         belief,
-        surplus_tokens=first.tokens - begin,
+        surplus_tokens=first.tokens - text - fixed,
         text_tokens=text,
-        fixed_tokens=max(0, begin - text),
-        noise_tokens=request.sizing.noise([text]),
+        fixed_tokens=fixed,
+        noise_tokens=sizing.noise([text]),
     )
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.speaker == new.speaker and is_plausible(tokens, added):
-            noise = request.sizing.noise([added])
+            noise = sizing.noise([added])
             belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
             last = Position(id=message_id(request.messages, new.index), index=new.index)
             measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
-    counts = {**session.counts, "measured": _with_measured(session.counts, speaker, measured)}
-    return replace(session, counts=with_belief(counts, belief_key(speaker, tools_digest), belief))
+    name = reports[-1].speaker or speaker
+    counts = {
+        **session.counts,
+        "speakers": bounded(session.counts.get("speakers"), about.model, name, MAX_MODELS),
+        "measured": bounded(session.counts.get("measured"), name, measured.to_json(), MAX_MEASURED),
+    }
+    return replace(session, counts=with_belief(counts, belief_key(name, about.tools_digest), belief))
 
 
 def belief_key(speaker: str, tools_digest: str) -> str:
@@ -133,17 +140,14 @@ def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tupl
     """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
     sizing, extends = window.request.sizing, window.extends
     if speaker != window.speaker:
-        fresh = prior(sizing.doubt, tool_tokens=window.request.tool_tokens, system_tokens=window.request.system_tokens)
-        belief = believed(window.session, speaker, window.about.tools_digest, fresh)
+        belief = believed(window.session, speaker, window.about.tools_digest, sizing.plain)
         measured = window.session.measured(speaker)
         measured = measured if measured.holds_for(window.request.messages) else Measured()
         sizing = replace(sizing, belief=belief, measured=measured)
         return _after_whole(sizing, window.survey, tokens), sizing.measured
-    if extends is None:
+    added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
+    if extends is None or not is_plausible(surplus, added):
         return _after_whole(sizing, window.survey, tokens), sizing.measured
-    added, surplus = sum(extends.added), tokens - extends.tokens
-    if not is_plausible(surplus, added):
-        return sizing.belief, sizing.measured
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
     measured = sizing.measured.with_span(span, reply)
     noise = sizing.noise(extends.added)
@@ -165,16 +169,20 @@ def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
     )
 
 
-def _with_measured(counts: Mapping[str, Any], speaker: str, measured: Measured) -> dict[str, Any]:
-    others = {name: value for name, value in (counts.get("measured") or {}).items() if name != speaker}
-    return dict(list({**others, speaker: measured.to_json()}.items())[-MAX_MEASURED:])
-
-
 def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:
     """Return `context_counts` with a belief about one model and tool set."""
-    others = {name: value for name, value in (counts.get("beliefs") or {}).items() if name != key}
-    kept = dict(list({**others, key: belief.to_json()}.items())[-MAX_BELIEFS:])
-    return {**counts, "beliefs": kept}
+    return {**counts, "beliefs": bounded(counts.get("beliefs"), key, belief.to_json(), MAX_MODELS)}
+
+
+def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
+    """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
+    others = {name: other for name, other in (known or {}).items() if name != key}
+    return dict(list({**others, key: value}.items())[-most:])
+
+
+def _expected(survey: Survey) -> tuple[int, int]:
+    """Sizes that a report may be near: what reports led to, and what the counter says by itself."""
+    return survey.total_tokens, survey.estimates.total_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +202,7 @@ def _reports(survey: Survey) -> Iterator[_Report]:
     for step in survey.steps:
         caller = step.messages[0] if step.messages else None
         if isinstance(caller, AIMessage) and before:
-            tokens, _ = reported_tokens(caller, survey.estimates.fixed_tokens + before)
+            tokens, _ = reported_tokens(caller, (survey.estimates.fixed_tokens + before,))
             if tokens is not None:
                 yield _Report(index=step.index, tokens=tokens, before=before, speaker=answered_by(caller))
         before += step.tokens

@@ -64,7 +64,12 @@ class Measured:
                 inside[number] += step.tokens
             else:
                 rest.append(step.tokens)
-        counted = sum(shown * span.tokens / span.estimate for shown, span in zip(inside, self.spans, strict=True))
+        counted = 0.0
+        for shown, span in zip(inside, self.spans, strict=True):
+            # Text that was added since has another ratio; nothing is known of it.
+            counted += min(shown, span.estimate) * span.tokens / span.estimate
+            if shown > span.estimate:
+                rest.append(shown - span.estimate)
         return counted, rest
 
     def with_span(self, span: Span, last: Position) -> Measured:
@@ -82,16 +87,26 @@ class Measured:
         return {"last": last, "spans": spans}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Measured:
+    def from_json(cls, value: object) -> Measured:
         """Read `to_json`; of anything else nothing is measured."""
-        try:
-            rows = [Span(start=a, stop=b, estimate=c, tokens=d) for a, b, c, d in value.get("spans") or ()]
-            last = value.get("last")
-            position = Position(id=str(last["id"]), index=int(last["index"])) if last else None
-        except (TypeError, ValueError, KeyError):
+        last, spans = (value.get("last"), value.get("spans")) if isinstance(value, Mapping) else (None, None)
+        if not isinstance(last, Mapping) or not isinstance(spans, list) or not all(map(_is_row, spans)):
             return cls()
-        sound = all(span.estimate > 0 and 0 <= span.start < span.stop and span.tokens >= 0 for span in rows)
-        return cls(last=position, spans=tuple(rows)) if sound else cls()
+        stops = [0, *(row[1] for row in spans)]
+        if any(row[0] < stop for row, stop in zip(spans, stops, strict=False)) or not _is_row(
+            [0, last.get("index"), 1, 0]
+        ):
+            return cls()
+        found = tuple(Span(start=a, stop=b, estimate=c, tokens=d) for a, b, c, d in spans)
+        return cls(last=Position(id=str(last.get("id")), index=last["index"]), spans=found)
+
+
+def _is_row(row: object) -> bool:
+    """True for start, stop, estimate and tokens of a span."""
+    if not isinstance(row, list | tuple) or len(row) != 4 or not all(type(number) is int for number in row):  # noqa: PLR2004
+        return False
+    start, stop, estimate, tokens = row
+    return bool(0 <= start < stop and estimate > 0 and tokens >= 0)
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:

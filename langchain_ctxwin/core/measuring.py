@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Goal
@@ -56,8 +58,8 @@ def measure_request(
     limits = lowered(stated, learned)
     reserve = reserve_within(limits, output_reserve, learned=bool(learned))
     limit = limits.input_limit(reserve)
+    session, request = _calibrated(session, request, about)
     speaker = session.speaker(about.model)
-    session, request = _calibrated(session, request, speaker, about.tools_digest)
     survey = request.survey(session.view, session.summary)
     digest = fingerprint(survey, about.tools_digest, about.model)
     extends = latest_report(request, survey, session, digest, speaker)
@@ -111,14 +113,24 @@ def _reconciled(
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 
 
-def _calibrated(session: Session, request: Request, speaker: str, tools_digest: str) -> tuple[Session, Request]:
+def _calibrated(session: Session, request: Request, about: About) -> tuple[Session, Request]:
     """Put what the session knows about sizes into the request; learn it first from a history that brings usage."""
-    request = replace(request, sizing=replace(request.sizing, belief=request.sizing.plain, measured=Measured()))
-    if not session.counts.get("beliefs"):
+    plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
+    request = replace(request, sizing=plain)
+    if _is_adopted(session, request.messages):
         survey = request.survey(session.view, session.summary)
-        session = from_history(session, request, survey, speaker, tools_digest)
-    belief = believed(session, speaker, tools_digest, request.sizing.plain)
+        session = from_history(session, request, survey, about)
+    speaker = session.speaker(about.model)
+    belief = believed(session, speaker, about.tools_digest, plain.plain)
     measured = session.measured(speaker)
     if not measured.holds_for(request.messages):
         measured = Measured()
-    return session, replace(request, sizing=replace(request.sizing, belief=belief, measured=measured))
+    return session, replace(request, sizing=replace(plain, belief=belief, measured=measured))
+
+
+def _is_adopted(session: Session, messages: Sequence[AnyMessage]) -> bool:
+    """True for a history with usage about which nothing was learned yet."""
+    if session.compactions or "anchor" in session.counts or session.counts.get("beliefs"):
+        return False
+    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    return newest is not None and bool(newest.usage_metadata)

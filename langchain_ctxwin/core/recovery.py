@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from langchain_ctxwin.core.learning import from_refusal
+from langchain_ctxwin.core.learning import MAX_MODELS, bounded, from_refusal
 from langchain_ctxwin.core.limits import OUTPUT_SHARE, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.window import Window
@@ -33,7 +33,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     if not stated:
         return counts
     known = smaller_of(window.session.learned_limit(window.about.model), stated)
-    return {**counts, "limits": {**counts.get("limits", {}), window.about.model: known}}
+    return {**counts, "limits": bounded(counts.get("limits"), window.about.model, known, MAX_MODELS)}
 
 
 def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:

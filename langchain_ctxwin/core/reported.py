@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from langchain_core.messages import AIMessage
 
 MIN_REPORTED_SHARE = 0.2
@@ -12,24 +14,33 @@ UNSEEN_TOKENS = 50_000
 """Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request."""
 
 
-def reported_tokens(reply: AIMessage, expected_tokens: int) -> tuple[int | None, str]:
-    """Return the prompt size that came with an answer, or None and what is wrong with it (nothing, if none came)."""
+def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:
+    """Return the prompt size that came with an answer, or None and what is wrong with it (nothing, if none came).
+
+    Args:
+        reply: the answer.
+        expected: our counts of the request, in tokens; the size has to be near one of them.
+    """
     usage = reply.usage_metadata
     if not usage:
         return None, ""
     tokens = usage.get("input_tokens")
-    fault = fault_of(tokens, expected_tokens)
+    fault = fault_of(tokens, expected)
     return (None, fault) if fault else (tokens, "")
 
 
-def fault_of(tokens: object, expected_tokens: int) -> str:
-    """Return what is wrong with a reported size; empty when it can be that of a request we count like this."""
+def fault_of(tokens: object, expected: Sequence[int]) -> str:
+    """Return what is wrong with a reported size; empty when it can be that of a request that we count like this."""
+    counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens <= 0:
-        return f"the provider reported {tokens!r} input tokens, our count is {expected_tokens:,}"
-    largest = MAX_REPORTED_RATIO * expected_tokens + UNSEEN_TOKENS
-    if not MIN_REPORTED_SHARE * expected_tokens <= tokens <= largest:
-        return f"the provider reported {tokens:,} input tokens, far from our count of {expected_tokens:,}"
+        return f"the provider reported {tokens!r} input tokens, our count is {counts}"
+    if not any(_is_near(tokens, count) for count in expected):
+        return f"the provider reported {tokens:,} input tokens, far from our count of {counts}"
     return ""
+
+
+def _is_near(tokens: int, count: int) -> bool:
+    return MIN_REPORTED_SHARE * count <= tokens <= MAX_REPORTED_RATIO * count + UNSEEN_TOKENS
 
 
 def answered_by(reply: AIMessage) -> str:

@@ -74,10 +74,9 @@ class Sizing:
             history_tokens=round(counted + stretch * sum(rest)),
         )
         texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
-        known = FIXED_NOISE_SHARE * (system + tools + counted) if belief.reports else 0.0
-        size = self._bounded(regions, belief, 1, texts, known)
-        if not belief.reports:
-            return size
+        if belief == self.plain:
+            return self._bounded(regions, belief, 1, texts)
+        size = self._bounded(regions, belief, 1, texts, FIXED_NOISE_SHARE * (system + tools + counted))
         # A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
         plain = self._bounded(estimates, self.plain, 1, (*texts[:2], *(step.tokens for step in steps)))
         return replace(size, lower_tokens=min(size.lower_tokens, plain.lower_tokens))

@@ -75,6 +75,11 @@ class Survey:
         return self.size.lower_tokens
 
     @property
+    def stop(self) -> int:
+        """Position after the last message that is shown: that of the answer."""
+        return self.steps[-1].stop if self.steps else self.start
+
+    @property
     def turns(self) -> tuple[Turn, ...]:
         """The history by turn."""
         return group_turns(self.steps)

@@ -162,7 +162,8 @@ def latest_report(request: Request, survey: Survey, session: Session, digest: st
     Without an anchor a size that came with any answer counts, when it may be one of this model's.
     """
     anchor = session.counts.get("anchor")
-    if anchor and anchor.get("digest") != digest:
+    was_refused = "anchor" in session.counts and not anchor
+    if was_refused or (anchor and anchor.get("digest") != digest):
         return None
     since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
@@ -186,4 +187,4 @@ def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: in
         return None
     if anchor:
         return int(anchor["tokens"]) if caller.id == anchor["id"] else None
-    return reported_tokens(caller, estimate)[0] if may_be(answered_by(caller), speaker) else None
+    return reported_tokens(caller, (estimate,))[0] if may_be(answered_by(caller), speaker) else None

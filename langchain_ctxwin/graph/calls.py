@@ -167,7 +167,7 @@ class ModelCall:
             messages=window.survey.messages(),
             tools=window.about.tools,
             expected_tokens=window.total_tokens,
-            reported_tokens=reported_tokens(answer, window.total_tokens)[0],
+            reported_tokens=reported_tokens(answer, (window.total_tokens, window.survey.estimates.total_tokens))[0],
         )
         if not verdict.reset:
             return lesson.counts

@@ -147,7 +147,7 @@ class Validator:
             resets=self._tracks.resets(model),
         )
         error = None
-        if is_count(reported_tokens) and not fault_of(reported_tokens, expected_tokens):
+        if is_count(reported_tokens) and not fault_of(reported_tokens, (expected_tokens,)):
             error = self._compare(request, reported_tokens, "usage")
         if self._exact is not None and self._random() < self._share:
             kept = replace(request, messages=list(messages), tools=list(tools))
