@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig
@@ -27,6 +28,8 @@ from langchain_ctxwin.memo import HeardLimits, Marks
 from langchain_ctxwin.pricing import Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
 
+log = structlog.get_logger("langchain_ctxwin")
+
 
 class Measurer:
     """Turns a history and a session into a `Window`; thread-safe, shared by all conversations of an engine."""
@@ -44,7 +47,7 @@ class Measurer:
     @property
     def counter(self) -> TokenCounter:
         """What prices messages when a request names no model of its own."""
-        return self._pricings.default.counter
+        return self._pricings.default.count
 
     def measure(
         self,
@@ -89,13 +92,21 @@ class Measurer:
     def hear(self, window: Window, overflow: ContextOverflow) -> None:
         """Remember a limit that the provider stated, for other conversations."""
         stated = stated_limit(window, overflow)
-        if stated:
+        if not stated:
+            return
+        try:
             self._learned.learn(window.about.model, stated)
+        except Exception as error:  # noqa: BLE001  # the conversation knows the limit; a broken memory is no reason to end it
+            log.warning("limits.not_learned", model=window.about.model, reason=type(error).__name__, **stated)
 
     def _remote(self, window: Window) -> RequestCounter | None:
         """The counter to ask about this request, if it is its model's and the answer decides anything."""
+        remote = self._pricings.default.remote
         is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
-        return self._pricings.default.remote if is_open and window.about.model == self._model else None
+        if remote is None or not is_open:
+            return None
+        counted = model_name(getattr(remote, "model", None)) or self._model
+        return remote if window.about.model in {"", counted} else None
 
     def _counted(self, window: Window, tokens: int | None) -> Window:
         return window if tokens is None else self.again(window, from_count(window, tokens))

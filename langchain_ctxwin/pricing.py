@@ -46,9 +46,10 @@ class Pricing:
         self.doubt = _doubt_of(self.counter)
         """How far its counts may be off before anything was reported."""
         self._guard = None if isinstance(self.counter, OWN_COUNTERS) else GuardedCounter(self.counter, TokenEstimator())
-        self._count_all = self._guard or self.counter
-        self.base_tokens = int(self._count_all([]))
-        """What the counter adds once to every request."""
+        self.count: TokenCounter = self._guard or self.counter
+        """The counter, made safe."""
+        self.base_tokens = (self._guard.attempt([]) or 0) if self._guard else int(self.counter([]))
+        """What the counter adds once to every request; 0 when it cannot say."""
         self.price = Prices(self._count)
         self.show = Steps(self.price)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
@@ -68,7 +69,7 @@ class Pricing:
         return self._tool_set(tools)[2] if tools else ""
 
     def _count(self, message: AnyMessage) -> int:
-        return max(0, int(self._count_all([message])) - self.base_tokens)
+        return max(0, int(self.count([message])) - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
@@ -77,7 +78,7 @@ class Pricing:
 
     def _price_tools(self, tools: tuple[Any, ...]) -> int:
         if self._takes_tools:
-            return max(0, int(self._count_all([], tools=list(tools))) - self.base_tokens)
+            return max(0, int(self.count([], tools=list(tools))) - self.base_tokens)
         return sum(self._count(SystemMessage(content=_schema_text(tool))) for tool in tools)
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
+
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import stated_input
-from langchain_ctxwin.core.stated import OUTPUT_ARGUMENTS, models_behind
+from langchain_ctxwin.core.stated import models_behind
+
+CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
+"""Names that integrations take for one call, too; `num_predict` of local servers is for construction only."""
 
 LEAST_OUTPUT_TOKENS = 256
 """Shortest answer worth asking for: about a long paragraph, or a tool call with its arguments."""
@@ -24,14 +30,28 @@ def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     return {name: room} if name and room else {}
 
 
+def fitting_output(call: object, *, requested_tokens: int, room_tokens: int) -> dict[str, int]:
+    """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
+    if not LEAST_OUTPUT_TOKENS <= room_tokens < requested_tokens:
+        return {}
+    name = output_argument(call)
+    return {name: room_tokens} if name else {}
+
+
 def output_argument(call: object) -> str:
-    """Name under which a model, or a binding around one, is set to request its output; empty when it is not set."""
-    models: list[tuple[Any, dict[str, Any]]] = list(models_behind(call))
-    if len(models) != 1:
-        return ""
-    model, bound = models[0]
-    names = [name for name in OUTPUT_ARGUMENTS if bound.get(name) or getattr(model, name, None)]
+    """Name of the argument by which a model, or a binding around one, was set to request its output; else empty."""
+    model, bound = only_model(call) or (None, {})
+    names = [name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)]
     return names[0] if names else ""
+
+
+def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
+    """Return the one model that every call goes to and what is bound to it; None when a run may choose another."""
+    runnable = call
+    while isinstance(runnable, RunnableBindingBase):
+        runnable = runnable.bound
+    models = [] if isinstance(runnable, DynamicRunnable) else list(models_behind(call))
+    return models[0] if len(models) == 1 else None
 
 
 def _room(overflow: ContextOverflow) -> int:

@@ -14,6 +14,9 @@ from langchain_ctxwin.core.window import Window
 BLIND_STEP = 0.75
 """Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
+LEAST_LIMIT_TOKENS = 256
+"""A stated limit below this is that of something else: no served model has such a window."""
+
 
 def retry_target(window: Window) -> int:
     """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
@@ -38,7 +41,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 
 def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
     """Return the limit that a provider stated, by the field of `ModelLimits` it belongs to; empty without one."""
-    if overflow.limit is None or overflow.limit <= 0:
+    if overflow.limit is None or overflow.limit < LEAST_LIMIT_TOKENS:
         return {}
     joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
     return {"context_window" if joint else "max_input_tokens": overflow.limit}
@@ -68,10 +71,13 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
 
 
 def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:
-    """Return the output reserve; one that a learned window cannot hold becomes the usual share of that window."""
+    """Return the output reserve; in a learned window no more than the usual share of it.
+
+    What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
+    """
     reserve = limits.output_reserve(configured)
     window = limits.context_window
-    return int(window * OUTPUT_SHARE) if learned and window is not None and reserve >= window else reserve
+    return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
 
 
 def _smaller(known: int | None, learned: int | None) -> int | None:

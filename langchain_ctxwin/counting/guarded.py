@@ -49,16 +49,25 @@ class GuardedCounter:
         self._paused_until = 0.0
         self._told = set[str]()
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self.has_failed = False
         """True once a count was estimated instead."""
+        for name in ("upper", "lower"):
+            if hasattr(counter, name):
+                setattr(self, name, getattr(counter, name))
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of messages and tools."""
-        tokens = None if self._clock() < self._paused_until else self._counted(messages, tools)
+        tokens = self.attempt(messages, tools=tools)
         if tokens is not None:
             return tokens
         self.has_failed = True
         return self._estimator(messages, tools=tools)
+
+    def attempt(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Return the counter's own count, or None."""
+        with self._turn:  # one at a time, so that nobody's time runs while he waits for others
+            return None if self._clock() < self._paused_until else self._counted(messages, tools)
 
     def _counted(self, messages: Sequence[AnyMessage], tools: Any) -> int | None:
         arguments = {"tools": tools} if tools else {}
@@ -73,7 +82,7 @@ class GuardedCounter:
             raise error
         tokens = None if error else _tokens(value)
         if tokens is None:
-            self._tell(type(error).__name__ if error else f"returned {value!r:.40}")
+            self._tell(type(error).__name__ if error else _fault(value))
         return tokens
 
     def _worker(self) -> queue.SimpleQueue[Job]:
@@ -108,6 +117,13 @@ def _work(jobs: queue.SimpleQueue[Job]) -> None:
             answers.put((context.run(count), None))
         except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
             answers.put((None, error))
+
+
+def _fault(value: object) -> str:
+    """What is wrong with a count, in the same words for every value of a kind."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "returned a negative number" if value < 0 else "returned a number that is not finite"
+    return f"returned {type(value).__name__}"
 
 
 def _tokens(value: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -14,13 +15,15 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 
 
 def create_context_agent(
@@ -33,6 +36,8 @@ def create_context_agent(
     summarizer: Any = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     store: BaseStore | None = None,
+    counter: TokenCounter | None = None,
+    learned: LimitMemory | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -46,6 +51,8 @@ def create_context_agent(
         summarizer: writes summaries; None extracts them without a model.
         checkpointer: makes conversations durable.
         store: long-term memory for the tools.
+        counter: counts tokens; by default an estimator for the model's family.
+        learned: remembers limits that the provider states, for other agents and processes.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -59,8 +66,13 @@ def create_context_agent(
         ```
     """
     chat = _chat_model(model) if isinstance(model, str) else model
-    counter = TokenEstimator(family_of(chat))
-    engine = ContextEngine(chat if limits is None else limits, counter=counter, summarizer=summarizer, config=config)
+    engine = ContextEngine(
+        _limits(limits, chat),
+        counter=counter or TokenEstimator(family_of(chat)),
+        summarizer=summarizer,
+        config=config,
+        learned=learned,
+    )
     tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound)
@@ -71,6 +83,20 @@ def create_context_agent(
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
     return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Limits under the name of their model, so that what a provider states is remembered for it."""
+
+    limits: ModelLimits
+    name: str
+
+
+def _limits(limits: Any, chat: BaseChatModel) -> Any:
+    if limits is None:
+        return chat
+    return limits if model_name(limits) else _Named(ModelLimits.of(limits), model_name(chat))
 
 
 def _chat_model(name: str) -> BaseChatModel:

@@ -13,9 +13,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outputs import output_argument, smaller_output
+from langchain_ctxwin.core.outputs import fitting_output, only_model, smaller_output
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.reported import reported_tokens
+from langchain_ctxwin.core.reported import answered_by, reported_tokens
 from langchain_ctxwin.core.silent import silent_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.graph.nodes import ContextNodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One call of the model."""
 
@@ -44,7 +44,8 @@ class ModelCall:
     def __init__(self, nodes: ContextNodes, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> None:
         self._nodes = nodes
         self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
-        self._requested_output = ModelLimits.of(self._call).requested_output_tokens
+        # Where a run may choose another model, nobody knows what its answer was asked to be.
+        self._requested_output = ModelLimits.of(self._call).requested_output_tokens if only_model(self._call) else None
 
     def as_node(self) -> Runnable[Any, Any]:
         """Return the node, sync and async."""
@@ -91,46 +92,56 @@ class ModelCall:
             if overflow is None or number > most:
                 break
             try:
-                attempt, window, update = self._next(state, update, window, overflow, attempt, number)
+                options = smaller_output(self._call, overflow) if error and not attempt.options else {}
+                attempt, window, update = self._next(state, update, window, overflow, attempt, options, number)
             except BudgetExceededError as exhausted:
                 if error is not None:
                     raise error from exhausted
+                window = nodes.engine.learn(window, overflow)
                 break  # an answer that was cut off is all there is
         return {**update, **self._reply_update(window, reply)}
 
     def _attempt(self, window: Window, request: list[AnyMessage]) -> Attempt:
-        """A call that asks for no more output than is reserved, once the provider said how large its window is."""
-        learned = window.session.learned_limit(window.about.model)
-        reserved = window.budget.reserved_tokens
-        name = output_argument(self._call) if learned and (self._requested_output or 0) > reserved else ""
-        return Attempt(request=request, options={name: reserved} if name else {})
+        """A call that asks for no more output than its window leaves."""
+        size, requested = window.limits.context_window, self._requested_output
+        if size is None or requested is None:
+            return Attempt(request)
+        room = size - window.survey.upper_tokens
+        return Attempt(request, fitting_output(self._call, requested_tokens=requested, room_tokens=room))
 
     def _silent(self, window: Window, reply: Any, attempt: Attempt) -> ContextOverflow | None:
-        """An overflow that shows in the answer only."""
+        """An overflow that shows in the answer only; sizes are compared with those of the same model."""
         if not isinstance(reply, AIMessage):
             return None
         extends, least = window.extends, window.survey.lower_tokens
-        asked = next(iter(attempt.options.values()), self._requested_output or window.limits.requested_output_tokens)
+        if answered_by(reply) not in {"", window.speaker} and window.session.counts.get("anchor"):
+            extends, least = None, 0
         return silent_overflow(
             reply,
             input_limit=window.budget.input_limit,
             context_window=window.limits.context_window,
-            requested_output_tokens=asked,
+            requested_output_tokens=next(iter(attempt.options.values()), self._requested_output),
             least_input_tokens=least,
             previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
         )
 
     def _next(
-        self, state: State, update: Update, window: Window, overflow: ContextOverflow, last: Attempt, number: int
+        self,
+        state: State,
+        update: Update,
+        window: Window,
+        overflow: ContextOverflow,
+        last: Attempt,
+        options: dict[str, int],
+        number: int,
     ) -> tuple[Attempt, Window, Update]:
         """The attempt after a refusal: the same request with less output where that helps, else a smaller request."""
         engine = self._nodes.engine
-        options = {} if last.options else smaller_output(self._call, overflow)
         if options:
             announce_recovery(window, overflow, number, output_tokens=max(options.values()))
             window = engine.learn(window, overflow)
             update = {**update, "context_counts": dict(window.session.counts)}
-            return Attempt(request=last.request, options=options), window, update
+            return Attempt(last.request, options), window, update
         update = {**update, **engine.recover(window, overflow)}
         announce_recovery(window, overflow, number)
         window = self._nodes.measure({**state, **update})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -32,11 +33,13 @@ class LlamaServer:
     def __init__(self, gguf_path: Path, *, n_ctx: int = 2048) -> None:
         self.gguf_path = gguf_path
         self.n_ctx = n_ctx
+        self.sent: list[dict[str, Any]] = []
+        """Bodies of the chat requests that came from the sync client of `chat_model`."""
 
     def __enter__(self) -> Self:
         self._server = xllamacpp.Server(self._params())
         self.url = self._server.listening_address + "/v1"
-        self._http = httpx.Client(limits=NO_KEEPALIVE)
+        self._http = httpx.Client(limits=NO_KEEPALIVE, event_hooks={"request": [self._record]})
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,6 +70,10 @@ class LlamaServer:
     def tokenize(self, text: str) -> list[int]:
         """Return the token ids of a text."""
         return self._post("/../tokenize", {"content": text})["tokens"]
+
+    def _record(self, request: httpx.Request) -> None:
+        if request.url.path.endswith("/chat/completions"):
+            self.sent.append(json.loads(request.read()))
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         reply = self._http.post(self.url + path, json=body)

@@ -1,0 +1,294 @@
+"""How close are counts to what real servers report: with count endpoints, without usage, with bad counters?"""
+
+import asyncio
+import threading
+from statistics import median
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.counting import GeminiCounter
+from support.counting_replies import Replies
+from support.desk import CONFIG, TOOLS, Calls, ask, refusals, state_of
+from support.gemini_policy import answer, tool_loop
+from support.gemini_server import GeminiServer
+from support.graphs import chat_on, engine_for, reports_before_calls
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+WINDOW = 2048
+TURNS = 30
+STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 8
+WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
+CLOSE = 0.01  # of the reported size, for the typical request
+FEW = 4  # counts of a conversation that is several windows long
+FARTHEST = (
+    0.02  # of the input limit, for every request after the first, also when nothing was reported since a compaction
+)
+
+
+def questions(turns=TURNS):
+    """Return what a user asks in a conversation with tools."""
+    return [f"Question {number}: what is behind door {number}?" for number in range(turns)]
+
+
+def assert_close(pairs):
+    """Check all counts after the first answer, and that compactions leave the window neither empty nor full."""
+    sizes = [(report, reply.usage_metadata["input_tokens"]) for report, reply in pairs[1:]]
+    assert median(abs(report["total_tokens"] / size - 1) for report, size in sizes) <= CLOSE
+    assert max(abs(report["total_tokens"] - size) / report["input_limit"] for report, size in sizes) <= FARTHEST
+    used = [report["utilization"] for report, _ in pairs if report["compactions"]]
+    assert 0.4 < min(used) <= max(used) <= 1
+
+
+def scripted(chat):
+    """Return a model call whose wish to look is scripted; the sizes are the server's."""
+
+    def decide(messages):
+        reply = chat.invoke(messages)
+        if messages[-1].type != "human":
+            return reply
+        wish = {"name": "look", "args": {"name": "door", "depth": 1}, "id": "call_1"}
+        return AIMessage("", tool_calls=[wish], usage_metadata=reply.usage_metadata)
+
+    return decide
+
+
+def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
+    """In a window that is stated right, by the estimator for models of unknown tokenizers."""
+    server = start_llama(WINDOW)
+    engine = engine_for("tiny", WINDOW, info={"max_output_tokens": 64})
+    agent = chat_on(engine, scripted(server.chat_model(**WORDY).bind_tools(TOOLS)), tools=TOOLS)
+    pairs = [pair for question in questions() for pair in reports_before_calls(agent, question)]
+    assert len(pairs) == len(server.sent) == 2 * TURNS
+    assert_close(pairs)
+
+
+def test_gemini_counts_are_close_and_nothing_is_refused():
+    """Tool definitions, parallel calls and their results included."""
+    with GeminiServer(input_limit=3000, policy=tool_loop(steps=1)) as server:
+        agent = chat_on(engine_for("gemini-test", 3000), server.chat_model().bind_tools(TOOLS), tools=TOOLS)
+        pairs = [pair for question in questions() for pair in reports_before_calls(agent, question)]
+    assert refusals(server) == []
+    assert len(server.requests) == len(pairs) == 2 * TURNS
+    assert_close(pairs)
+
+
+def counted_agent(server, limit, *, counter=None):
+    """Return an agent that may ask the server, or another counter, for the size of a request."""
+    model = server.chat_model()
+    # This server limits the input alone; and a summary would be due before the window is full.
+    config = ContextConfig(output_reserve=0, summarize="off")
+    engine = engine_for("gemini-test", limit, counter=counter or GeminiCounter(model), config=config)
+    return chat_on(engine, model.bind_tools(TOOLS), tools=TOOLS)
+
+
+def asked(server):
+    """Return the sizes that were asked for."""
+    return [request.tokens for request in server.requests if request.method == "countTokens"]
+
+
+def test_the_provider_is_asked_only_where_the_estimate_leaves_a_doubt():
+    """A conversation of many requests needs a handful of counts, and none is refused."""
+    with GeminiServer(input_limit=1500, policy=tool_loop(steps=1)) as server:
+        agent = counted_agent(server, 1500)
+        for question in questions(20):
+            agent.invoke(ask(question), CONFIG)
+    assert refusals(server) == []
+    assert len(server.generated) == 2 * 20
+    assert len(asked(server)) <= FEW
+
+
+def told():
+    """Return a history whose size an estimate knows within a third."""
+    lines = (f"Part {number}. {STORY}" for number in range(6))
+    return {"messages": [message for line in lines for message in (("user", line), ("assistant", "I see."))][:-1]}
+
+
+def size_of_told():
+    """Return the true size of the first request with that history."""
+    with GeminiServer(policy=answer("Noted.")) as server:
+        chat_on(engine_for("any", 100_000), server.chat_model().bind_tools(TOOLS), tools=TOOLS).invoke(told(), CONFIG)
+    return server.requests[0].tokens
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_first_request_that_fits_exactly_is_sent_as_it_is(way):
+    """The provider's count decides, and the report says so."""
+    size = size_of_told()
+    with GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
+        agent = counted_agent(server, size)
+        await run(agent, way)
+    counted, sent = server.requests
+    assert (counted.method, counted.tokens, sent.tokens, sent.status) == ("countTokens", size, size, 200)
+    assert state_of(agent)["context_report"]["compactions"] == 0
+
+
+def test_a_model_given_to_the_nodes_is_the_one_that_the_counter_asks():
+    """Limits given as numbers have no name of a model to compare with."""
+    size = size_of_told()
+    with GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
+        model = server.chat_model()
+        config = ContextConfig(summarize="off")
+        engine = ContextEngine(ModelLimits(max_input_tokens=size), counter=GeminiCounter(model), config=config)
+        chat_on(engine, model.bind_tools(TOOLS), tools=TOOLS, model=model).invoke(told(), CONFIG)
+    assert [(request.method, request.tokens) for request in server.requests] == [
+        ("countTokens", size),
+        ("generateContent", size),
+    ]
+
+
+async def run(agent, way, given=None):
+    """Run one turn."""
+    if way == "ainvoke":
+        await agent.ainvoke(given or told(), CONFIG)
+    else:
+        agent.invoke(given or told(), CONFIG)
+
+
+def test_a_count_from_the_provider_is_reported_as_exact():
+    """Until the answer brings the same number as usage."""
+    size = size_of_told()
+    with GeminiServer(policy=answer("Noted.")) as server:
+        ((report, reply),) = reports_before_calls(counted_agent(server, size), told())
+    assert (report["counted_by"], report["total_tokens"], report["over_by"]) == ("exact", size, 0)
+    assert reply.usage_metadata["input_tokens"] == size
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_first_request_that_is_one_token_too_large_is_compacted_before_it_is_sent(way):
+    """No refusal tells it; the count does."""
+    limit = size_of_told() - 1
+    with GeminiServer(input_limit=limit, policy=answer("Noted.")) as server:
+        agent = counted_agent(server, limit)
+        await run(agent, way)
+    assert asked(server)[0] == limit + 1
+    assert [request.status for request in server.requests if request.method != "countTokens"] == [200]
+    assert server.largest_tokens <= limit
+    assert state_of(agent)["context_report"]["compactions"] == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("fault", [{"status": 503}, {"held": True}], ids=["down", "hanging"])
+async def test_without_the_count_endpoint_the_estimate_stands(way, fault):
+    """The turn goes on, the request is compacted on the upper bound, and the trouble is logged once."""
+    size = size_of_told()
+    with Replies({}, **fault) as endpoint, GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
+        model = ChatGoogleGenerativeAI(model="gemini-test", google_api_key="x", base_url=endpoint.url, max_retries=1)
+        agent = counted_agent(server, size, counter=GeminiCounter(model, timeout_seconds=0.2))
+        with capture_logs() as logs:
+            await run(agent, way)
+            await run(agent, way, ask("And then?"))
+        await model.aclose()
+    assert [log["event"] for log in logs].count("count.failed") == len(endpoint.asked) == 1
+    assert [request.status for request in server.requests] == [200, 200]
+    assert state_of(agent)["context_report"]["compactions"] == 1
+
+
+class Announced(list):
+    """A list that says when something is added."""
+
+    def __init__(self, tell):
+        """Call `tell` each time."""
+        super().__init__()
+        self._tell = tell
+
+    def append(self, item):
+        """Add and tell."""
+        super().append(item)
+        self._tell()
+
+
+async def test_asking_does_not_block_the_event_loop():
+    """While the endpoint thinks, the loop runs: here it is the loop that lets the endpoint answer."""
+    size = size_of_told()
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    counted = Replies({"totalTokens": size}, held=True)
+    counted.asked = Announced(lambda: loop.call_soon_threadsafe(arrived.set))
+    with counted as endpoint, GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
+        model = ChatGoogleGenerativeAI(model="gemini-test", google_api_key="x", base_url=endpoint.url, max_retries=1)
+        agent = counted_agent(server, size, counter=GeminiCounter(model))
+        turn = asyncio.create_task(agent.ainvoke(told(), CONFIG))
+        asked = asyncio.create_task(arrived.wait())
+        await asyncio.wait({turn, asked}, return_when=asyncio.FIRST_COMPLETED)
+        endpoint.released.set()
+        await turn
+        asked.cancel()
+        await model.aclose()
+    assert server.generated[0].tokens == size
+
+
+async def test_a_stream_without_usage_fits_by_estimates(start_llama):
+    """Nothing is reported, so nothing is calibrated; the margin keeps every request inside the window."""
+    server, calls = start_llama(WINDOW), NoUsage()
+    model = server.chat_model(stream_usage=False, streaming=True, **WORDY)
+    agent = chat_on(engine_for("tiny", WINDOW, info={"max_output_tokens": 64}), model)
+    for number in range(20):
+        config = {**CONFIG, "callbacks": [calls]}
+        if number % 2:
+            await agent.ainvoke(ask(f"Part {number}. {STORY}"), config)
+        else:
+            _ = list(agent.stream(ask(f"Part {number}. {STORY}"), config, stream_mode="messages"))
+    state = state_of(agent)
+    sizes = [server.count(request) for request in calls.requests]
+    assert (len(sizes), calls.errors) == (20, [])
+    assert max(sizes) <= WINDOW - 64
+    assert [message.usage_metadata for message in state["messages"] if message.type == "ai"] == [None] * 20
+    assert 1 <= state["context_report"]["compactions"] <= 20 / 3
+    assert "anchor" not in state["context_counts"]
+
+
+class NoUsage(Calls):
+    """Records requests whose answers state no size."""
+
+    def on_llm_end(self, response, **_):
+        """Keep nothing."""
+
+
+def chars(messages):
+    """Return the characters of messages, for counters that are wrong in some way."""
+    return sum(len(message.text) for message in messages)
+
+
+def hanging(_messages):
+    """Never answer."""
+    threading.Event().wait()
+
+
+BAD_COUNTERS = {
+    "raises": (lambda _: 1 / 0, ["ZeroDivisionError"]),
+    "hangs": (hanging, ["no answer within 2 seconds"]),
+    "fractions": (lambda messages: chars(messages) / 3.7, []),
+    "negative": (lambda messages: -1 if messages else 0, ["returned a negative number"]),
+    "text": (lambda _: "12", ["returned str"]),
+}
+
+
+@pytest.mark.parametrize(("counter", "reasons"), BAD_COUNTERS.values(), ids=BAD_COUNTERS)
+def test_a_counter_that_fails_costs_one_event_and_no_turn(counter, reasons):
+    """What it cannot count is estimated, in prices and in summaries alike."""
+    config = ContextConfig(summary_timeout_seconds=1)  # a summarizer that asks the counter would wait for it
+    with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server, capture_logs() as logs:
+        engine = engine_for("gemini-test", WINDOW, counter=counter, config=config)
+        agent = chat_on(engine, server.chat_model())
+        for number in range(TURNS // 2):
+            agent.invoke(ask(f"Part {number}. {STORY}"), CONFIG)
+    assert refusals(server) == []
+    assert len(server.generated) == TURNS // 2
+    assert state_of(agent)["context_report"]["compactions"] >= 1
+    assert [log["reason"] for log in logs if log["event"] == "count.failed"] == reasons
+    assert [log["reason"] for log in logs if log["event"] == "context.summary_refused"] == []
+
+
+def test_each_wrong_number_is_the_same_reason():
+    """A counter that is always negative says so once, not once per message."""
+    with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server, capture_logs() as logs:
+        agent = chat_on(
+            engine_for("gemini-test", WINDOW, counter=lambda messages: -chars(messages)), server.chat_model()
+        )
+        for number in range(3):
+            agent.invoke(ask(f"Part {number}. {STORY * number}"), CONFIG)
+    assert [log["event"] for log in logs].count("count.failed") == 1

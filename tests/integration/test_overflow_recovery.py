@@ -1,0 +1,286 @@
+"""Does the model node learn from a real refusal once, for every later request, and from an answer that was cut off?"""
+
+import httpx
+import pytest
+from langchain_core.runnables import ConfigurableField
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ContextEngine, ModelLimits
+from langchain_ctxwin.models.sources import LearnedSource
+from support.anthropic_server import AnthropicServer, input_tokens
+from support.desk import Calls, agent_of, ask, state_of
+from support.gemini_policy import answer
+from support.gemini_server import GeminiServer
+from support.graphs import chat_on, engine_for
+
+pytest.importorskip("langchain_anthropic", reason="the Anthropic integration is not installed")
+from langchain_anthropic import ChatAnthropic
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+WINDOW = 2048
+CLAIMED = 4 * WINDOW
+STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 24
+FOREIGN = "河水流过磨坊磨坊主的女儿数着船。" * 24  # the tiny vocabulary of llama.cpp needs a token for nearly each byte
+BABBLE_TOKENS = 8
+TURNS = 6  # the conversation is refused in the fifth
+WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
+
+
+@pytest.fixture
+def model(request):
+    """Return a real client of the provider that the test names; its server takes `WINDOW` tokens."""
+    if request.param == "gemini":
+        with GeminiServer(input_limit=WINDOW, policy=answer("Noted."), model="tiny") as server:
+            yield server.chat_model()
+        return
+    server = request.getfixturevalue("start_llama")(WINDOW)
+    if request.param == "openai":
+        yield server.chat_model(stream_usage=True, **WORDY)
+        return
+    url = server.url.removesuffix("/v1")
+    yield ChatAnthropic(model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=BABBLE_TOKENS)
+
+
+def thread(name, calls):
+    """Return the config of a thread whose model calls are recorded."""
+    return {"configurable": {"thread_id": name}, "callbacks": [calls]}
+
+
+def refused(calls):
+    """Return the errors, each one once although a bound model reports it at every level."""
+    return list({id(error): error for error in calls.errors}.values())
+
+
+async def talk(agent, config, *, way="invoke", turns=TURNS):
+    """Hold a conversation that is larger than the window."""
+    for number in range(turns):
+        given = ask(f"Part {number}. {STORY} What then?")
+        if way == "ainvoke":
+            await agent.ainvoke(given, config)
+        elif way == "stream":
+            _ = list(agent.stream(given, config, stream_mode="messages"))
+        else:
+            agent.invoke(given, config)
+
+
+@pytest.mark.parametrize(
+    ("model", "way"),
+    [
+        ("openai", "stream"),
+        ("anthropic", "invoke"),
+        ("anthropic", "stream"),
+        ("anthropic", "ainvoke"),
+        ("gemini", "ainvoke"),
+    ],
+    indirect=["model"],
+)
+async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
+    """The limit that the first error states holds for the thread, and for another one that never saw an error."""
+    calls = Calls()
+    agent = chat_on(engine_for("tiny", CLAIMED), model)
+    await talk(agent, thread("first", calls), way=way)
+    await talk(agent, thread("second", calls), way=way)
+    assert len(refused(calls)) == 1
+    assert len(calls.usages) == 2 * TURNS
+    first, second = (state_of(agent, thread(name, calls)) for name in ("first", "second"))
+    assert first["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
+    assert [state["context_report"]["context_window"] for state in (first, second)] == [WINDOW] * 2
+    assert [len(state["messages"]) for state in (first, second)] == [2 * TURNS] * 2
+
+
+@pytest.mark.parametrize("model", ["openai"], indirect=True)
+async def test_a_restarted_thread_still_knows(model, open_sqlite):
+    """New graph objects over the same file, told the same wrong window, are not refused again."""
+    calls = Calls()
+    for _ in range(2):
+        agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
+        await talk(agent, thread("t", calls))
+    assert len(refused(calls)) == 1
+    assert len(state_of(agent, thread("t", calls))["messages"]) == 2 * 2 * TURNS
+
+
+@pytest.mark.parametrize("model", ["anthropic"], indirect=True)
+async def test_another_engine_hears_of_a_refusal_through_a_file(model, tmp_path):
+    """An engine that starts later, as in another process, reads the limit before its first request."""
+    calls = Calls()
+    for name in ("first", "second"):
+        learned = LearnedSource(tmp_path / "learned.json")
+        await talk(chat_on(engine_for("tiny", CLAIMED, learned=learned), model), thread(name, calls))
+        assert learned.flush()
+    assert len(refused(calls)) == 1
+    assert LearnedSource(tmp_path / "learned.json").recall("tiny") == {"context_window": WINDOW}
+
+
+@pytest.mark.parametrize("model", ["openai"], indirect=True)
+async def test_a_ready_agent_shares_what_it_heard_among_its_threads(model):
+    """The agent knows the name of its model, also when its limits are given apart from it."""
+    calls = Calls()
+    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
+    await talk(agent, thread("first", calls))
+    await talk(agent, thread("second", calls))
+    assert len(refused(calls)) == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
+    """An input limit of its own says nothing about the output: requests go on asking for what is configured."""
+    with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
+        agent = agent_of(server.chat_model(max_output_tokens=100), CLAIMED, tools=[], checkpointer=InMemorySaver())
+        await talk(agent, thread("t", Calls()), way=way)
+    assert [request.status for request in server.requests].count(400) == 1
+    assert [request.body["generationConfig"]["maxOutputTokens"] for request in server.requests] == [100] * (TURNS + 1)
+
+
+def _claude(server, max_tokens):
+    return chat_on(engine_for("claude-test", 4 * server.context_window), server.chat_model(max_tokens=max_tokens))
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_input_and_output_together_too_large_are_cured_by_less_output(way):
+    """The same messages go again with the `max_tokens` that is left, and no later request is refused."""
+    with AnthropicServer(context_window=4096) as server:
+        agent = _claude(server, 1000)
+        await talk(agent, thread("t", Calls()), way=way, turns=12)
+    assert len(server.refused) == 1
+    bodies = [body for _, body in server.requests]
+    again = bodies[bodies.index(server.refused[0]) + 1]
+    room = server.context_window - input_tokens(again)
+    assert again == {**server.refused[0], "max_tokens": again["max_tokens"]}
+    assert 0.9 * room < again["max_tokens"] <= room < 1000
+    assert len(bodies) == 12 + 1
+    state = state_of(agent, thread("t", Calls()))
+    assert state["context_counts"]["limits"] == {"claude-test": {"context_window": 4096}}
+
+
+async def test_when_too_little_output_is_left_the_request_is_compacted():
+    """An answer of a few tokens helps nobody: the request shrinks and `max_tokens` stays."""
+    with AnthropicServer(context_window=4096) as server:
+        agent = _claude(server, 200)
+        await talk(agent, thread("t", Calls()), turns=12)
+    (refusal,) = server.refused
+    bodies = [body for _, body in server.requests]
+    again = bodies[bodies.index(refusal) + 1]
+    assert {body["max_tokens"] for body in bodies} == {200}
+    assert again["messages"][-1] == refusal["messages"][-1]
+    assert input_tokens(again) < input_tokens(refusal)
+    assert len(bodies) == 12 + 1
+
+
+async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
+    """Reserving all of it in the window that was learned would refuse every later request."""
+    with AnthropicServer(context_window=4096) as server:
+        limits = ModelLimits(4 * 4096, requested_output_tokens=3900)  # as `ModelLimits.of(model)` reads them
+        agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
+        await talk(agent, thread("t", Calls()), turns=12)
+    assert len(server.refused) == 1
+    assert len(server.requests) == 12 + 1
+
+
+def told(*parts):
+    """Return the input of a first turn after a conversation that was held elsewhere."""
+    history = [pair for part in parts for pair in (("user", part), ("assistant", "I see."))]
+    return {"messages": [*history, ("user", "What then?")]}
+
+
+def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(start_llama):
+    """HTTP 200 and `finish_reason="length"` are all that llama.cpp says; the node learns the window from the sizes."""
+    server, calls = start_llama(WINDOW), Calls()
+    agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=600, **WORDY))
+    agent.invoke(told(*[STORY] * 4), thread("t", calls))
+    state = state_of(agent, thread("t", calls))
+    cut, whole = server.sent
+    assert calls.usages[0] > WINDOW - 600
+    assert calls.usages[1] + whole["max_completion_tokens"] <= WINDOW
+    assert cut["messages"][-1] == whole["messages"][-1]
+    assert state["messages"][-1].usage_metadata["output_tokens"] == whole["max_completion_tokens"]
+    assert len(state["messages"]) == 4 * 2 + 2
+    assert state["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
+
+
+def test_a_long_answer_that_the_window_cuts_is_not_asked_for_again_with_less_output(start_llama):
+    """Less output would cut it even earlier: what goes again is smaller input."""
+    server, calls = start_llama(WINDOW), Calls()
+    agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=1000, **WORDY))
+    agent.invoke(told(STORY, STORY, STORY), thread("t", calls))
+    cut, again = server.sent
+    assert WINDOW - 1000 < calls.usages[0] < WINDOW - 400
+    assert calls.usages[1] < calls.usages[0]
+    assert cut["messages"][-1] == again["messages"][-1]
+    assert calls.usages[1] + again["max_completion_tokens"] <= WINDOW
+
+
+def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
+    """A system prompt cannot be compacted; half an answer is better than an exception."""
+    server, calls = start_llama(WINDOW), Calls()
+    model = server.chat_model(max_tokens=600, **WORDY)
+    agent = chat_on(engine_for("tiny", CLAIMED), model, prompt=STORY * 4)
+    agent.invoke(ask("What then?"), thread("t", calls))
+    last = state_of(agent, thread("t", calls))["messages"][-1]
+    assert len(server.sent) == 1
+    assert 0 < last.usage_metadata["output_tokens"] < 600
+    assert last.response_metadata["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("max_tokens", [BABBLE_TOKENS, 200])
+async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(max_tokens, start_llama):
+    """It ends with `length` as well, at the limit that the request itself set."""
+    server, calls = start_llama(CLAIMED), Calls()
+    agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=max_tokens, **WORDY))
+    await talk(agent, thread("t", calls), turns=3)
+    assert len(server.sent) == 3
+    assert "limits" not in state_of(agent, thread("t", calls))["context_counts"]
+
+
+def test_an_output_limit_of_one_run_is_no_overflow(start_llama):
+    """The answer ends where this run set its limit, not where the model was configured."""
+    server, calls = start_llama(CLAIMED), Calls()
+    model = server.chat_model(max_tokens=600, **WORDY).configurable_fields(max_tokens=ConfigurableField(id="brief"))
+    agent = chat_on(engine_for("tiny", CLAIMED), model)
+    config = thread("t", calls)
+    config["configurable"]["brief"] = BABBLE_TOKENS
+    agent.invoke(ask("What then?"), config)
+    agent.invoke(ask(STORY), config)
+    assert [body["max_completion_tokens"] for body in server.sent] == [BABBLE_TOKENS] * 2
+    assert "limits" not in state_of(agent, config)["context_counts"]
+
+
+class Line:
+    """Cuts a client off while `is_down`."""
+
+    is_down = False
+
+    def __call__(self, _request):
+        """Fail as an unreachable host does."""
+        if self.is_down:
+            raise httpx.ConnectError("no route to host")
+
+
+@pytest.mark.parametrize(
+    ("text", "secondary_output"),
+    [(STORY, None), (STORY, 20), (FOREIGN, None)],
+    ids=["plain", "less-output", "fewer-tokens"],
+)
+def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
+    """Other sizes of another model teach about that model alone, and no answer of it is taken for an overflow."""
+    server, calls, line = start_llama(2 * CLAIMED), Calls(), Line()
+    secondary_answer = "Noted, and noted again. " * 8
+    with (
+        GeminiServer(policy=answer(secondary_answer), model="second") as other,
+        httpx.Client(event_hooks={"request": [line]}, limits=httpx.Limits(max_keepalive_connections=0)) as client,
+    ):
+        primary = server.chat_model(http_client=client, max_tokens=64, **WORDY)
+        secondary = other.chat_model(max_output_tokens=secondary_output)
+        agent = chat_on(engine_for("tiny", 2 * CLAIMED), primary.with_fallbacks([secondary]))
+        speakers = []
+        for number in range(6):
+            line.is_down = number in (2, 3)
+            agent.invoke(ask(f"Part {number}. {text}"), thread("t", calls))
+            speakers.append(state_of(agent, thread("t", calls))["context_counts"]["anchor"]["model"])
+    primary_name = speakers[0]
+    assert speakers == [primary_name, primary_name, "second", "second", primary_name, primary_name]
+    assert len(other.requests) == 2
+    state = state_of(agent, thread("t", calls))
+    assert "limits" not in state["context_counts"]
+    assert state["context_report"]["compactions"] == 0
+    assert state["context_report"]["counted_by"] == "usage"

@@ -1,0 +1,59 @@
+"""A chat graph on the nodes whose engine a test builds itself, and what it reported before each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_ctxwin import (
+    ContextEngine,
+    ContextNodes,
+    ContextOutput,
+    ContextState,
+    ModelInfo,
+    add_context_nodes,
+)
+from support.desk import CONFIG, PROMPT, ask
+
+
+def engine_for(name: str, context_window: int, *, info: dict[str, Any] | None = None, **options: Any) -> ContextEngine:
+    """Return an engine that is told the window of a named model; `info` are more fields of its `ModelInfo`."""
+    limits = ModelInfo(name=name, provider="test", context_window=context_window, **(info or {}))
+    return ContextEngine(limits=limits, **options)
+
+
+def chat_on(
+    engine: ContextEngine,
+    call: Any,
+    *,
+    tools: Sequence[Any] = (),
+    prompt: str = PROMPT,
+    model: Any = None,
+    checkpointer: Any = None,
+) -> Any:
+    """Compile a graph that calls a model, which is given with its tools bound."""
+    nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
+    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    add_context_nodes(builder, nodes, model_node="model", model=call)
+    builder.add_node("tools", ToolNode(list(tools)))
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_edge("tools", "budget_check")
+    return builder.compile(checkpointer=checkpointer or InMemorySaver())
+
+
+def reports_before_calls(agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG) -> list[Any]:
+    """Run a turn; return of each model call the report before it and the message that it answered with."""
+    keys = ["messages", "context_report"]
+    found, report = [], agent.get_state(config).values.get("context_report")
+    first = ask(given) if isinstance(given, str) else given
+    for update in agent.stream(first, config, stream_mode="updates", output_keys=keys):
+        for node, writes in update.items():
+            report_before, report = report, (writes or {}).get("context_report") or report
+            if node == "model":
+                found.append((report_before, writes["messages"][-1]))
+    return found
