@@ -44,7 +44,10 @@ from langchain_ctxwin import (
     pin,
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
-from langchain_ctxwin.protocols import Summarizer, TokenCounter
+from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.models.sources import LearnedSource
+from langchain_ctxwin.observe import Validator
+from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 
 
 def limits_and_budget(model: BaseChatModel) -> None:
@@ -69,6 +72,20 @@ def counters(messages: list[AnyMessage], tools: Sequence[BaseTool]) -> list[Toke
     assert_type(estimator(messages, tools=tools), int)
     assert_type(CharRatioCounter(chars_per_token=4.0, margin=0.0)(messages), int)
     return [estimator, CharRatioCounter(), count_tokens_approximately]
+
+
+async def exact_counters(gemini: GeminiCounter, claude: AnthropicCounter, messages: list[AnyMessage]) -> None:
+    """Local ones count texts, remote ones whole requests; all have the shape of LangChain's counters."""
+    local: list[TokenCounter] = [VocabularyCounter("o200k_base"), TokenizerFileCounter("tokenizer.json"), gemini]
+    remote: list[RequestCounter] = [gemini, claude]
+    assert_type(gemini.count_request(messages), int | None)
+    assert_type(await claude.acount_request(messages), int | None)
+    memory: LimitMemory = LearnedSource("limits.json")
+    engine = ContextEngine(ModelLimits(context_window=8192), counter=local[0], learned=memory)
+    nodes = ContextNodes(engine, validator=Validator(remote[0], share=0.01))
+    window = engine.verify(engine.measure(messages))
+    assert_type(await engine.averify(window), Window)
+    print(nodes.budget_check)  # noqa: T201  # the values are used, the file is never run
 
 
 def turns(messages: list[AnyMessage]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -33,6 +33,18 @@ class Attempt:
     request: list[AnyMessage]
     options: dict[str, int] = field(default_factory=dict)
     """Arguments for this call alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """Where an exchange stands."""
+
+    attempt: Attempt
+    window: Window
+    """The request of the attempt, measured with all that is known."""
+
+    update: Update
+    """What the state has to learn so far."""
 
 
 Exchange = Generator[Attempt, Any, Update]
@@ -79,12 +91,13 @@ class ModelCall:
         """Yield attempts, receive the reply or the provider's exception, return the state update."""
         nodes, most = self._nodes, self._nodes.engine.config.max_recoveries
         window, update = self._fitting(state)
-        attempt = self._attempt(window, nodes.request(window) if update else nodes.model_input(state))
+        request = nodes.request(window) if update else nodes.model_input(state)
+        now = _Now(self._attempt(window, request), window, update)
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield attempt
-                overflow = self._silent(window, reply, attempt)
+                reply = yield now.attempt
+                overflow = self._silent(now, reply)
             except Exception as refusal:
                 error, overflow = refusal, classify_overflow(refusal)
                 if overflow is None or number > most:
@@ -92,14 +105,28 @@ class ModelCall:
             if overflow is None or number > most:
                 break
             try:
-                options = smaller_output(self._call, overflow) if error and not attempt.options else {}
-                attempt, window, update = self._next(state, update, window, overflow, attempt, options, number)
+                now = self._next(state, now, overflow, number, was_refused=error is not None)
             except BudgetExceededError as exhausted:
                 if error is not None:
                     raise error from exhausted
-                window = nodes.engine.learn(window, overflow)
+                now = replace(now, window=nodes.engine.learn(now.window, overflow))
                 break  # an answer that was cut off is all there is
-        return {**update, **self._reply_update(window, reply)}
+        return {**now.update, **self._reply_update(now.window, reply)}
+
+    def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, *, was_refused: bool) -> _Now:
+        """What follows an overflow: the same request with less output where that helps, else a smaller request."""
+        engine, window = self._nodes.engine, now.window
+        options = smaller_output(self._call, overflow) if was_refused and not now.attempt.options else {}
+        if options:
+            learned = engine.learn(window, overflow)
+            update = {**now.update, "context_counts": dict(learned.session.counts)}
+            announce_recovery(window, overflow, number, output_tokens=max(options.values()))
+            return _Now(Attempt(now.attempt.request, options), learned, update)
+        update = {**now.update, **engine.recover(window, overflow)}
+        announce_recovery(window, overflow, number)
+        smaller = self._nodes.measure({**state, **update})
+        attempt = self._attempt(smaller, self._nodes.request(smaller))
+        return _Now(attempt, smaller, {**update, "context_report": smaller.report})
 
     def _attempt(self, window: Window, request: list[AnyMessage]) -> Attempt:
         """A call that asks for no more output than its window leaves."""
@@ -109,10 +136,11 @@ class ModelCall:
         room = size - window.survey.upper_tokens
         return Attempt(request, fitting_output(self._call, requested_tokens=requested, room_tokens=room))
 
-    def _silent(self, window: Window, reply: Any, attempt: Attempt) -> ContextOverflow | None:
+    def _silent(self, now: _Now, reply: Any) -> ContextOverflow | None:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""
         if not isinstance(reply, AIMessage):
             return None
+        window = now.window
         extends, least = window.extends, window.survey.lower_tokens
         if answered_by(reply) not in {"", window.speaker} and window.session.counts.get("anchor"):
             extends, least = None, 0
@@ -120,32 +148,10 @@ class ModelCall:
             reply,
             input_limit=window.budget.input_limit,
             context_window=window.limits.context_window,
-            requested_output_tokens=next(iter(attempt.options.values()), self._requested_output),
+            requested_output_tokens=next(iter(now.attempt.options.values()), self._requested_output),
             least_input_tokens=least,
             previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
         )
-
-    def _next(
-        self,
-        state: State,
-        update: Update,
-        window: Window,
-        overflow: ContextOverflow,
-        last: Attempt,
-        options: dict[str, int],
-        number: int,
-    ) -> tuple[Attempt, Window, Update]:
-        """The attempt after a refusal: the same request with less output where that helps, else a smaller request."""
-        engine = self._nodes.engine
-        if options:
-            announce_recovery(window, overflow, number, output_tokens=max(options.values()))
-            window = engine.learn(window, overflow)
-            update = {**update, "context_counts": dict(window.session.counts)}
-            return Attempt(last.request, options), window, update
-        update = {**update, **engine.recover(window, overflow)}
-        announce_recovery(window, overflow, number)
-        window = self._nodes.measure({**state, **update})
-        return self._attempt(window, self._nodes.request(window)), window, {**update, "context_report": window.report}
 
     def _fitting(self, state: State) -> tuple[Window, Update]:
         """Measure the request; when a state edit made it too large since it was checked, compact it now."""
