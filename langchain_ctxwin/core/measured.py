@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
@@ -21,14 +21,16 @@ MAX_SPANS = 48
 MAX_MEASURED = 2
 """Models whose spans are kept: one, and the one it takes turns with."""
 
+NOWHERE = 1 << 62
+"""Position behind every history."""
+
 PLAUSIBLE_RATIO = 4.0
 PLAUSIBLE_TOKENS = 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Whole steps at `start <= index < stop` of the history."""
+class Span(NamedTuple):
+    """Whole steps at `start <= index < stop` of the history; a tuple, because dozens are read with every measure."""
 
     start: int
     stop: int
@@ -56,16 +58,19 @@ class Measured:
 
     def price(self, steps: Iterable[Step]) -> tuple[float, list[int]]:
         """Return the counted size of the steps that lie in spans, and the estimates of the others, in tokens."""
-        inside, rest, number = [0] * len(self.spans), list[int](), 0
+        spans, inside, rest, number = self.spans, [0] * len(self.spans), list[int](), 0
+        start, stop = spans[0][:2] if spans else (NOWHERE, NOWHERE)
         for step in steps:
-            while number < len(self.spans) and self.spans[number].stop <= step.index:
+            index = step.index
+            while index >= stop:
                 number += 1
-            if number < len(self.spans) and self.spans[number].start <= step.index:
+                start, stop = spans[number][:2] if number < len(spans) else (NOWHERE, NOWHERE)
+            if index >= start:
                 inside[number] += step.tokens
             else:
                 rest.append(step.tokens)
         counted = 0.0
-        for shown, span in zip(inside, self.spans, strict=True):
+        for shown, span in zip(inside, spans, strict=True):
             # Text that was added since has another ratio; nothing is known of it.
             counted += min(shown, span.estimate) * span.tokens / span.estimate
             if shown > span.estimate:
@@ -82,7 +87,7 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        spans = [[span.start, span.stop, span.estimate, span.tokens] for span in self.spans]
+        spans = [list(span) for span in self.spans]
         last = {"id": self.last.id, "index": self.last.index} if self.last else None
         return {"last": last, "spans": spans}
 
@@ -97,13 +102,12 @@ class Measured:
             [0, last.get("index"), 1, 0]
         ):
             return cls()
-        found = tuple(Span(start=a, stop=b, estimate=c, tokens=d) for a, b, c, d in spans)
-        return cls(last=Position(id=str(last.get("id")), index=last["index"]), spans=found)
+        return cls(last=Position(id=str(last.get("id")), index=last["index"]), spans=tuple(map(Span._make, spans)))
 
 
 def _is_row(row: object) -> bool:
     """True for start, stop, estimate and tokens of a span."""
-    if not isinstance(row, list | tuple) or len(row) != 4 or not all(type(number) is int for number in row):  # noqa: PLR2004
+    if not isinstance(row, list | tuple) or [type(number) for number in row] != [int] * len(Span._fields):
         return False
     start, stop, estimate, tokens = row
     return bool(0 <= start < stop and estimate > 0 and tokens >= 0)
