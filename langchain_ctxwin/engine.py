@@ -183,7 +183,7 @@ class ContextEngine:
         return window.survey.messages()
 
     def learn(self, window: Window, overflow: ContextOverflow) -> Window:
-        """Measure a refused request again with what the refusal stated, and remember a stated limit for everybody."""
+        """Measure a refused request again with what the refusal stated; a stated limit is remembered for others."""
         self._measurer.hear(window, overflow)
         return self._measurer.again(window, refused(window, overflow))
 

@@ -13,13 +13,14 @@ from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Goal
-from langchain_ctxwin.core.learning import from_count
+from langchain_ctxwin.core.learning import expected, from_count
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.recovery import stated_limit
+from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS, stated_limit
+from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request
@@ -64,7 +65,7 @@ class Measurer:
             model=model_name(model) or self._model,
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
-            exact=pricing.exact,
+            is_exact=lambda: pricing.exact,
         )
         checked = self._with_pins(read_session(session, messages), messages)
         request = self._request(messages, system_prompt, tools, pricing)
@@ -80,14 +81,22 @@ class Measurer:
         remote = self._remote(window)
         if remote is None:
             return window
-        return self._counted(window, remote.count_request(window.survey.messages(), tools=_tools(window)))
+        try:
+            tokens = remote.count_request(window.survey.messages(), tools=_tools(window))
+        except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
+            return _not_counted(window, error)
+        return self._counted(window, tokens)
 
     async def averified(self, window: Window) -> Window:
         """Like `verified`, without blocking the event loop."""
         remote = self._remote(window)
         if remote is None:
             return window
-        return self._counted(window, await remote.acount_request(window.survey.messages(), tools=_tools(window)))
+        try:
+            tokens = await remote.acount_request(window.survey.messages(), tools=_tools(window))
+        except Exception as error:  # noqa: BLE001  # see verified
+            return _not_counted(window, error)
+        return self._counted(window, tokens)
 
     def hear(self, window: Window, overflow: ContextOverflow) -> None:
         """Remember a limit that the provider stated, for other conversations."""
@@ -109,12 +118,28 @@ class Measurer:
         return remote if window.about.model in {"", counted} else None
 
     def _counted(self, window: Window, tokens: int | None) -> Window:
-        return window if tokens is None else self.again(window, from_count(window, tokens))
+        if tokens is None:
+            return window
+        fault = fault_of(tokens, expected(window.survey))
+        if fault:
+            log.warning("count.failed", reason=fault, instead="estimate")
+            return window
+        return self.again(window, from_count(window, tokens))
 
     def _window(self, request: Request, session: Session, stated: ModelLimits, about: About) -> Window:
-        heard = self._learned.recall(about.model)
+        heard = self._heard(about.model)
         reserve = self._config.output_reserve
         return measure_request(request, session, stated, about, heard=heard, output_reserve=reserve, goal=self._goal)
+
+    def _heard(self, model: str) -> Mapping[str, int]:
+        """Limits that other conversations learned; a memory that fails has none."""
+        try:
+            return {
+                name: tokens for name, tokens in self._learned.recall(model).items() if tokens >= LEAST_LIMIT_TOKENS
+            }
+        except Exception as error:  # noqa: BLE001  # see hear
+            log.warning("limits.not_recalled", model=model, reason=type(error).__name__)
+            return {}
 
     def _goal(self, limit: int, is_checked: bool) -> Goal:
         return Goal(
@@ -153,6 +178,11 @@ class Measurer:
             show=pricing.show,
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
+
+
+def _not_counted(window: Window, error: Exception) -> Window:
+    log.warning("count.failed", reason=type(error).__name__, instead="estimate")
+    return window
 
 
 def _checked(limits: ModelLimits, config: ContextConfig) -> ModelLimits:

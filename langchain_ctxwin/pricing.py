@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
+from langchain_ctxwin.core.content import compact_json
 from langchain_ctxwin.core.model_families import family_of
-from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.counting.guarded import GuardedCounter
+from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
+from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 
@@ -38,27 +37,42 @@ ToolSet = tuple[tuple[Any, ...], int, str]
 class Pricing:
     """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, *, family: str) -> None:
         self.remote = counter if isinstance(counter, RequestCounter) else None
         """Counts whole requests where the provider does; None for a counter that prices messages by itself."""
         self.counter = counter.estimator if isinstance(counter, RequestCounter) else counter
         """Prices messages and tools."""
-        self.doubt = _doubt_of(self.counter)
-        """How far its counts may be off before anything was reported."""
-        self._guard = None if isinstance(self.counter, OWN_COUNTERS) else GuardedCounter(self.counter, TokenEstimator())
+        self._estimator = TokenEstimator(family)
+        is_own = isinstance(self.counter, OWN_COUNTERS)
+        self._guard = None if is_own else GuardedCounter(self.counter, self._estimator)
         self.count: TokenCounter = self._guard or self.counter
         """The counter, made safe."""
-        self.base_tokens = (self._guard.attempt([]) or 0) if self._guard else int(self.counter([]))
-        """What the counter adds once to every request; 0 when it cannot say."""
-        self.price = Prices(self._count)
+        self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
+        self._base: tuple[int | None] | None = None
+        self.price = Prices(self._price)
         self.show = Steps(self.price)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._takes_tools = _takes_tools(self.counter)
 
     @property
+    def has_failed(self) -> bool:
+        """True once something was estimated because the counter could not count it."""
+        return self._guard is not None and self._guard.has_failed
+
+    @property
+    def doubt(self) -> Doubt:
+        """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
+        return self._doubts[self.has_failed]
+
+    @property
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
-        return bool(getattr(self.counter, "exact", False)) and not (self._guard and self._guard.has_failed)
+        return bool(getattr(self.counter, "exact", False)) and not self.has_failed and self._asked_base() is not None
+
+    @property
+    def base_tokens(self) -> int:
+        """What the counter adds once to every request; 0 when it cannot say."""
+        return self._asked_base() or 0
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
@@ -68,8 +82,23 @@ class Pricing:
         """Fingerprint of the tool definitions."""
         return self._tool_set(tools)[2] if tools else ""
 
-    def _count(self, message: AnyMessage) -> int:
-        return max(0, int(self.count([message])) - self.base_tokens)
+    def _asked_base(self) -> int | None:
+        """Ask the counter at first use: it may be slow. Two threads at once may both ask, and hear the same."""
+        if self._base is None:
+            self._base = (self._guard.attempt([]) if self._guard else int(self.counter([])),)
+        return self._base[0]
+
+    def _price(self, message: AnyMessage) -> int:
+        return self._net([message])
+
+    def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
+        """Tokens beyond those of an empty request, by whoever counts: each adds something of its own to every one."""
+        if self._guard is None:
+            return max(0, int(self.counter(messages, tools=tools)) - self.base_tokens)
+        tokens = self._guard.attempt(messages, tools=tools)
+        if tokens is None:
+            return max(0, self._guard.estimate(messages, tools=tools) - self._estimator([]))
+        return max(0, tokens - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
@@ -78,15 +107,15 @@ class Pricing:
 
     def _price_tools(self, tools: tuple[Any, ...]) -> int:
         if self._takes_tools:
-            return max(0, int(self.count([], tools=list(tools))) - self.base_tokens)
-        return sum(self._count(SystemMessage(content=_schema_text(tool))) for tool in tools)
+            return self._net([], list(tools))
+        return sum(self._price(SystemMessage(content=_json(tool))) for tool in tools)
 
 
 class Pricings:
     """The prices of one counter, or of the estimator of each tokenizer family that requests go to."""
 
     def __init__(self, counter: TokenCounter | None, *, family: str) -> None:
-        self.default = Pricing(counter or TokenEstimator(family))
+        self.default = Pricing(counter or TokenEstimator(family), family=family)
         """For requests that name no model of their own."""
         self._by_family = {family: self.default} if counter is None else None
 
@@ -95,7 +124,8 @@ class Pricings:
         if model is None or self._by_family is None:
             return self.default
         family = family_of(model)
-        return self._by_family.get(family) or self._by_family.setdefault(family, Pricing(TokenEstimator(family)))
+        known = self._by_family.get(family)
+        return known or self._by_family.setdefault(family, Pricing(TokenEstimator(family), family=family))
 
 
 def _doubt_of(counter: TokenCounter) -> Doubt:
@@ -123,14 +153,9 @@ def _takes_tools(counter: TokenCounter) -> bool:
 
 
 def _digest(tools: tuple[Any, ...]) -> str:
-    text = "\0".join(map(_schema_text, tools))
+    text = "\0".join(map(_json, tools))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _schema_text(tool: Any) -> str:
-    """Return a tool definition as compact JSON; one that LangChain cannot convert is taken as it is."""
-    try:
-        definition: Any = convert_to_openai_tool(tool)
-    except (ValueError, TypeError):
-        definition = tool
-    return json.dumps(definition, ensure_ascii=False, separators=(",", ":"), default=str)
+def _json(tool: Any) -> str:
+    return compact_json(tool_definition(tool))

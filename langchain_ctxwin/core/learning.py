@@ -39,7 +39,7 @@ class Lesson:
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
     counts, survey = dict(window.session.counts), window.survey
-    tokens, fault = reported_tokens(reply, _expected(survey))
+    tokens, fault = reported_tokens(reply, expected(survey))
     if tokens is None:
         return Lesson(counts=counts, ignored=fault)
     speaker = answered_by(reply) or window.speaker
@@ -58,12 +58,9 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
-    """Keep what the provider counted for exactly this request; a count that cannot be is left out."""
-    counts = dict(window.session.counts)
-    if not fault_of(tokens, _expected(window.survey)):
-        estimate = window.survey.estimates.total_tokens
-        counts["checked"] = {"tokens": tokens, "digest": window.digest, "estimate": estimate}
-    return counts
+    """Keep what the provider counted for exactly this request."""
+    estimate = window.survey.estimates.total_tokens
+    return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
 
 
 def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
@@ -74,7 +71,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     """
     counts = {**window.session.counts, "anchor": None}
     counts.pop("checked", None)
-    if stated_tokens is None or fault_of(stated_tokens, _expected(window.survey)):
+    if stated_tokens is None or fault_of(stated_tokens, expected(window.survey)):
         return counts
     sizing = window.request.sizing
     doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
@@ -83,8 +80,9 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
 
 
 def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `context_counts` without anything that was learned about sizes; limits stay."""
-    return {key: value for key, value in counts.items() if key not in {"anchor", "checked", "beliefs", "measured"}}
+    """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
+    kept = {key: value for key, value in counts.items() if key not in {"checked", "beliefs", "measured"}}
+    return {**kept, "anchor": None}
 
 
 def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -> Belief:
@@ -180,9 +178,9 @@ def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) ->
     return dict(list({**others, key: value}.items())[-most:])
 
 
-def _expected(survey: Survey) -> tuple[int, int]:
-    """Sizes that a report may be near: what reports led to, and what the counter says by itself."""
-    return survey.total_tokens, survey.estimates.total_tokens
+def expected(survey: Survey) -> tuple[int, int]:
+    """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
+    return survey.total_tokens, survey.estimates.total_tokens - survey.estimates.tool_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.turns import Step
-from langchain_ctxwin.core.view import Position
+from langchain_ctxwin.core.view import Position, message_id
 
 MAX_SPANS = 48
 """Spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one."""
@@ -54,7 +54,7 @@ class Measured:
         """True when the spans still lie where they were counted."""
         if self.last is None or self.last.index >= len(messages):
             return False
-        return messages[self.last.index].id == self.last.id
+        return message_id(messages, self.last.index) == self.last.id
 
     def price(self, steps: Iterable[Step]) -> tuple[float, list[int]]:
         """Return the counted size of the steps that lie in spans, and the estimates of the others, in tokens."""

@@ -65,11 +65,12 @@ def measure_request(
     extends = latest_report(request, survey, session, digest, speaker)
     checked = checked_tokens(survey, session, digest)
     known = rebased(survey, request.sizing, extends, checked)
-    gap = known.total_tokens - survey.total_tokens
-    if abs(gap) > MAX_GAP_SHARE * known.total_tokens:
-        session, request = _reconciled(session, request, speaker, about.tools_digest, gap)
+    if abs(known.total_tokens - survey.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
+        session, request = _reconciled(session, request, speaker, about.tools_digest, known.total_tokens)
+        survey = request.survey(session.view, session.summary)
+        known = rebased(survey, request.sizing, extends, checked)
     budget = _budget(known, limit, reserve)
-    is_exact = checked is not None or (about.exact and extends is None)
+    is_exact = checked is not None or (extends is None and about.is_exact())
     counted_by: CountedBy = "exact" if is_exact else "usage" if extends else "estimate"
     window_tokens = limits.context_window or limit + reserve
     report = make_report(known, budget, context_window=window_tokens, counted_by=counted_by, guard=session.guard)
@@ -102,13 +103,17 @@ def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
 
 
 def _reconciled(
-    session: Session, request: Request, speaker: str, tools_digest: str, gap_tokens: int
+    session: Session, request: Request, speaker: str, tools_digest: str, known_tokens: int
 ) -> tuple[Session, Request]:
-    """Put what a report says beyond all that we can explain into the offset.
+    """Put what the last report says beyond all that we can explain into the offset.
 
-    A compaction compares candidates, which are no extension of anything reported, with this request.
+    A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
+    from the report alone, never from an earlier offset, so that measuring again changes nothing.
     """
-    belief = replace(request.sizing.belief, offset=request.sizing.belief.offset + gap_tokens)
+    bare = replace(request, sizing=replace(request.sizing, belief=replace(request.sizing.belief, offset=0.0)))
+    gap = known_tokens - bare.survey(session.view, session.summary).total_tokens
+    offset = max(gap, -request.system_tokens - request.tool_tokens)
+    belief = replace(request.sizing.belief, offset=float(offset))
     session = replace(session, counts=with_belief(session.counts, belief_key(speaker, tools_digest), belief))
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 

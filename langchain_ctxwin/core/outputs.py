@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables.base import RunnableBindingBase
@@ -27,12 +28,12 @@ EDGE_TOKENS = 16
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
     name, room = output_argument(call), _room(overflow)
-    return {name: room} if name and room else {}
+    return {name: room} if name and room >= least_output(call) else {}
 
 
 def fitting_output(call: object, *, requested_tokens: int, room_tokens: int) -> dict[str, int]:
     """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    if not LEAST_OUTPUT_TOKENS <= room_tokens < requested_tokens:
+    if not least_output(call) <= room_tokens < requested_tokens:
         return {}
     name = output_argument(call)
     return {name: room_tokens} if name else {}
@@ -43,6 +44,14 @@ def output_argument(call: object) -> str:
     model, bound = only_model(call) or (None, {})
     names = [name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)]
     return names[0] if names else ""
+
+
+def least_output(call: object) -> int:
+    """Tokens that an answer needs at least: the thinking that the model was set to do counts as output, too."""
+    model, bound = only_model(call) or (None, {})
+    thinking = bound.get("thinking") or getattr(model, "thinking", None)
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else getattr(model, "thinking_budget", None)
+    return LEAST_OUTPUT_TOKENS + (budget if isinstance(budget, int) and budget > 0 else 0)
 
 
 def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
@@ -59,5 +68,4 @@ def _room(overflow: ContextOverflow) -> int:
     if overflow.kind != "input_plus_output" or overflow.limit is None or actual is None:
         return 0
     room = overflow.limit - actual - EDGE_TOKENS
-    least = max(LEAST_OUTPUT_TOKENS, int(LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)))
-    return room if room >= least else 0
+    return room if room >= LEAST_OUTPUT_SHARE * (overflow.requested_output or 0) else 0

@@ -32,7 +32,7 @@ def retry_target(window: Window) -> int:
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts."""
     counts = from_refusal(window, stated_input(overflow))
-    stated = stated_limit(window, overflow)
+    stated = stated_limit(window, overflow) or _inferred_limit(window)
     if not stated:
         return counts
     known = smaller_of(window.session.learned_limit(window.about.model), stated)
@@ -45,6 +45,17 @@ def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
         return {}
     joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
     return {"context_window" if joint else "max_input_tokens": overflow.limit}
+
+
+def _inferred_limit(window: Window) -> dict[str, int]:
+    """Return an input limit for a refusal that states none: between what was refused and what was taken before.
+
+    It holds for the conversation only; without it, the same unstated limit would be met again and again.
+    """
+    refused_tokens, taken = window.survey.total_tokens, window.extends.tokens if window.extends else 0
+    limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
+    is_news = not window.over_by and limit >= LEAST_LIMIT_TOKENS
+    return {"max_input_tokens": limit} if is_news else {}
 
 
 def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

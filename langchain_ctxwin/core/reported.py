@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
 
-MIN_REPORTED_SHARE = 0.2
-"""Share of our count below which a reported size is not that of this request: no estimator is that far off."""
+MIN_REPORTED_SHARE = 0.5
+"""Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
+something else. The rules of thumb count at most twice too much."""
 
 MAX_REPORTED_RATIO = 10.0
 UNSEEN_TOKENS = 50_000
@@ -39,8 +41,13 @@ def fault_of(tokens: object, expected: Sequence[int]) -> str:
     return ""
 
 
+def is_absurd(tokens: int, count: int) -> bool:
+    """True for a size that no hidden prompt explains."""
+    return tokens > MAX_REPORTED_RATIO * count + UNSEEN_TOKENS
+
+
 def _is_near(tokens: int, count: int) -> bool:
-    return MIN_REPORTED_SHARE * count <= tokens <= MAX_REPORTED_RATIO * count + UNSEEN_TOKENS
+    return MIN_REPORTED_SHARE * count <= tokens and not is_absurd(tokens, count)
 
 
 def answered_by(reply: AIMessage) -> str:
@@ -50,6 +57,10 @@ def answered_by(reply: AIMessage) -> str:
 
 
 def may_be(model: str, speaker: str) -> bool:
-    """True unless both names are known and none continues the other: providers add dates and makers to names."""
-    one, other = (name.rpartition("/")[2].lower() for name in (model, speaker))
-    return one.startswith(other) or other.startswith(one)
+    """True unless both names are known and are those of different models: providers add makers, dates and versions."""
+    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, speaker)), key=len)
+    return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))
+
+
+_VERSION = re.compile(r"|[-@:_](?:\d{3,}|\d\d-\d\d|v?\d+$|latest|preview|exp|beta).*")
+"""What may follow the name of a model without making it another one."""

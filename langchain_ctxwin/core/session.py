@@ -11,6 +11,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pins import step_at
 from langchain_ctxwin.core.receipts import receipt_of
+from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_view
 from langchain_ctxwin.core.view import Position, View, position_of
 
 
@@ -36,7 +37,7 @@ class Session:
 
     def measured(self, speaker: str) -> Measured:
         """What of the history was counted for a model, by the name under which it answers."""
-        return Measured.from_json((self.counts.get("measured") or {}).get(speaker) or {})
+        return Measured.from_json((self.counts.get("measured") or {}).get(speaker))
 
     @property
     def since(self) -> Position | None:
@@ -70,13 +71,12 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     plan is then made again from the full history.
     """
     values = state or {}
-    session = Session(
-        view=View.from_json(values.get("context_view") or {}),
-        summary=str(values.get("context_summary") or ""),
-        counts=dict(values.get("context_counts") or {}),
-        guard=dict(values.get("context_guard") or {}),
-    )
-    shrunk = _shrunk(session, messages)
+    counts, count_faults = valid_counts(values.get("context_counts"))
+    guard, guard_faults = valid_guard(values.get("context_guard"))
+    view, view_faults = valid_view(values.get("context_view"))
+    summary = "" if view_faults else str(values.get("context_summary") or "")
+    session = Session(view=view, summary=summary, counts=counts, guard=guard)
+    shrunk = (*count_faults, *guard_faults, *view_faults, *_shrunk(session, messages))
     located = _locate(session.view, messages)
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -49,8 +49,8 @@ class About:
     tools_digest: str
     """Fingerprint of the tool definitions."""
 
-    exact: bool
-    """Whether the counter says that its counts are exact."""
+    is_exact: Callable[[], bool]
+    """Whether the counter is exact; asked after pricing, because one that failed no longer is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 
 
@@ -38,6 +39,7 @@ def create_context_agent(
     store: BaseStore | None = None,
     counter: TokenCounter | None = None,
     learned: LimitMemory | None = None,
+    validator: Validator | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -53,6 +55,7 @@ def create_context_agent(
         store: long-term memory for the tools.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
+        validator: compares counts with what the provider reports, and samples with exact counts.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -75,7 +78,7 @@ def create_context_agent(
     )
     tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
-    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound)
+    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, validator=validator)
     builder = StateGraph(ContextState, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=chat.bind_tools(bound) if bound else chat)
     builder.add_node("tools", tool_node)

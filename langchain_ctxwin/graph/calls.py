@@ -15,7 +15,7 @@ from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outputs import fitting_output, only_model, smaller_output
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.reported import answered_by, reported_tokens
+from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.silent import silent_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
@@ -111,7 +111,7 @@ class ModelCall:
                     raise error from exhausted
                 now = replace(now, window=nodes.engine.learn(now.window, overflow))
                 break  # an answer that was cut off is all there is
-        return {**now.update, **self._reply_update(now.window, reply)}
+        return {**now.update, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
 
     def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, *, was_refused: bool) -> _Now:
         """What follows an overflow: the same request with less output where that helps, else a smaller request."""
@@ -163,7 +163,7 @@ class ModelCall:
         update = self._nodes.compacted(state, window, compaction, update)
         return self._nodes.measure({**state, **update}), update
 
-    def _reply_update(self, window: Window, reply: Any) -> Update:
+    def _reply_update(self, window: Window, reply: Any, *, was_cut: bool) -> Update:
         if not isinstance(reply, AIMessage):
             raise ContextWindowError(
                 f"the model node got {type(reply).__name__} instead of an AIMessage: "
@@ -171,25 +171,29 @@ class ModelCall:
             )
         # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
         answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
+        if was_cut:  # its size is that of what the server made of the request
+            return {"messages": [answer], "context_counts": dict(window.session.counts)}
         lesson = from_answer(window, answer)
         announce_lesson(window, lesson)
         return {"messages": [answer], "context_counts": self._validated(window, answer, lesson)}
 
     def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
-        """What was learned, or nothing of it when the validator finds that counts of this model are often wrong."""
-        if self._nodes.validator is None:
+        """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
+        validator, model = self._nodes.validator, window.about.model
+        if validator is None:
             return lesson.counts
-        verdict = self._nodes.validator.check(
-            model=window.about.model,
+        validator.check(
+            model=model,
             messages=window.survey.messages(),
             tools=window.about.tools,
             expected_tokens=window.total_tokens,
-            reported_tokens=reported_tokens(answer, (window.total_tokens, window.survey.estimates.total_tokens))[0],
+            reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,
         )
-        if not verdict.reset:
-            return lesson.counts
+        resets = validator.resets(model)
+        if lesson.counts.get("resets", resets) == resets:
+            return {**lesson.counts, "resets": resets}
         announce_reset(window)
-        return without_sizes(lesson.counts)
+        return {**without_sizes(lesson.counts), "resets": resets}
 
 
 def _sent(exchange: Exchange, reply: Any) -> Attempt | Update:

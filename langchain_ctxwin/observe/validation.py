@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.reported import fault_of
+from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe.exact import ExactCounts, is_count
 from langchain_ctxwin.observe.profile import profile
@@ -128,7 +128,7 @@ class Validator:
         """Compare our count of a request that was answered; waits for nothing, so it may run on an event loop.
 
         Takes microseconds, and milliseconds when a discrepancy in a long request is logged. A reported size that cannot
-        be that of the request is not compared: nothing is learned from it either.
+        be that of any request like this is not compared.
 
         Args:
             model: the model that answered.
@@ -147,7 +147,7 @@ class Validator:
             resets=self._tracks.resets(model),
         )
         error = None
-        if is_count(reported_tokens) and not fault_of(reported_tokens, (expected_tokens,)):
+        if is_count(reported_tokens) and not is_absurd(reported_tokens, expected_tokens):
             error = self._compare(request, reported_tokens, "usage")
         if self._exact is not None and self._random() < self._share:
             kept = replace(request, messages=list(messages), tools=list(tools))
@@ -157,6 +157,10 @@ class Validator:
     def accuracy(self, model: str) -> Accuracy | None:
         """Return how close the latest counts came; None when nothing was compared, or not since the last reset."""
         return self._tracks.accuracy(model)
+
+    def resets(self, model: str) -> int:
+        """Return how often the counts of a model were found wrong: what was calibrated before the last time is void."""
+        return self._tracks.resets(model)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all samples are counted or lost; false when that takes longer. Blocks its thread."""

@@ -19,7 +19,8 @@ PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "daemon"}
-COLLABORATORS = {"memo", "pricing", "measurer"}  # what the engine is given so that it need not price anything twice
+# What the engine is given so that it need not price anything twice.
+COLLABORATORS = {"memo", "guarded", "pricing", "measurer"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     "counting",
@@ -34,7 +35,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE | {"memo"},
-    "pricing": BASE | COLLABORATORS | {"counting"},
     **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
 }
 FREE = {"", "__main__", "cli", "demo"}  # the package root and the programs see everything; nothing sees them

@@ -1,7 +1,7 @@
 """Which replies show that the server cut the request or the answer at its window."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -83,21 +83,93 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
 
 
 @pytest.mark.parametrize(
-    ("reported", "previous", "pinned"),
+    ("input_tokens", "output_tokens", "known"),
     [
-        (4_096, (4_096, 900), True),
-        (3_000, (4_096, 900), True),
-        (4_097, (4_096, 900), False),  # it grew
-        (4_096, (4_096, 63), False),  # too little was added
-        (4_096, (4_096, 200), False),  # less than 5 %
-        (4_096, (4_096, 205), True),
-        (4_096, (0, 900), False),
+        (1_240, 808, {}),  # twice the step
+        (1_240, 807, {}),  # the last token is not counted
+        (1_240, 808, {"context_window": 131_072}),  # the server runs with less than the model has
+        (2_044, 4, {}),  # a few tokens are no output limit
+        (900, 600, {"context_window": 1_500}),
+        (900, 588, {"context_window": 1_500}),  # within 1 % of it
+        (1_000, 1_048, {"least_input_tokens": 1_200}),  # our lower bound may be that wrong
     ],
 )
-def test_a_request_that_grew_while_the_report_did_not_was_truncated(reported, previous, pinned):
+def test_an_answer_that_the_window_ends_states_the_window(input_tokens, output_tokens, known):
+    """Any window that is known, else one that a server may have."""
+    reply = answered(input_tokens, output_tokens, finish_reason="length")
+    overflow = found(reply, requested_output_tokens=16_384, **known)
+    assert overflow == ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, 16_384)
+
+
+@pytest.mark.parametrize(
+    ("input_tokens", "output_tokens", "known"),
+    [
+        pytest.param(1_000, 8_192, {}, id="output limit of the server"),
+        pytest.param(1_000, 8_192, {"context_window": 200_000}, id="output limit far below the window"),
+        pytest.param(1_024, 8_192, {}, id="binary output limit, sum at a multiple"),
+        pytest.param(1_030, 8_186, {}, id="output limit less a few tokens"),
+        pytest.param(1_216, 8_000, {}, id="decimal output limit, sum at a multiple"),
+        pytest.param(1_240, 805, {}, id="sum three tokens off a multiple"),
+        pytest.param(1_240, 250, {}, id="unknown window that is no multiple"),
+        pytest.param(300, 212, {}, id="no window is that small"),
+        pytest.param(900, 580, {"context_window": 1_500}, id="more than 1 % below the window"),
+        pytest.param(900, 620, {"context_window": 1_500}, id="more than 1 % above the window"),
+        pytest.param(1_240, 808, {"least_input_tokens": 9_000}, id="usage without the cached input"),
+        pytest.param(1_240, 808, {"requested_output_tokens": None}, id="output limit of the server unknown"),
+    ],
+)
+def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output_tokens, known):
+    """A cap of the server, of a proxy or of a run ends an answer with the same reason."""
+    reply = answered(input_tokens, output_tokens, finish_reason="length")
+    assert found(reply, **{"requested_output_tokens": 16_384, "input_limit": 100_000, **known}) is None
+
+
+@pytest.mark.parametrize(("least", "limit", "actual"), [(1_500, 2_048, 1_240), (9_000, None, None)])
+def test_a_named_window_is_stated_only_from_sizes_that_can_be_the_request(least, limit, actual):
+    """The reason stays decisive when the usage leaves a part of the input out."""
+    reply = answered(1_240, 808, stop_reason="model_context_window_exceeded")
+    assert found(reply, least_input_tokens=least) == ContextOverflow(limit, actual, BOTH)
+
+
+@pytest.mark.parametrize(
+    ("before", "reported", "limit"),
+    [
+        pytest.param(4_096, 4_096, 4_096, id="full window"),
+        pytest.param(4_095, 4_096, 4_096, id="one token more"),
+        pytest.param(4_096, 4_095, 4_096, id="one token less"),
+        pytest.param(4_090, 4_090, 4_090, id="slightly below a multiple"),
+        pytest.param(1_020, 1_020, 1_020, id="smallest window"),
+        pytest.param(7_950, 7_950, 7_950, id="known input limit"),
+        pytest.param(9_950, 9_950, 9_950, id="known window"),
+    ],
+)
+def test_a_request_that_grew_while_the_report_stood_at_a_window_was_truncated(before, reported, limit):
     """The server dropped a part of the prompt to make it fit."""
-    overflow = found(answered(reported), previous=previous, least_input_tokens=5_000)
-    assert overflow == (ContextOverflow(reported, None, "input") if pinned else None)
+    known = {"context_window": 10_000, "previous": (before, 500), "least_input_tokens": before + 500}
+    assert found(answered(reported), **known) == ContextOverflow(limit, None, "input")
+
+
+@pytest.mark.parametrize(
+    ("previous", "reported", "known"),
+    [
+        pytest.param((12_000, 900), 8_000, {}, id="old reasoning stripped, at the input limit"),
+        pytest.param((12_000, 900), 8_192, {}, id="old reasoning stripped, at a multiple"),
+        pytest.param((3_000, 400), 700, {}, id="cached input left out"),
+        pytest.param((3_000, 400), 1_024, {}, id="cached input left out, at a multiple"),
+        pytest.param((500, 400), 500, {}, id="constant report"),
+        pytest.param((500, 400), 500, {"input_limit": 500}, id="constant report at a small limit"),
+        pytest.param((3_000, 400), 3_000, {}, id="constant report at no window"),
+        pytest.param((4_096, 400), 4_105, {}, id="the report grew"),
+        pytest.param((4_096, 63), 4_096, {}, id="too few tokens were added"),
+        pytest.param((4_096, 200), 4_096, {}, id="less than 5 % was added"),
+        pytest.param((4_096, 400), 4_096, {"least_input_tokens": 4_096}, id="all that was sent"),
+        pytest.param((0, 4_096), 4_096, {}, id="nothing was reported before"),
+    ],
+)
+def test_a_report_that_is_small_for_another_reason_is_no_truncation(previous, reported, known):
+    """It must be the same again, at a window, and less than what was sent."""
+    facts = {"least_input_tokens": sum(previous), "previous": previous, **known}
+    assert found(answered(reported), **facts) is None
 
 
 @pytest.mark.parametrize(
@@ -109,6 +181,8 @@ def test_a_request_that_grew_while_the_report_did_not_was_truncated(reported, pr
         (9_980, {"context_window": 10_000}, True),
         (4_096, {}, True),  # a window as local servers have it
         (4_100, {}, False),
+        (4_095, {}, False),  # other reports are near a multiple too often
+        (900, {"input_limit": 900}, False),  # no window is that small
         (4_096, {"least_input_tokens": 5_000}, False),  # our lower bound may be that wrong
     ],
 )
@@ -151,25 +225,53 @@ ODD_METADATA = st.dictionaries(
     st.recursive(st.none() | st.booleans() | st.floats() | REASONS, st.lists, max_leaves=3),
     max_size=3,
 )
-SIZES = st.integers(1, 2_000_000)
+STOPPED = st.sampled_from(["length", "MAX_TOKENS", "max_output_tokens", "model_length", "stop", "end_turn"])
 
 
 @given(
-    metadata=METADATA,
-    before=SIZES,
-    added=st.integers(0, 100_000),
-    requested=SIZES,
-    more=st.integers(0, 100),
-    window=st.none() | SIZES,
-    limit=SIZES,
+    before=st.integers(1, 500_000),
+    added=st.integers(1, 100_000),
+    error=st.floats(0.9, 1.1),
+    output=st.integers(0, 20_000),
+    unused=st.integers(0, 20_000),
+    window=st.none() | st.integers(1_024, 1_000_000),
+    extends=st.booleans(),
+    reason=STOPPED,
 )
-def test_a_full_answer_to_a_request_whose_usage_grows_is_never_an_overflow(
-    metadata, before, added, requested, more, window, limit
-):
-    """Whatever else the reply says."""
-    reply = answered(before + max(1, added), requested + more, **metadata)
-    facts = {"input_limit": limit, "context_window": window, "requested_output_tokens": requested}
-    assert silent_overflow(reply, **facts, least_input_tokens=before + added, previous=(before, added)) is None
+def test_honest_reports_are_never_an_overflow(before, added, error, output, unused, window, extends, reason):
+    """Any server cap may end an answer, wherever input and output together are not where a window ends."""
+    reported, limit = before + round(added * error), window or 2_000_000
+    total = reported + output
+    assume(abs(total - limit) > limit * 0.01 and 2 < total % 1_024 < 1_022)
+    facts = {"input_limit": limit, "context_window": window, "requested_output_tokens": output + unused}
+    previous = (before, added) if extends else None
+    reply = answered(reported, output, finish_reason=reason)
+    assert silent_overflow(reply, **facts, least_input_tokens=before + added, previous=previous) is None
+
+
+@given(
+    prompt=st.integers(1, 100_000),
+    step=st.sampled_from([256, 500]),
+    steps=st.integers(1, 128),
+    off=st.integers(-8, 8),
+    window=st.none() | st.integers(300_000, 2_000_000),
+)
+def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, step, steps, off, window):
+    """It is the server's own output limit, also where the sum happens to be a window's size."""
+    reply = answered(prompt, step * steps + off, finish_reason="length")
+    assert found(reply, requested_output_tokens=100_000, context_window=window, least_input_tokens=prompt) is None
+
+
+@given(
+    window=st.integers(1, 128).map(lambda steps: steps * 1_024),
+    slack=st.integers(0, 8),
+    share=st.floats(0.05, 1),
+)
+def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, share):
+    """Nothing about the window needs to be known."""
+    before, added = window - slack, max(64, round(window * share) + 1)
+    known = {"input_limit": 2_000_000, "previous": (before, added), "least_input_tokens": before + added}
+    assert found(answered(window), **known) == ContextOverflow(window, None, "input")
 
 
 @given(

@@ -114,9 +114,7 @@ def test_every_reported_size_is_compared():
     assert (validator.flush(), validator.lost_samples) == (True, 0)
 
 
-@pytest.mark.parametrize(
-    "reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 19, 51_001, [100]]
-)
+@pytest.mark.parametrize("reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 51_001, [100]])
 def test_what_is_no_size_of_the_request_is_not_compared(reported):
     """No usage, nonsense, and sizes that are too far from ours to be of this request."""
     validator = Validator()

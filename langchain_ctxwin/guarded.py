@@ -1,0 +1,214 @@
+"""A counter that anybody wrote, made safe: what it cannot count, in time or at all, is estimated."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import ceil, inf
+from typing import Any
+
+import structlog
+from langchain_core.messages import AnyMessage
+
+from langchain_ctxwin.core.calibration import MAX_NUMBER
+from langchain_ctxwin.protocols import Clock, TokenCounter
+
+log = structlog.get_logger("langchain_ctxwin")
+
+COUNT_TIMEOUT_SECONDS = 2.0
+"""Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes."""
+
+SLOW_SECONDS = 0.05
+"""A count that takes longer is slow: at that pace the thousand messages of a long conversation take a minute."""
+
+SLOW_WINDOW_SECONDS = 10.0
+"""Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
+
+PAUSE_SECONDS = 60.0
+"""How long a counter that took too long is left alone; its count would be wanted for every message."""
+
+MAX_PAUSES = 3
+"""Pauses after which a counter is left alone for good: each may leave a thread behind that never ends."""
+
+IDLE_SECONDS = 5.0
+"""How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
+
+Answer = tuple[Any, BaseException | None]
+Job = tuple[Callable[[], Any], "queue.SimpleQueue[Answer]"]
+
+
+class GuardedCounter:
+    """Passes on the counts of a counter that may raise, hang, or return what is no count; thread-safe.
+
+    A fraction is rounded up. For anything else that is no count the estimator's is taken, and the event `count.failed`
+    says why, once per reason. A counter that hangs or is slow is paused, and after `MAX_PAUSES` never asked again.
+    """
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        estimator: TokenCounter,
+        *,
+        timeout_seconds: float = COUNT_TIMEOUT_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._counter = counter
+        self._estimator = estimator
+        self._timeout_seconds = timeout_seconds
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._worker = _Worker(idle_seconds)
+        self._slow: deque[tuple[float, float]] = deque()
+        self._pauses = 0
+        self._paused_until = -inf
+        self._told: dict[str, object] = {}
+        self.has_failed = False
+        """True once a count was estimated instead."""
+        for name in ("upper", "lower"):
+            if hasattr(counter, name):
+                setattr(self, name, getattr(counter, name))
+
+    def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+        """Return the tokens of messages and tools."""
+        tokens = self.attempt(messages, tools=tools)
+        return self.estimate(messages, tools=tools) if tokens is None else tokens
+
+    def estimate(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+        """Return the estimator's count, because there is no other."""
+        self.has_failed = True
+        return self._estimator(messages, tools=tools)
+
+    def attempt(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+        """Return the counter's own count, or None."""
+        turn = self._here().turn  # one at a time, so that nobody's time runs while others are counted
+        if not turn.acquire(timeout=self._timeout_seconds):
+            self._tell(f"busy for {self._timeout_seconds:g} seconds")
+            return None
+        try:
+            return None if self._clock() < self._paused_until else self._counted(messages, tools)
+        finally:
+            turn.release()
+
+    def _here(self) -> _Worker:
+        """The worker of this process: a fork copies locks and queues as they are, and no threads."""
+        if self._worker.pid != os.getpid():
+            self._worker = _Worker(self._idle_seconds)
+        return self._worker
+
+    def _counted(self, messages: Sequence[AnyMessage], tools: Any) -> int | None:
+        arguments = {"tools": tools} if tools else {}
+        started = self._clock()
+        try:
+            value, error = self._worker.run(lambda: self._counter(messages, **arguments), self._timeout_seconds)
+        except queue.Empty:
+            self._worker = _Worker(self._idle_seconds)  # the thread that hangs is left to itself
+            self._pause(f"no answer within {self._timeout_seconds:g} seconds")
+            return None
+        self._watch(started)
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        tokens = None if error else _tokens(value)
+        if tokens is None:
+            self._tell(type(error).__name__ if error else _fault(value))
+        return tokens
+
+    def _watch(self, started: float) -> None:
+        """Pause a counter whose slow counts together took as long as a single one may."""
+        now = self._clock()
+        if now - started <= SLOW_SECONDS:
+            return
+        self._slow.append((now, now - started))
+        while self._slow[0][0] < now - SLOW_WINDOW_SECONDS:
+            self._slow.popleft()
+        if sum(seconds for _, seconds in self._slow) > self._timeout_seconds:
+            self._pause(f"slow counts took more than {self._timeout_seconds:g} seconds")
+
+    def _pause(self, reason: str) -> None:
+        self._pauses += 1
+        self._paused_until = inf if self._pauses >= MAX_PAUSES else self._clock() + PAUSE_SECONDS
+        self._slow.clear()
+        self._tell(reason)
+
+    def _tell(self, reason: str) -> None:
+        mark = object()
+        if self._told.setdefault(reason, mark) is mark:
+            name = getattr(self._counter, "__name__", type(self._counter).__name__)
+            log.warning("count.failed", counter=name, reason=reason, instead="estimate")
+
+
+class _Worker:
+    """A daemon thread for one job at a time: one for every count would cost more than most counts.
+
+    It ends when it had nothing to do for a while, and another one starts with the next job.
+    """
+
+    def __init__(self, idle_seconds: float) -> None:
+        self.pid = os.getpid()
+        self.turn = threading.Lock()
+        self._idle_seconds = idle_seconds
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def run(self, job: Callable[[], Any], timeout_seconds: float) -> Answer:
+        """Return what the job returned or raised; raise `queue.Empty` when it does neither in time."""
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        try:
+            self._put((job, answers))
+        except RuntimeError as error:  # no thread can be started: too many, or the interpreter is about to end
+            return None, error
+        return answers.get(timeout=timeout_seconds)
+
+    def _put(self, job: Job) -> None:
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="ctxwin-count", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._jobs.put(job)
+
+    def _work(self) -> None:
+        context = contextvars.Context()
+        while (job := self._next()) is not None:
+            count, answers = job
+            answers.put(_answer(context, count))
+            del job, count, answers  # or they would keep the counter alive while nothing is to be done
+
+    def _next(self) -> Job | None:
+        """Wait for a job; None after the idle time, and then no job is in the queue or comes into it."""
+        try:
+            return self._jobs.get(timeout=self._idle_seconds)
+        except queue.Empty:
+            pass
+        with self._lock:
+            if self._jobs.empty():
+                self._thread = None
+                return None
+            return self._jobs.get()
+
+
+def _answer(context: contextvars.Context, count: Callable[[], Any]) -> Answer:
+    try:
+        return context.run(count), None
+    except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
+        return None, error
+
+
+def _fault(value: object) -> str:
+    """What is wrong with a count, in the same words for every value of a kind."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "returned a negative number" if value < 0 else "returned a number that is not finite"
+    return f"returned {type(value).__name__}"
+
+
+def _tokens(value: object) -> int | None:
+    """Return a count as a whole number; None for what is none, which includes numbers too large to reckon with."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
+        return None
+    return ceil(value)

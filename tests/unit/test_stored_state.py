@@ -1,0 +1,93 @@
+"""State that holds something odd: what is ours stays, the rest is dropped with a line, and the thread goes on."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_ctxwin import ContextEngine, ModelLimits
+from langchain_ctxwin.core.calibration import Belief
+from langchain_ctxwin.core.learning import from_answer
+from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_view
+
+HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
+PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
+GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+COUNTS = ["anchor", "checked", "beliefs", "measured", "speakers", "limits", "messages", "first", "resets", "reported"]
+GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
+VIEW = ["start", "pinned", "cleared", "clamped", "covered", "receipt"]
+
+
+def engine():
+    return ContextEngine(ModelLimits(8192))
+
+
+def counts():
+    """What a conversation of this package stores."""
+    window = engine().measure(HISTORY[:1])
+    usage = {"input_tokens": 70, "output_tokens": 1, "total_tokens": 71}
+    return from_answer(window, AIMessage("answer " * 40, id="a", usage_metadata=usage)).counts
+
+
+def test_what_we_store_is_read_back_whole():
+    """No line, nothing dropped, also after a round trip through JSON."""
+    stored = {**counts(), "messages": 2, "first": "q"}
+    assert valid_counts(json.loads(json.dumps(stored))) == (stored, ())
+    guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
+    assert valid_guard(guard) == (guard, ())
+    assert valid_view({})[1] == ()
+
+
+def test_a_key_that_no_longer_exists_leaves_silently():
+    """States of earlier versions are no fault."""
+    assert valid_counts({"reported": True, "messages": 3}) == ({"messages": 3}, ())
+
+
+def test_one_bad_key_does_not_cost_the_others():
+    """What was learned about limits survives a broken anchor, and the fault is named."""
+    stored = {**counts(), "anchor": "x", "limits": {"m": {"context_window": 4096}}}
+    kept, faults = valid_counts(stored)
+    assert kept == {key: value for key, value in stored.items() if key != "anchor"}
+    assert faults == ("context_counts['anchor'] holds nothing of ours: it was dropped",)
+
+
+@pytest.mark.parametrize("value", ["text", [1], 5])
+def test_a_value_that_is_no_mapping_is_dropped(value):
+    """Whatever a migration left there."""
+    kept, faults = valid_counts(value)
+    assert (kept, len(faults)) == ({}, 1)
+
+
+@given(
+    counts=GARBAGE | st.dictionaries(st.sampled_from(COUNTS), GARBAGE),
+    guard=GARBAGE | st.dictionaries(st.sampled_from(GUARD), GARBAGE),
+    view=GARBAGE | st.dictionaries(st.sampled_from(VIEW), GARBAGE),
+)
+def test_garbage_never_stops_a_thread(counts, guard, view):
+    """Measuring, and storing what was seen, works on any state, and a second time on the result without a line."""
+    state = {"context_counts": counts, "context_guard": guard, "context_view": view}
+    window = engine().measure(HISTORY, session=state)
+    again = engine().measure(HISTORY, session=seen(window))
+    assert again.total_tokens == window.total_tokens
+    assert not [fault for fault in again.session.faults if "dropped" in fault]
+
+
+@given(
+    reported=st.integers(1, 200_000),
+    offset=st.floats(-(10**5), 10**5),
+    slope=st.floats(-0.9, 3),
+    prompt=st.sampled_from(["", "rule " * 2000]),
+)
+def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
+    """However far a report is from what was believed: the state settles with the first measure."""
+    belief = Belief(offset=offset, slope=slope, offset_variance=100.0, slope_variance=0.01, reports=3)
+    usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
+    answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
+    history = [HISTORY[0], answered, HISTORY[2]]
+    state = {"context_counts": {"beliefs": {"|": belief.to_json()}}}
+    once = seen(engine().measure(history, system_prompt=prompt, session=state))
+    twice = seen(engine().measure(history, system_prompt=prompt, session=once))
+    assert twice == once
