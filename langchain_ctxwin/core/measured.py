@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import le, lt
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
@@ -95,22 +97,25 @@ class Measured:
     def from_json(cls, value: object) -> Measured:
         """Read `to_json`; of anything else nothing is measured."""
         last, spans = (value.get("last"), value.get("spans")) if isinstance(value, Mapping) else (None, None)
-        if not isinstance(last, Mapping) or not isinstance(spans, list) or not all(map(_is_row, spans)):
+        if not isinstance(last, Mapping) or not isinstance(spans, list) or not _are_spans(spans):
             return cls()
-        stops = [0, *(row[1] for row in spans)]
-        if any(row[0] < stop for row, stop in zip(spans, stops, strict=False)) or not _is_row(
-            [0, last.get("index"), 1, 0]
-        ):
+        index = last.get("index")
+        if type(index) is not int or index < 0:
             return cls()
-        return cls(last=Position(id=str(last.get("id")), index=last["index"]), spans=tuple(map(Span._make, spans)))
+        return cls(last=Position(id=str(last.get("id")), index=index), spans=tuple(map(Span._make, spans)))
 
 
-def _is_row(row: object) -> bool:
-    """True for start, stop, estimate and tokens of a span."""
-    if not isinstance(row, list | tuple) or [type(number) for number in row] != [int] * len(Span._fields):
+def _are_spans(rows: list[Any]) -> bool:
+    """True for rows of start, stop, estimate and tokens, in order; without a loop, because every measure asks."""
+    width = len(Span._fields)
+    if not all(isinstance(row, list | tuple) for row in rows) or {*map(len, rows)} - {width}:
         return False
-    start, stop, estimate, tokens = row
-    return bool(0 <= start < stop and estimate > 0 and tokens >= 0)
+    numbers = list(chain.from_iterable(rows))
+    if {*map(type, numbers)} - {int}:
+        return False
+    starts, stops, estimates = numbers[0::width], numbers[1::width], numbers[2::width]
+    in_order = all(map(lt, starts, stops)) and all(map(le, stops, starts[1:]))
+    return in_order and min(numbers, default=0) >= 0 and min(estimates, default=1) > 0
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:
