@@ -151,7 +151,7 @@ class ContextEngine:
         view = compaction.view if compaction else window.session.view
         after = window.request.survey(view, window.session.summary)
         # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-        if target_tokens is None and after.lower_tokens > limit:
+        if target_tokens is None and window.request.least_tokens(after) > limit:
             raise self._refusal(window, after)
         return compaction
 

@@ -41,7 +41,7 @@ class Size:
     """Quantile that decides whether a request may be sent."""
 
     lower_tokens: int
-    """Quantile that decides whether a request is refused."""
+    """Quantile that the size is most probably not below."""
 
     def known(self, total_tokens: int) -> Size:
         """Return a size without doubt: the difference to this one is in the history first."""
@@ -76,10 +76,17 @@ class Sizing:
         texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
         if belief == self.plain:
             return self._bounded(regions, belief, 1, texts)
-        size = self._bounded(regions, belief, 1, texts, FIXED_NOISE_SHARE * (system + tools + counted))
-        # A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
-        plain = self._bounded(estimates, self.plain, 1, (*texts[:2], *(step.tokens for step in steps)))
-        return replace(size, lower_tokens=min(size.lower_tokens, plain.lower_tokens))
+        return self._bounded(regions, belief, 1, texts, FIXED_NOISE_SHARE * (system + tools + counted))
+
+    def least(self, size: Size, estimates: Regions, steps: Sequence[Step]) -> int:
+        """Return the lower bound that decides a refusal, in tokens.
+
+        A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
+        """
+        if self.belief == self.plain:
+            return size.lower_tokens
+        texts = (estimates.summary_tokens, estimates.pinned_tokens, *(step.tokens for step in steps))
+        return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
 
     def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""

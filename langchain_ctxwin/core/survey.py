@@ -71,7 +71,7 @@ class Survey:
 
     @property
     def lower_tokens(self) -> int:
-        """Lower bound of the whole input: a request over the limit by this count is refused."""
+        """Lower bound of the whole input."""
         return self.size.lower_tokens
 
     @property
@@ -143,6 +143,10 @@ class Request:
             estimates=estimates,
             size=self.sizing.size(estimates, steps),
         )
+
+    def least_tokens(self, survey: Survey) -> int:
+        """Lower bound of a candidate: one that is over the limit by this count is refused."""
+        return self.sizing.least(survey.size, survey.estimates, survey.steps)
 
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""

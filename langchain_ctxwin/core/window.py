@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -142,10 +142,15 @@ def make_report(
     survey: Survey, budget: TokenBudget, *, context_window: int, counted_by: CountedBy, guard: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the `context_report`; its regions add up to `total_tokens`."""
+    regions = survey.size.regions
     return {
         "context_window": context_window,
         "input_limit": budget.input_limit,
-        **asdict(survey.size.regions),
+        "system_tokens": regions.system_tokens,
+        "tool_tokens": regions.tool_tokens,
+        "summary_tokens": regions.summary_tokens,
+        "pinned_tokens": regions.pinned_tokens,
+        "history_tokens": regions.history_tokens,
         "reserved_tokens": budget.reserved_tokens,
         "total_tokens": survey.total_tokens,
         "utilization": round(survey.total_tokens / budget.input_limit, 4),
