@@ -49,8 +49,9 @@ class LearnedSource:
     Per field the latest statement wins, be it smaller or larger. What is learned only ever lowers a configured limit,
     so a stale small one wastes window: whoever hears a larger one, because the server was restarted with more room,
     corrects it for new conversations; one that heard the small limit itself keeps it in its state. Requests that obey
-    the small one are never refused, so that may not happen; therefore each statement also expires. Where servers with different windows share a name, the smallest wins by itself: once
-    it was heard, no request is large enough for the others to refuse.
+    the small one are never refused, so that may not happen; therefore each statement also expires. Where servers with
+    different windows share a name, the smallest wins by itself: once it was heard, no request is large enough for the
+    others to refuse.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
