@@ -182,12 +182,16 @@ class ContextEngine:
         """Return the message list that the model sees, the system message first when there is one."""
         return window.survey.messages()
 
-    def learn(self, window: Window, overflow: ContextOverflow) -> Window:
-        """Measure a refused request again with what the refusal stated; a stated limit is remembered for others."""
-        self._measurer.hear(window, overflow)
+    def learn(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
+        """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
+
+        One that nobody stated, because it was inferred from an answer (`is_stated=False`), holds for this conversation.
+        """
+        if is_stated:
+            self._measurer.hear(window, overflow)
         return self._measurer.again(window, refused(window, overflow))
 
-    def recover(self, window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+    def recover(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> dict[str, Any]:
         """Learn from a refused request, shrink the view and return the session update.
 
         Calls no model. What the provider stated about its limit is kept in `context_counts`.
@@ -195,7 +199,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        again = self.learn(window, overflow)
+        again = self.learn(window, overflow, is_stated=is_stated)
         compaction = self.emergency(again, target_tokens=retry_target(again))
         if compaction is None:
             raise self._refusal(again, again.survey)

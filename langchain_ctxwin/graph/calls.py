@@ -109,7 +109,7 @@ class ModelCall:
             except BudgetExceededError as exhausted:
                 if error is not None:
                     raise error from exhausted
-                now = replace(now, window=nodes.engine.learn(now.window, overflow))
+                now = replace(now, window=nodes.engine.learn(now.window, overflow, is_stated=False))
                 break  # an answer that was cut off is all there is
         return {**now.update, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
 
@@ -122,7 +122,7 @@ class ModelCall:
             update = {**now.update, "context_counts": dict(learned.session.counts)}
             announce_recovery(window, overflow, number, output_tokens=max(options.values()))
             return _Now(Attempt(now.attempt.request, options), learned, update)
-        update = {**now.update, **engine.recover(window, overflow)}
+        update = {**now.update, **engine.recover(window, overflow, is_stated=was_refused)}
         announce_recovery(window, overflow, number)
         smaller = self._nodes.measure({**state, **update})
         attempt = self._attempt(smaller, self._nodes.request(smaller))

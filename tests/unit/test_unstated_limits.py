@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
 
 REAL_TOKENS = 8_000
 QUESTION = "alpha beta gamma delta " * 200
@@ -45,3 +45,23 @@ def test_few_refusals_teach_a_limit_that_nobody_states(factor):
         refusals.append(host.refused)
     assert refusals[-1] <= 4
     assert refusals[30] == refusals[-1]
+
+
+class NamedLimits:
+    """Limits of a model with a name, so that they can be remembered for others."""
+
+    name = "m"
+    limits = ModelLimits(32_000)
+
+
+@pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
+def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
+    """A limit inferred from an answer may be wrong; it must not shrink a window for everybody."""
+    engine = ContextEngine(NamedLimits(), config=ContextConfig(output_reserve=0))
+    history = [
+        message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
+    ]
+    window = engine.measure([*history, HumanMessage("next", id="n")])
+    state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
+    assert engine.measure(history, session=state).budget.input_limit == 8_000
+    assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
