@@ -8,6 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+MAX_HANGING = 64
+"""Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
+
+_places = threading.BoundedSemaphore(MAX_HANGING)
+
 
 def in_daemon(work: Callable[[], Any]) -> Future[Any]:
     """Start `work` in a daemon thread with an empty context and return its future.
@@ -26,4 +31,21 @@ def in_daemon(work: Callable[[], Any]) -> Future[Any]:
             job.set_exception(error)
 
     threading.Thread(target=run, name="ctxwin", daemon=True).start()
+    return job
+
+
+def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
+    """Like `in_daemon`, for short work that callers stop waiting for: what hangs cannot pile up without limit.
+
+    Raises:
+        RuntimeError: too many threads hang already, or none can be started.
+    """
+    if not _places.acquire(blocking=False):
+        raise RuntimeError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
+    try:
+        job = in_daemon(work)
+    except RuntimeError:  # the system has no thread to give
+        _places.release()
+        raise
+    job.add_done_callback(lambda _: _places.release())
     return job

@@ -1,0 +1,286 @@
+"""How are summaries written off the critical path, each at most once in a process?"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import structlog
+
+from langchain_ctxwin.daemon import in_daemon, in_few_daemons
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.summarize.lease import Lease
+from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize.timebox import attempt, too_slow
+from langchain_ctxwin.summarize.usage import Written
+
+MAX_RUNNING = 4
+"""Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
+
+MAX_ABANDONED = 8
+"""Given-up threads that may still live, so that a summarizer that hangs cannot take all threads of the process."""
+
+MAX_REMEMBERED = 256
+"""Ended jobs kept, the most recently used ones: a summary is a few KB, and is picked up within a few turns."""
+
+DRAIN_SECONDS = 5.0
+"""Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
+
+LEASE_SECONDS = 2.0
+"""Longest wait for a lease: a healthy server answers within milliseconds."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is known of one summary."""
+
+    state: Literal["running", "elsewhere", "done", "failed"]
+    """`elsewhere` is being written by another process, which puts it on the shelf."""
+    written: Written | None = None
+    """The summary, when done."""
+    reason: str = ""
+    """Why it failed."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """One attempt to write a summary; changed under the lock of its jobs."""
+
+    key: str
+    timeout_seconds: float
+    deadline: float
+    shelf: Shelf | None
+    job: Job = Job(state="running")
+    written: Written | None = None
+    """The text, once it came in time; the job is done when it was stored, too."""
+    ended: Future[None] | None = None
+
+
+class SummaryJobs:
+    """Writes summaries in threads that hold up neither a turn nor the exit; thread-safe, shared by many engines.
+
+    What is lost with it (a crash, a full memory, a fork) costs only the time to write a summary again.
+
+    Key init args:
+        max_running: summaries written at a time.
+        lease: lets one process of a fleet write what several of them find due.
+        drain_seconds: longest wait at exit for summaries that go to a shelf.
+        clock: monotonic seconds.
+
+    Instantiate:
+        ```python
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
+        ```
+
+    Use:
+        ```python
+        jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
+        if (job := jobs.find(key)) and job.written:
+            print(job.written.text)
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        max_running: int = MAX_RUNNING,
+        lease: Lease | None = None,
+        drain_seconds: float = DRAIN_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._max_running = max_running
+        self._lease = lease
+        self._drain_seconds = drain_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._threads: set[_Run] = set()
+        """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
+        self._drains_at_exit = False
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=partial(_restart_in_child, weakref.ref(self)))
+
+    def start(self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: Shelf | None = None) -> bool:
+        """Write a summary in the background; False when no thread is free, and nothing is remembered then.
+
+        A key that is known, whatever became of it, is not started again: `forget` it first.
+        """
+        with self._lock:
+            if key in self._runs:
+                self._runs.move_to_end(key)
+                return True
+            running = len(self._running())
+            if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
+                return False
+            deadline = self._clock() + timeout_seconds
+            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, shelf=shelf)
+            try:
+                run.ended = in_daemon(lambda: self._work(run, write))
+            except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
+                return False
+            self._threads.add(run)
+            self._runs[key] = run
+            self._make_room()
+            if shelf is not None and not self._drains_at_exit:
+                self._drains_at_exit = True
+                atexit.register(_drain_at_exit, weakref.ref(self))
+        return True
+
+    def find(self, key: str) -> Job | None:
+        """Return what is known of a key, None when nothing is; never blocks."""
+        with self._lock:
+            run = self._runs.get(key)
+            if run is None:
+                return None
+            self._runs.move_to_end(key)
+            self._judge(run)
+            return run.job
+
+    def cancel(self, key: str) -> None:
+        """Forget a job whatever its state; what it still writes is neither kept nor stored.
+
+        A summary that is being stored at this moment may still reach the shelf.
+        """
+        with self._lock:
+            run = self._runs.pop(key, None)
+            if run is not None:
+                run.job = Job(state="failed", reason="cancelled")
+
+    def forget(self, key: str) -> None:
+        """Forget a job that has ended, so that it can be started again; one that is running goes on."""
+        with self._lock:
+            run = self._runs.get(key)
+            if run is None:
+                return
+            self._judge(run)
+            if run.job.state != "running":
+                del self._runs[key]
+
+    def drain(self, timeout_seconds: float) -> int:
+        """Wait for running jobs, not for abandoned ones, and return how many still run.
+
+        Blocks: from a coroutine call it in a thread. Stores have to stay open until it returns.
+        """
+        with self._lock:
+            ended = [run.ended for run in self._running() if run.ended]
+        wait(ended, timeout_seconds)
+        with self._lock:
+            return len(self._running())
+
+    def _work(self, run: _Run, write: Callable[[], str]) -> None:
+        """What the thread of a job does; nobody is there to catch what it raises."""
+        try:
+            job = self._outcome(run, write)
+        except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
+            job = _done(run.written) if run.written else Job(state="failed", reason=str(error))
+        with self._lock:
+            self._judge(run)
+            if run.job.state == "running":
+                run.job = job
+            self._threads.discard(run)
+            self._make_room()
+
+    def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
+        is_ours = self._is_ours(run)
+        if run.shelf is not None and (stored := run.shelf.get(run.key)):
+            return _done(stored)
+        if not is_ours:
+            return Job(state="elsewhere")
+        written = attempt(write)
+        with self._lock:
+            self._judge(run)
+            is_wanted = run.job.state == "running"
+            run.written = written if is_wanted else None
+        if is_wanted and run.shelf is not None:
+            run.shelf.put(run.key, written)
+        return _done(written)
+
+    def _is_ours(self, run: _Run) -> bool:
+        lease = self._lease
+        if lease is None:
+            return True
+        try:
+            asked = in_few_daemons(lambda: lease.acquire(run.key, run.timeout_seconds))
+            return bool(asked.result(LEASE_SECONDS))
+        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
+            _log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
+            return True
+
+    def _judge(self, run: _Run) -> None:
+        """Give a job up when its time is over; called under the lock."""
+        if run.job.state not in ("running", "elsewhere") or self._clock() < run.deadline:
+            return
+        if run.written is not None:  # only the store is late
+            run.job = _done(run.written)
+        elif run.job.state == "running":
+            run.job = Job(state="failed", reason=str(too_slow(run.timeout_seconds)))
+        else:
+            run.job = Job(state="failed", reason=_lost_elsewhere(run.timeout_seconds))
+
+    def _running(self) -> list[_Run]:
+        """The attempts that are still waited for; called under the lock."""
+        for run in self._threads:
+            self._judge(run)
+        return [run for run in self._threads if run.job.state == "running"]
+
+    def _make_room(self) -> None:
+        """Forget the ended jobs that were not used for longest; called under the lock."""
+        ended = [key for key, run in self._runs.items() if run.job.state != "running"]
+        for key in ended[: max(0, len(ended) - MAX_REMEMBERED)]:
+            del self._runs[key]
+
+    def _drain_shelved(self) -> None:
+        with self._lock:
+            ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
+        wait(ended, self._drain_seconds)
+
+    def _restart_in_child(self) -> None:
+        """Threads do not survive a fork, and the lock may have been held by one of them."""
+        self._lock = threading.Lock()
+        self._threads = set()
+        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
+            del self._runs[key]
+
+
+def _done(written: Written) -> Job:
+    return Job(state="done", written=written)
+
+
+def _lost_elsewhere(timeout_seconds: float) -> str:
+    return (
+        f"another process took this summary and did not finish it within {timeout_seconds:g} seconds: use a faster "
+        "summarizer, raise summary_timeout_seconds, or let all processes share one store"
+    )
+
+
+def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
+    if alive := jobs():
+        alive._drain_shelved()  # noqa: SLF001  # ours; a bound method would keep the jobs alive until the exit
+
+
+def _restart_in_child(jobs: weakref.ref[SummaryJobs]) -> None:
+    if alive := jobs():
+        alive._restart_in_child()  # noqa: SLF001  # see _drain_at_exit
+
+
+_default_lock = threading.Lock()
+_defaults: list[SummaryJobs] = []
+
+
+def default_jobs() -> SummaryJobs:
+    """Return the jobs that every engine of this process shares unless it is given others."""
+    with _default_lock:
+        if not _defaults:
+            _defaults.append(SummaryJobs())
+        return _defaults[0]

@@ -1,0 +1,93 @@
+"""Where does a finished summary wait until a process of the fleet picks it up?"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+import structlog
+from langgraph.store.base import BaseStore, Item
+from langgraph.store.base.batch import AsyncBatchedBaseStore
+
+from langchain_ctxwin.daemon import in_few_daemons
+from langchain_ctxwin.summarize.usage import Written
+
+NAMESPACE = ("ctxwin", "summaries")
+"""Where the items stand in the store."""
+
+READ_SECONDS = 1.0
+"""Longest wait for the store: a turn waits for it, and a healthy store answers within milliseconds."""
+
+TTL_MINUTES = 7 * 24 * 60.0
+"""Life of an item where the store removes expired ones: a conversation idle for a week summarizes again if it must."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Shelf:
+    """One place per conversation in a LangGraph store; the next summary takes the place of the last one.
+
+    A store that fails or hangs costs a warning and at most `READ_SECONDS`; the answer is then None.
+
+    Key init args:
+        store: any store of LangGraph; its methods are called from other threads.
+        thread: the conversation's id.
+    """
+
+    def __init__(self, store: BaseStore, thread: str) -> None:
+        self._store = store
+        self._thread = thread
+        # Ids may hold what a database refuses; lone surrogates cannot be encoded strictly.
+        self._place = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def put(self, key: str, written: Written) -> None:
+        """Store a summary; blocks for as long as the store does, so call it off the critical path."""
+        options: dict[str, Any] = {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
+        # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
+        value = {"key": key, "written": json.dumps(written.to_json())}
+        try:
+            self._store.put(NAMESPACE, self._place, value, index=False, **options)
+        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
+            _log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
+
+    def get(self, key: str) -> Written | None:
+        """Return the summary stored under this key, or None: another one, none, or the store failed.
+
+        An async store answers only while its event loop is free: on that loop's own thread use `aget`.
+        """
+        try:
+            return _written(in_few_daemons(self._read).result(READ_SECONDS), key)
+        except Exception as error:  # noqa: BLE001  # see put
+            self._report_unread(error)
+            return None
+
+    async def aget(self, key: str) -> Written | None:
+        """Like `get`, without blocking the event loop."""
+        try:
+            return _written(await asyncio.wait_for(self._aread(), READ_SECONDS), key)
+        except Exception as error:  # noqa: BLE001  # see put
+            self._report_unread(error)
+            return None
+
+    async def _aread(self) -> Item | None:
+        # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
+        if not isinstance(self._store, AsyncBatchedBaseStore):
+            item: Item | None = await asyncio.wrap_future(in_few_daemons(self._read))
+            return item
+        return await self._store.aget(NAMESPACE, self._place, refresh_ttl=False)
+
+    def _read(self) -> Item | None:
+        return self._store.get(NAMESPACE, self._place, refresh_ttl=False)  # refreshing would write at each turn
+
+    def _report_unread(self, error: Exception) -> None:
+        text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
+        _log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
+
+
+def _written(item: Item | None, key: str) -> Written | None:
+    """The summary inside an item, None when it is of another key; an item that somebody damaged may raise anything."""
+    if item is None or item.value["key"] != key:
+        return None
+    return Written.from_json(json.loads(item.value["written"]))

@@ -1,0 +1,271 @@
+"""Do processes share summaries through real stores and a real lease server, and does an exit leave none behind?"""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite import SqliteStore
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.summarize import RedisLease, SummaryJobs, shelf
+from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize.usage import Written
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
+TEXT = "The user wants tea."
+CHILD = """\
+import json, sys, time
+from pathlib import Path
+from langgraph.store.sqlite import SqliteStore
+from langchain_ctxwin.summarize import RedisLease, SummaryJobs
+from langchain_ctxwin.summarize.shelf import Shelf
+
+options = json.loads(sys.argv[1])
+opened = SqliteStore.from_conn_string(options["store"])
+store = opened.__enter__()
+store.setup()
+
+def write():
+    with open(options["log"], "a") as log:
+        log.write("called\\n")
+    time.sleep(options.get("seconds", 0))
+    while not Path(options.get("until", options["log"])).exists():
+        time.sleep(0.02)
+    return options["text"]
+
+lease = RedisLease.from_url(options["lease"]) if options.get("lease") else None
+jobs = SummaryJobs(lease=lease, drain_seconds=options.get("drain_seconds", 5))
+shelf = Shelf(store, "thread") if options.get("has_shelf", True) else None
+"""
+LEAVES = (
+    CHILD
+    + """
+assert jobs.start("key", write, timeout_seconds=60, shelf=shelf)
+print(time.time(), flush=True)
+"""
+)
+STAYS = (
+    CHILD
+    + """
+print("ready", flush=True)
+sys.stdin.readline()
+assert jobs.start("key", write, timeout_seconds=60, shelf=shelf)
+seen = set()
+deadline = time.monotonic() + 30
+while time.monotonic() < deadline:
+    job = jobs.find("key")
+    seen.add(job.state)
+    if job.state == "elsewhere":
+        Path(options["until"]).touch()
+    written = job.written or shelf.get("key")
+    if written:
+        break
+    time.sleep(0.02)
+print(json.dumps({"seen": sorted(seen), "text": written and written.text}))
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def valkey_url():
+    """URL of a lease server."""
+    from support.valkey import ValkeyUnavailableError, running_valkey
+
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(running_valkey())
+        except ValkeyUnavailableError as error:
+            pytest.skip(str(error))
+        yield url
+
+
+@pytest.fixture
+def options(tmp_path):
+    """What a child is told: where its store is, and where it notes its calls."""
+    return {"store": str(tmp_path / "store.sqlite"), "log": str(tmp_path / "log"), "text": TEXT}
+
+
+def child(source, options, **streams):
+    """Start a process that runs `source`."""
+    command = [sys.executable, "-c", source, json.dumps(options)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **streams)
+
+
+def leave(options):
+    """Run a process that starts a job and ends; return how long its exit took."""
+    process = child(LEAVES, options)
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (0, "")
+    return time.time() - float(output.splitlines()[0])
+
+
+def stored(options, key="key"):
+    """What the shelf on disk holds."""
+    with SqliteStore.from_conn_string(options["store"]) as store:
+        store.setup()
+        return Shelf(store, "thread").get(key)
+
+
+def calls(options):
+    """How often any process called the summarizer."""
+    log = Path(options["log"])
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_a_process_that_ends_at_once_leaves_the_summary_in_the_store(options):
+    """The exit waits for the text, and the next process uses it without a call."""
+    leave(options | {"seconds": 0.5})
+    assert stored(options).text == TEXT
+    leave(options)
+    assert calls(options) == 1
+
+
+def test_the_exit_does_not_wait_for_a_summarizer_that_hangs(options):
+    """It takes the drain's time and no more; nothing is stored."""
+    seconds = leave(options | {"seconds": 3600, "drain_seconds": 0.5})
+    assert (seconds < PATIENCE, stored(options)) == (True, None)
+
+
+def test_the_exit_does_not_wait_without_a_shelf(options):
+    """Nobody could read what would be written."""
+    seconds = leave(options | {"seconds": 3600, "drain_seconds": 3600, "has_shelf": False})
+    assert (seconds < PATIENCE, stored(options), calls(options) <= 1) == (True, None, True)
+
+
+def test_two_processes_write_one_summary(options, valkey_url):
+    """The other sees that it is written elsewhere and finds the text on the shared shelf."""
+    told = options | {"lease": valkey_url, "until": f"{options['log']}.seen"}  # a text comes when somebody waits for it
+    processes = [child(STAYS, told, stdin=subprocess.PIPE) for _ in range(2)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = []
+    for process in processes:
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, errors) == (0, "")
+        answers.append(json.loads(output.splitlines()[-1]))
+    assert ([answer["text"] for answer in answers], calls(options)) == ([TEXT, TEXT], 1)
+    assert sorted("elsewhere" in answer["seen"] for answer in answers) == [False, True]
+
+
+def test_two_job_pools_with_one_lease_make_one_call(valkey_url, tmp_path):
+    """Also inside one process: the lease decides, not the memory of the pool."""
+    made = []
+
+    def write():
+        made.append(1)
+        return TEXT
+
+    pools = [SummaryJobs(lease=RedisLease.from_url(valkey_url, prefix="pools:")) for _ in range(2)]
+    for pool in pools:
+        pool.start("key", write, timeout_seconds=60)
+    assert [pool.drain(PATIENCE) for pool in pools] == [0, 0]
+    assert (sorted(pool.find("key").state for pool in pools), len(made)) == (["done", "elsewhere"], 1)
+
+
+def test_a_lease_ends_with_its_time(valkey_url):
+    """A process that died holds a key no longer than it said; keys do not disturb each other."""
+    lease = RedisLease.from_url(valkey_url, prefix="time:")
+    assert (lease.acquire("a", 0.2), lease.acquire("a", 60), lease.acquire("b", 60)) == (True, False, True)
+    time.sleep(0.3)
+    assert lease.acquire("a", 60)
+
+
+@pytest.mark.parametrize("decode_responses", [False, True])
+def test_a_request_that_was_repeated_is_not_refused_by_itself(valkey_url, decode_responses):
+    """The server did it, the answer got lost, the client asks again: the lease is still ours."""
+    from redis import Redis
+
+    class Repeating(Redis):
+        def set(self, *args, **options):
+            super().set(*args, **options)
+            return super().set(*args, **options)
+
+    client = Repeating.from_url(valkey_url, decode_responses=decode_responses)
+    lease = RedisLease(client, prefix=f"repeated {decode_responses}:")
+    assert (lease.acquire("key", 60), lease.acquire("key", 60)) == (True, False)
+
+
+def test_a_lease_server_that_is_gone_grants_everything():
+    """Work twice rather than never, with a warning, and soon."""
+    lease = RedisLease.from_url("redis://127.0.0.1:1/0")
+    with capture_logs() as logs:
+        assert lease.acquire("key", 60)
+    assert [(entry["event"], entry["key"], entry["log_level"]) for entry in logs] == [
+        ("summary.lease_failed", "key", "warning")
+    ]
+
+
+def test_a_lease_server_that_says_nothing_grants_everything():
+    """A connection that is accepted and never answered ends by the time-out."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        lease = RedisLease.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", socket_timeout=0.05)
+        with capture_logs() as logs:
+            assert lease.acquire("key", 60)
+    assert [entry["event"] for entry in logs] == ["summary.lease_failed"]
+
+
+def test_a_summary_waits_in_postgres(postgres_dsn):
+    """A job of one process puts it, another one's connection reads it; odd characters included."""
+    text = "nul \0, lone \ud800 and 日本"
+    with PostgresStore.from_conn_string(postgres_dsn) as store:
+        store.setup()
+        jobs = SummaryJobs()
+        jobs.start("key", lambda: text, timeout_seconds=60, shelf=Shelf(store, "thread.\0"))
+        assert jobs.drain(PATIENCE) == 0
+    with PostgresStore.from_conn_string(postgres_dsn) as store:
+        written = Shelf(store, "thread.\0").get("key")
+        assert (written.text, Shelf(store, "thread.\0").get("other")) == (text, None)
+
+
+async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
+    """The job's thread puts through the async store while its loop goes on, and the loop reads."""
+    async with AsyncPostgresStore.from_conn_string(postgres_dsn) as store:
+        await store.setup()
+        place, jobs = Shelf(store, "thread"), SummaryJobs()
+        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=place)
+        assert await asyncio.wrap_future(in_daemon(lambda: jobs.drain(PATIENCE))) == 0
+        assert await place.aget("key") == jobs.find("key").written
+
+
+def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):
+    """The connection is gone when the summary is done: the text stays here, and a warning says so."""
+    with PostgresStore.from_conn_string(postgres_dsn) as store:
+        store.setup()
+    jobs = SummaryJobs()
+    with capture_logs() as logs:
+        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=Shelf(store, "thread"))
+        assert jobs.drain(PATIENCE) == 0
+    assert jobs.find("key").written.text == TEXT
+    assert [entry["event"] for entry in logs] == ["summary.not_read", "summary.not_stored"]
+
+
+def test_a_database_that_somebody_locked_holds_up_no_turn(options, monkeypatch):
+    """SQLite waits seconds for another connection; the turn does not, and the text is there afterwards."""
+    with SqliteStore.from_conn_string(options["store"]) as store:
+        store.setup()
+        Shelf(store, "thread").put("key", Written(text=TEXT))
+        other = sqlite3.connect(options["store"], isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(shelf, "READ_SECONDS", 0.1)
+        with capture_logs() as logs:
+            assert Shelf(store, "thread").get("key") is None
+        other.execute("ROLLBACK")
+        other.close()
+        monkeypatch.setattr(shelf, "READ_SECONDS", PATIENCE)
+        assert Shelf(store, "thread").get("key") == Written(text=TEXT)
+    assert [entry["event"] for entry in logs] == ["summary.not_read"]

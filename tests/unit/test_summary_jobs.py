@@ -1,0 +1,506 @@
+"""Is each summary written once, off the critical path, and is nothing of it lost or shown by mistake?"""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs, background
+from langchain_ctxwin.summarize.background import MAX_ABANDONED, MAX_REMEMBERED, Job, default_jobs
+from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize.usage import Written
+from support.fakes import ScriptedChatModel, script
+
+PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
+HOUR = 3600.0
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Gate:
+    """A summarizer that waits until it is opened, and counts how often it was called."""
+
+    def __init__(self, text="The user wants tea."):
+        self.text = text
+        self.calls = 0
+        self.entered = threading.Semaphore(0)
+        self.opened = threading.Event()
+
+    def __call__(self):
+        self.calls += 1
+        self.entered.release()
+        assert self.opened.wait(PATIENCE)
+        return self.text
+
+    def wait_entered(self):
+        assert self.entered.acquire(timeout=PATIENCE)
+
+
+@pytest.fixture
+def gate():
+    """A closed gate; its threads end with the test."""
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+def ended(jobs, key):
+    """Wait for a job and return what became of it, its time left out."""
+    assert jobs.drain(PATIENCE) == 0
+    job = jobs.find(key)
+    if job and job.written:
+        written = job.written.to_json() | {"seconds": 0.0}
+        return Job(state=job.state, written=Written.from_json(written), reason=job.reason)
+    return job
+
+
+def done(text, **cost):
+    """A job that ended well."""
+    return Job(state="done", written=Written(text=text, **cost))
+
+
+def threads_of(jobs):
+    """How many threads of these jobs live."""
+    return len(jobs._threads)
+
+
+def settle(jobs):
+    """Wait until every thread ended, abandoned ones included."""
+    wait([run.ended for run in list(jobs._threads)], PATIENCE)
+
+
+def test_a_job_runs_beside_the_caller_and_is_found_when_done(gate):
+    """Running while the summarizer works, then done with its text."""
+    jobs = SummaryJobs()
+    assert jobs.find("key") is None
+    assert jobs.start("key", gate, timeout_seconds=HOUR)
+    assert jobs.find("key") == Job(state="running")
+    gate.opened.set()
+    assert ended(jobs, "key") == done("The user wants tea.")
+
+
+def test_a_key_is_written_once_however_many_start_it(gate):
+    """200 starts from 20 threads are one call, while it runs and after it."""
+    jobs = SummaryJobs()
+
+    def start(_):
+        return jobs.start("key", gate, timeout_seconds=HOUR)
+
+    with ThreadPoolExecutor(20) as pool:
+        started = list(pool.map(start, range(200)))
+    gate.opened.set()
+    assert ended(jobs, "key") == done("The user wants tea.")
+    assert (set(started), start(0), gate.calls) == ({True}, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (lambda: 1 // 0, "the summarizer failed: ZeroDivisionError: integer division or modulo by zero"),
+        (lambda: "", "the summarizer returned '': expected a text that is not empty"),
+        (lambda: " \n", "the summarizer returned ' \\n': expected a text that is not empty"),
+        (lambda: None, "the summarizer returned None: expected a text that is not empty"),
+    ],
+)
+def test_a_failing_summarizer_is_a_failed_job(write, reason):
+    """The reason is worded as for a summary in the foreground, and the key stays known until it is forgotten."""
+    jobs = SummaryJobs()
+    jobs.start("key", write, timeout_seconds=HOUR)
+    assert ended(jobs, "key") == Job(state="failed", reason=reason)
+    jobs.start("key", lambda: "not called", timeout_seconds=HOUR)
+    assert ended(jobs, "key").state == "failed"
+    jobs.forget("key")
+    jobs.start("key", lambda: "again", timeout_seconds=HOUR)
+    assert ended(jobs, "key") == done("again")
+
+
+@pytest.mark.parametrize("error", [type("PanicException", (BaseException,), {}), SystemExit, KeyboardInterrupt])
+def test_a_crash_that_is_no_exception_is_a_failed_job(error):
+    """Panics of extensions and attempts to exit end the job alone."""
+
+    def write():
+        raise error("boom")
+
+    jobs = SummaryJobs()
+    jobs.start("key", write, timeout_seconds=HOUR)
+    assert ended(jobs, "key") == Job(state="failed", reason=f"the summarizer failed: {error.__name__}: boom")
+
+
+def test_no_more_than_the_bound_run_at_a_time(gate):
+    """A start without a free thread is refused and not remembered; a free thread serves it."""
+    jobs = SummaryJobs(max_running=2)
+    assert [jobs.start(key, gate, timeout_seconds=HOUR) for key in "abc"] == [True, True, False]
+    assert (jobs.find("c"), jobs.start("a", gate, timeout_seconds=HOUR)) == (None, True)
+    gate.opened.set()
+    assert jobs.drain(PATIENCE) == 0
+    assert jobs.start("c", gate, timeout_seconds=HOUR)
+
+
+def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate):
+    """The reason names the seconds and what to do; what comes later is neither kept nor stored."""
+    clock, shelf = Clock(), Shelf(InMemoryStore(), "thread")
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("key", gate, timeout_seconds=30, shelf=shelf)
+    gate.wait_entered()
+    clock.now += 30
+    late = Job(
+        state="failed",
+        reason="no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds",
+    )
+    assert jobs.find("key") == late
+    gate.opened.set()
+    settle(jobs)
+    assert (jobs.find("key"), shelf.get("key"), threads_of(jobs)) == (late, None, 0)
+
+
+def test_a_late_text_is_dropped_although_nobody_looked(gate):
+    """What a job ends as does not depend on who asked meanwhile."""
+    clock = Clock()
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("key", gate, timeout_seconds=30)
+    clock.now += 31
+    gate.opened.set()
+    settle(jobs)
+    assert jobs.find("key").state == "failed"
+
+
+def test_summarizers_that_hang_take_a_bounded_number_of_threads(gate):
+    """Abandoned threads free the places of running ones, up to their own bound; when they end, work goes on."""
+    clock = Clock()
+    jobs = SummaryJobs(max_running=4, clock=clock)
+    started = 0
+    for number in range(50):
+        started += jobs.start(f"key {number}", gate, timeout_seconds=1)
+        clock.now += 1
+    assert (started, threads_of(jobs)) == (MAX_ABANDONED, MAX_ABANDONED)
+    gate.opened.set()
+    settle(jobs)
+    assert jobs.start("after", gate, timeout_seconds=HOUR)
+    assert ended(jobs, "after") == done("The user wants tea.")
+
+
+@pytest.mark.parametrize("jump", [-1e9, 0.0, 29.0])
+def test_a_clock_that_jumps_less_than_the_time_out_changes_nothing(gate, jump):
+    """Neither backwards nor a little forwards: the text is kept."""
+    clock = Clock()
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("key", gate, timeout_seconds=30)
+    clock.now += jump
+    assert jobs.find("key") == Job(state="running")
+    gate.opened.set()
+    assert ended(jobs, "key") == done("The user wants tea.")
+
+
+def test_a_clock_that_jumps_past_the_time_out_fails_running_jobs_only(gate):
+    """What is done stays done."""
+    clock = Clock()
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("done", lambda: "text", timeout_seconds=30)
+    ended(jobs, "done")
+    jobs.start("running", gate, timeout_seconds=30)
+    clock.now += 1e9
+    assert (jobs.find("done").state, jobs.find("running").state) == ("done", "failed")
+
+
+def test_a_cancelled_job_leaves_nothing(gate):
+    """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
+    shelf = Shelf(InMemoryStore(), "thread")
+    jobs = SummaryJobs()
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    gate.wait_entered()
+    jobs.cancel("key")
+    assert (jobs.find("key"), threads_of(jobs)) == (None, 1)
+    gate.opened.set()
+    settle(jobs)
+    assert (jobs.find("key"), shelf.get("key"), threads_of(jobs)) == (None, None, 0)
+    assert jobs.start("key", lambda: "again", timeout_seconds=HOUR)
+    assert ended(jobs, "key") == done("again")
+
+
+def test_a_cancelled_attempt_does_not_disturb_the_next_one(gate):
+    """Two attempts at one key are two jobs."""
+    jobs = SummaryJobs()
+    second = Gate("second")
+    jobs.start("key", gate, timeout_seconds=HOUR)
+    first = [run.ended for run in jobs._threads]
+    jobs.cancel("key")
+    jobs.start("key", second, timeout_seconds=HOUR)
+    gate.opened.set()
+    wait(first, PATIENCE)
+    assert jobs.find("key") == Job(state="running")
+    second.opened.set()
+    assert ended(jobs, "key") == done("second")
+
+
+def test_forgetting_ends_no_work(gate):
+    """A running job goes on and stays known; unknown keys are fine."""
+    jobs = SummaryJobs()
+    jobs.start("key", gate, timeout_seconds=HOUR)
+    jobs.forget("key")
+    jobs.forget("unknown")
+    jobs.cancel("unknown")
+    gate.opened.set()
+    assert ended(jobs, "key") == done("The user wants tea.")
+
+
+def test_draining_says_how_many_still_run(gate):
+    """It waits no longer than asked, and not at all for abandoned threads."""
+    clock = Clock()
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("hanging", gate, timeout_seconds=HOUR)
+    jobs.start("quick", lambda: "text", timeout_seconds=2 * HOUR)
+    assert (jobs.drain(0.2), jobs.find("quick").state) == (1, "done")
+    clock.now += HOUR
+    assert jobs.drain(HOUR) == 0
+
+
+def test_the_most_recently_used_results_are_remembered(monkeypatch):
+    """Memory stays bounded, and what was asked for stays longest."""
+    monkeypatch.setattr(background, "MAX_REMEMBERED", 3)
+    jobs = SummaryJobs()
+    for key in "abcde":
+        jobs.start(key, lambda: "text", timeout_seconds=HOUR)
+        jobs.drain(PATIENCE)
+        assert jobs.find("a").state == "done"
+    assert ([key for key in "abcde" if jobs.find(key)], MAX_REMEMBERED) == (["a", "d", "e"], 256)
+
+
+def test_a_summary_goes_to_the_shelf_before_the_job_is_done():
+    """Who sees the job done may rely on the other processes' seeing the text."""
+    shelf = Shelf(InMemoryStore(), "thread")
+    jobs = SummaryJobs()
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=shelf)
+    assert ended(jobs, "key") == done("text")
+    assert shelf.get("key") == jobs.find("key").written
+
+
+def test_a_summary_on_the_shelf_is_used_instead_of_written_again(gate):
+    """Another process finished it before; its cost comes along."""
+    shelf = Shelf(InMemoryStore(), "thread")
+    shelf.put("key", Written(text="stored", calls=1, input_tokens=9))
+    jobs = SummaryJobs()
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    assert (ended(jobs, "key"), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
+
+
+class Store(InMemoryStore):
+    """A store whose writes go wrong as a test says."""
+
+    def __init__(self, put):
+        super().__init__()
+        self.write = put
+
+    def put(self, *args, **options):
+        self.write()
+
+
+@pytest.mark.parametrize("error", [ConnectionError, type("PanicException", (BaseException,), {})])
+def test_a_store_that_fails_does_not_fail_the_job(error):
+    """The text is there for this process at least."""
+
+    def put():
+        raise error("gone")
+
+    jobs = SummaryJobs()
+    with capture_logs() as logs:
+        jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=Shelf(Store(put), "thread"))
+        assert ended(jobs, "key") == done("text")
+    assert [entry["event"] for entry in logs] == (["summary.not_stored"] if error is ConnectionError else [])
+
+
+def test_a_store_that_hangs_does_not_fail_the_job(gate):
+    """At the end of its time the job is done with the text that it has."""
+    clock = Clock()
+    jobs = SummaryJobs(clock=clock)
+    jobs.start("key", lambda: "text", timeout_seconds=30, shelf=Shelf(Store(gate), "thread"))
+    gate.wait_entered()
+    assert jobs.find("key") == Job(state="running")
+    clock.now += 30
+    assert (jobs.find("key").state, jobs.find("key").written.text) == ("done", "text")
+
+
+class HeldLease:
+    """Grants nothing, as when another process has every key."""
+
+    def acquire(self, key, ttl_seconds):
+        return False
+
+
+def test_a_job_of_another_process_is_elsewhere(gate):
+    """No call is made; the key stays known until its time is over, and then says what to do."""
+    clock = Clock()
+    jobs = SummaryJobs(lease=HeldLease(), clock=clock)
+    jobs.start("key", gate, timeout_seconds=30, shelf=Shelf(InMemoryStore(), "thread"))
+    assert (ended(jobs, "key"), gate.calls) == (Job(state="elsewhere"), 0)
+    clock.now += 30
+    assert jobs.find("key") == Job(
+        state="failed",
+        reason="another process took this summary and did not finish it within 30 seconds: use a faster summarizer, "
+        "raise summary_timeout_seconds, or let all processes share one store",
+    )
+
+
+def test_what_another_process_finished_is_done_although_it_has_the_lease(gate):
+    """Leases outlive the work; the shelf knows better."""
+    shelf = Shelf(InMemoryStore(), "thread")
+    shelf.put("key", Written(text="stored"))
+    jobs = SummaryJobs(lease=HeldLease())
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    assert ended(jobs, "key") == done("stored")
+
+
+def test_a_lease_that_fails_or_hangs_does_not_stop_the_work(gate, monkeypatch):
+    """Twice is better than never, with a warning."""
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.05)
+
+    class Lease:
+        def acquire(self, key, ttl_seconds):
+            if key == "hangs":
+                return gate() == "granted late"
+            raise ConnectionError("gone")
+
+    jobs = SummaryJobs(lease=Lease())
+    with capture_logs() as logs:
+        for key in ("fails", "hangs"):
+            jobs.start(key, lambda: "text", timeout_seconds=HOUR)
+            assert ended(jobs, key) == done("text")
+    assert [(entry["event"], entry["key"], entry["log_level"]) for entry in logs] == [
+        ("summary.lease_failed", "fails", "warning"),
+        ("summary.lease_failed", "hangs", "warning"),
+    ]
+
+
+def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
+    """A system at its limit, or an interpreter at its end, gives no thread."""
+
+    def no_thread(work):
+        raise RuntimeError("can't start new thread")
+
+    jobs = SummaryJobs()
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "in_daemon", no_thread)
+        assert not jobs.start("key", lambda: "text", timeout_seconds=HOUR)
+    assert (jobs.find("key"), threads_of(jobs)) == (None, 0)
+    assert jobs.start("key", lambda: "text", timeout_seconds=HOUR)
+
+
+@contextmanager
+def forked():
+    """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
+    child = os.fork()
+    if child:
+        yield False
+        assert os.waitpid(child, 0)[1] == 0
+        return
+    code = 1
+    signal.alarm(int(PATIENCE))  # a child that waits for ever is killed
+    try:
+        yield True
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
+    """Running jobs are unknown there and start anew, also when the fork came while the lock was held."""
+    jobs = SummaryJobs(max_running=1)
+    jobs.start("done", lambda: "text", timeout_seconds=HOUR)
+    ended(jobs, "done")
+    jobs.start("running", gate, timeout_seconds=HOUR)
+    jobs._lock.acquire()
+    with forked() as is_child:
+        if is_child:
+            assert (jobs.find("running"), jobs.find("done").state, jobs.drain(PATIENCE)) == (None, "done", 0)
+            assert jobs.start("running", lambda: "child's", timeout_seconds=HOUR)
+            assert ended(jobs, "running") == done("child's")
+        else:
+            jobs._lock.release()
+    assert jobs.find("running") == Job(state="running")
+
+
+def test_a_summary_does_not_reach_the_users_stream():
+    """The job's model streams, and the graph's message stream shows the answer alone."""
+    jobs, secret = SummaryJobs(), "the summary that nobody should see in the stream"
+    writer = ScriptedChatModel(policy=script(secret))
+
+    def write():
+        return "".join(chunk.text for chunk in writer.stream([HumanMessage("Summarize.")]))
+
+    def node(state):
+        jobs.start("key", write, timeout_seconds=HOUR)
+        jobs.drain(PATIENCE)
+        return {"messages": [ScriptedChatModel(policy=script("the answer")).invoke(state["messages"])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    stream = builder.compile().stream({"messages": [HumanMessage("hi")]}, stream_mode="messages")
+    assert "".join(message.text for message, _ in stream) == "the answer"
+    job = ended(jobs, "key")
+    assert (job.written.text, job.written.calls) == (secret, 1)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_model_summarizer_writes_in_a_job(is_async):
+    """Sync and async callables both work in the job's thread, and their calls are counted."""
+    model = ScriptedChatModel(policy=lambda messages, tools: AIMessage("The user wants tea."))
+
+    async def acall(messages):
+        return await model.ainvoke(messages)
+
+    summarizer = ModelSummarizer(acall if is_async else model.invoke)
+    messages = [HumanMessage("I would like a cup of green tea, please, with a little honey and no milk at all.")]
+    jobs = SummaryJobs()
+    jobs.start("key", lambda: summarizer.summarize(messages, previous="", max_tokens=50), timeout_seconds=HOUR)
+    request_tokens = model.requests[0].tokens if ended(jobs, "key").written else 0
+    written = jobs.find("key").written
+    assert (written.text, written.calls, written.input_tokens) == ("The user wants tea.", 1, request_tokens)
+
+
+async def test_a_job_started_on_an_event_loop_does_not_need_it():
+    """The loop may be blocked or gone while the job works."""
+    jobs = SummaryJobs()
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR)
+    assert ended(jobs, "key") == done("text")
+
+
+def test_the_default_is_one_for_the_process():
+    """Engines that are given no jobs share their bounds."""
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: default_jobs(), range(50)))) == 1
+
+
+def test_jobs_that_nobody_needs_are_freed():
+    """Neither the exit nor the fork hook keeps them alive."""
+    import gc
+    import weakref
+
+    jobs = SummaryJobs()
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=Shelf(InMemoryStore(), "thread"))
+    jobs.drain(PATIENCE)
+    alive = weakref.ref(jobs)
+    del jobs
+    deadline = time.monotonic() + PATIENCE
+    while alive() is not None and time.monotonic() < deadline:
+        gc.collect()  # the thread may still be on its way out
+        time.sleep(0.01)
+    assert alive() is None
