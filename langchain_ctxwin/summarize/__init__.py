@@ -1,7 +1,9 @@
-"""Summaries, written by a model or extracted without one."""
+"""Summaries, written by a model or extracted without one, on the critical path or off it."""
 
+from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.summarize.coerce import as_summarizer
 from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
+from langchain_ctxwin.summarize.lease import RedisLease
 from langchain_ctxwin.summarize.model import ModelSummarizer
 
-__all__ = ["ExtractiveSummarizer", "ModelSummarizer", "as_summarizer"]
+__all__ = ["ExtractiveSummarizer", "ModelSummarizer", "RedisLease", "SummaryJobs", "as_summarizer"]

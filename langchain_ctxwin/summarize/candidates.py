@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.summarize.salience import salience
+from langchain_ctxwin.summarize.layout import Line, line_of, parsed, splits_labels
+from langchain_ctxwin.summarize.salience import Context, question_words, salience
 from langchain_ctxwin.summarize.sentences import edges, fragments, statements, whole
-from langchain_ctxwin.summarize.transcript import (
-    ASSISTANT,
-    CALL,
-    SPEAKERS,
-    TOOL_ERROR,
-    TOOL_RESULT,
-    USER,
-    Entry,
-    entries,
-)
+from langchain_ctxwin.summarize.superseding import superseded
+from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, TOOL_ERROR, TOOL_RESULT, USER, Entry, entries
 
 TOTAL_CHARS = 1_000_000
 """Characters looked at in one conversation, shared by its messages: keeps a summary well under a second."""
@@ -37,68 +31,65 @@ RESULT_LINES = 4
 RESULT_LAST_LINES = 1
 """Last lines taken from a tool result: totals and errors often stand there."""
 
-_LABEL = re.compile(rf"({'|'.join(SPEAKERS)})(?: \([^)\n]*\))?: ")
+_REST_OF_LINE = re.compile(r"[ \t]+\S")
+_BOILERPLATE_TIMES = 3  # what the assistant says this often in the same words ("Noted.") says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """One statement that competes for a place in the summary."""
 
-    position: int
-    """Order in the conversation; negative for lines of the previous summary."""
-    line: str
-    """The statement with its label, as it is printed."""
-    text: str
-    """The statement alone, verbatim."""
+    line: Line
     points: float
     """Salience: higher is kept first."""
 
 
 def candidates(messages: Sequence[AnyMessage], *, previous: str) -> list[Candidate]:
-    """Return every statement of the previous summary and of the messages once, in order.
+    """Return every statement of the previous summary and of the messages that still holds, once, in order.
 
     Each line of the previous summary is a candidate like any other, as it stands; of messages only head and tail are
-    looked at where they are very long, and of tool results only the first and last informative lines.
+    looked at where they are very long, and of tool results only the first and last informative lines. A statement
+    whose value a later one replaces is left out.
     """
-    has_previous = bool(previous.strip())
-    return _unique([*_from_summary(previous), *_from_messages(messages, has_previous=has_previous)])
-
-
-def _from_summary(previous: str) -> Iterator[Candidate]:
-    """One item per line of the previous summary; unlabelled lines after a labelled one continue its statement."""
-    lines: list[str] = []
-    for line in previous.split("\n"):
-        continues = lines and not _LABEL.match(line) and _LABEL.match(lines[-1])
-        if continues:
-            lines[-1] += f"\n{line}"
-        elif line.strip():
-            lines.append(line)
-    lines = [line.strip() for line in lines]
-    goal = next((number for number, line in enumerate(lines) if line.startswith(USER)), None)
-    for number, line in enumerate(lines):
-        label = _LABEL.match(line)
-        text = line[label.end() :] if label else line
-        points = salience(
-            text,
-            label[1] if label else USER,
-            recency=number / len(lines) - 1,
-            goal=float(number == goal),
-        )
-        yield Candidate(position=number - len(lines), line=line, text=text, points=points)
-
-
-def _from_messages(messages: Sequence[AnyMessage], *, has_previous: bool) -> Iterator[Candidate]:
     shown = entries(messages)
+    asked = next((entry.text for entry in reversed(shown) if entry.speaker == USER and entry.text), "")
+    about = question_words(asked)
+    has_previous = bool(previous.strip())
+    found = [*_from_summary(previous, about), *_from_messages(shown, about, has_previous=has_previous)]
+    items = _unique(found)
+    gone = superseded((item.line.speaker, item.line.text) for item in items)
+    return [item for number, item in enumerate(items) if number not in gone]
+
+
+def _from_summary(previous: str, asked: frozenset[str]) -> Iterator[Candidate]:
+    lines = list(parsed(previous))
+    goal = next((line for line in lines if line.label == USER), None)
+    for number, line in enumerate(lines):
+        recency = 0.0 if line is goal else number / len(lines) - 1  # the goal does not age
+        context = Context(recency=recency, goal=float(line is goal), asked=asked)
+        yield Candidate(line=line, points=salience(line.text, line.speaker, context, has_topic=bool(line.topic)))
+
+
+def _from_messages(shown: Sequence[Entry], asked: frozenset[str], *, has_previous: bool) -> Iterator[Candidate]:
     edge_chars = min(MAX_EDGE_CHARS, max(MIN_EDGE_CHARS, TOTAL_CHARS // (2 * len(shown) or 1)))
     goal = None if has_previous else next((n for n, entry in enumerate(shown) if entry.speaker == USER), None)
     position = 0
     for number, entry in enumerate(shown):
         is_answer = _is_answer(entry, shown[number + 1] if number + 1 < len(shown) else None)
+        topic = ""
         for rank, (speaker, label, text) in enumerate(_statements(entry, edge_chars), 1):
             aim = 1 / rank if number == goal else 0.0  # a request stands at its beginning, background follows
-            points = salience(text, speaker, recency=(number + 1) / len(shown), goal=aim, is_answer=is_answer)
-            yield Candidate(position=position, line=f"{label}: {text}", text=text, points=points)
+            line = line_of(text, position=position, label=label, topic=topic)
+            context = Context(recency=(number + 1) / len(shown), goal=aim, asked=asked, is_answer=is_answer)
+            has_topic = bool(line.topic) and text.startswith(line.topic)
+            yield Candidate(line=line, points=salience(line.text, speaker, context, has_topic=has_topic))
+            topic = line.topic if line.topic and _goes_on(entry.text, text) else ""
             position += 1
+
+
+def _goes_on(text: str, statement: str) -> bool:
+    """Is the statement followed by another one on its own line?"""
+    return _REST_OF_LINE.match(text, text.find(statement) + len(statement)) is not None
 
 
 def _is_answer(entry: Entry, following: Entry | None) -> bool:
@@ -111,24 +102,26 @@ def _statements(entry: Entry, edge_chars: int) -> Iterator[tuple[str, str, str]]
     texts = whole([split(edge) for edge in edges(entry.text, edge_chars)])
     if split is fragments and len(texts) > RESULT_LINES + RESULT_LAST_LINES:
         texts = [*texts[:RESULT_LINES], *texts[-RESULT_LAST_LINES:]]
-    for text in chain.from_iterable(map(_unlabelled, texts)):
+    for text in chain.from_iterable(map(splits_labels, texts)):
         yield entry.speaker, entry.label, text
     for call in entry.calls:
         for text in fragments(call[:MAX_EDGE_CHARS])[:1]:
             yield CALL, CALL, text
 
 
-def _unlabelled(text: str) -> list[str]:
-    """The statement itself, or its lines when one of them would read as another speaker's in the next summary."""
-    lines = text.split("\n")
-    return [line for line in lines if line.strip()] if any(map(_LABEL.match, lines[1:])) else [text]
-
-
 def _unique(items: Iterable[Candidate]) -> list[Candidate]:
-    """The items without repeated lines: the first place of a line, with the points of its most important one."""
-    best: dict[str, Candidate] = {}
+    """The items without repeated lines: each line in its most important place."""
+    best: dict[tuple[str, str, str], Candidate] = {}
+    times: Counter[tuple[str, str, str]] = Counter()
     for item in items:
-        known = best.get(item.line)
+        key = (item.line.label, item.line.topic, item.line.text)
+        times[key] += 1
+        known = best.get(key)
         if known is None or known.points < item.points:
-            best[item.line] = item
-    return list(best.values())
+            best[key] = item
+    return [
+        replace(item, points=min(item.points, 0.0))
+        if times[key] >= _BOILERPLATE_TIMES and item.line.label == ASSISTANT
+        else item
+        for key, item in best.items()
+    ]

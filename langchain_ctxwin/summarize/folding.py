@@ -36,8 +36,9 @@ What was read, created or changed, and its present state.
 ## Open items
 What is unfinished, unanswered or failing, and the next step.
 
-Keep what still holds, update what changed, drop what is settled and no longer needed. Invent nothing. Write in the \
-user's language. Reply with the summary alone."""
+Put what the previous summary lists under other headings into these sections. Keep what still holds, update what \
+changed, drop what is settled and no longer needed. Invent nothing. Write in the user's language. Reply with the \
+summary alone."""
 """The system prompt of every summary call."""
 
 LENGTH_TOLERANCE = 1.5

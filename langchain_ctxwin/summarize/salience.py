@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import islice
 
 from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, TOOL_ERROR, USER
+from langchain_ctxwin.summarize.values import GRAMMAR
 
 # Points are relative: a rule of the user outranks everything else together, details and age order the rest.
 RULE_POINTS = 12.0
+HINT_POINTS = 6.0
 GOAL_POINTS = 6.0
+TOPIC_POINTS = 6.0
 DECISION_POINTS = 4.0
+ASKED_POINTS = 4.0
 ANSWER_POINTS = 2.0
 DETAIL_POINTS = 0.7
 RECENCY_POINTS = 2.0
 SPEAKER_POINTS = {USER: 2.0, ASSISTANT: 1.0, TOOL_ERROR: 1.0, CALL: 0.5}
+DEPENDENT_POINTS = -8.0
 LONG_POINTS = -4.0
 EMPTY_POINTS = -5.0
 
@@ -24,38 +30,101 @@ LONG_CHARS = 600
 _SCANNED_CHARS = 1_000  # cues stand near the beginning; bounds the work on one endless line
 _MAX_DETAILS = 4  # a table row full of numbers is no more important than one address
 _MIN_WORDS = 2  # fewer say nothing by themselves: "ok", "thanks", the number of a list item
+_ANSWER_CHARS = 25  # less is said to be polite: "Sounds lovely!", "Noted and recorded."
+_MIN_ASKED = 2  # words in common with the latest question: one alone is chance
 
 _RULE = re.compile(
-    r"\b(?:must|never|always|only|do not|don['\u2019]t|not allowed|should not|shouldn['\u2019]t|instead|rather than|"
-    r"avoid|prefer|require[sd]?|make sure|ensure|remember|at most|at least|no longer|without|except|actually|"
-    r"correction|wrong|forbidden|important|nie|niemals|immer|nur|nicht|muss|nunca|siempre|solo|debe|jamais|toujours|"
-    r"seulement|doit)\b|必须|不要|不能|只能|禁止|总是|必ず|しないで|のみ",
+    r"\b(?:must|never|always|do not|don['\u2019]t|not allowed|should not|shouldn['\u2019]t|instead|rather than|"
+    r"avoid|require[sd]?|make sure|ensure|remember|at most|at least|no longer|correction|wrong|forbidden|important|"
+    r"from now on|under no|let['\u2019]s not|none of|allerg\w+|stay (?:below|under|above|within)|nie|niemals|immer|nur|"
+    r"nicht|muss|nunca|siempre|solo|debe|jamais|toujours|seulement|doit)\b"
+    r"|^(?:only|no|use|keep|please)\b|必须|不要|不能|只能|禁止|总是|必ず|しないで|のみ",
     re.IGNORECASE,
 )
+_HINT = re.compile(r"\b(?:only|prefer\w*|without|except|actually|cap(?:ped)?|limit|deadline|wants?)\b", re.IGNORECASE)
 _DECISION = re.compile(
     r"\b(?:decid|chose|choose|agreed|approved|will use|switch(?:ed)? to|because|therefore|root cause|caused by|fixed|"
-    r"resolved|conclu|turned out|found that|confirmed|rejected|works now|result is)",
+    r"resolved|conclu|turned out|found that|confirmed|rejected|works now|result is|next step|still open|open question)",
+    re.IGNORECASE,
+)
+# "Use it there.", "Fix them first.": says little without the statement before it
+_DEPENDENT = re.compile(
+    r"^(?:(?!if|when)\w+ )?(?:(?:it|its|them|he|she|they)\b"
+    r"|(?:this|that|these|those)(?= (?:is|was|are|were|will|should|means|in|on|at|to|for|before|after)\b|[.,;!?]|$))",
     re.IGNORECASE,
 )
 _DETAIL = re.compile(r"\d+|[/\\]\w|\w_\w|[a-z][A-Z]|`|@\w|\w\.[a-z]{2,4}\b")
+_LETTERS = re.compile(r"[^\W\d_]{4,}")
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")  # scripts that write words without spaces
 
 
-def salience(text: str, speaker: str, *, recency: float, goal: float = 0.0, is_answer: bool = False) -> float:
+_OWN_HABIT = re.compile(
+    r"\b(?:I|we|he|she|they)(?:['\u2019]\w+)? (?:\w+ )?(?:never|always|must|don['\u2019]t|do not|remember)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Where a statement stands in its conversation."""
+
+    recency: float
+    """From -1 (oldest line of the previous summary) over 0 to 1 (newest message)."""
+    goal: float = 0.0
+    """1 for what the user said first, falling towards 0 for what followed in that message."""
+    asked: frozenset[str] = frozenset()
+    """The words of the user's latest question."""
+    is_answer: bool = False
+    """The assistant's last word of a turn."""
+
+
+def salience(text: str, speaker: str, context: Context, *, has_topic: bool = False) -> float:
     """Return a score to order statements by; higher is more important.
 
-    Rules count only from the user: "always ..." in a tool's result or a web page is not an order. `recency` runs from
-    -1 (oldest line of the previous summary) over 0 to 1 (newest message). `goal` is 1 for what the user said first and
-    falls towards 0 for what followed in that message; `is_answer` marks the assistant's last word of a turn.
+    Rules count only from the user: "always ..." in a tool's result or a web page is not an order. `has_topic` says that
+    someone labelled the statement ("DEADLINE: ..."), as people do with what is to be kept.
     """
     seen = text[:_SCANNED_CHARS]
-    by_user = speaker == USER
     details = sum(1 for _ in islice(_DETAIL.finditer(seen), _MAX_DETAILS))
-    words = sum(1 for _ in islice(_WORD.finditer(seen), _MIN_WORDS))
-    points = SPEAKER_POINTS.get(speaker, 0.0) + DETAIL_POINTS * details + RECENCY_POINTS * recency
-    points += RULE_POINTS if by_user and _RULE.search(seen) else 0.0
-    points += DECISION_POINTS if speaker in (USER, ASSISTANT) and _DECISION.search(seen) else 0.0
-    points += GOAL_POINTS * goal + ANSWER_POINTS * is_answer
+    points = SPEAKER_POINTS.get(speaker, 0.0) + DETAIL_POINTS * details + RECENCY_POINTS * context.recency
+    if speaker == USER:
+        points += RULE_POINTS if is_rule(seen) else HINT_POINTS if _HINT.search(seen) else 0.0
+    if speaker in (USER, ASSISTANT):
+        points += (DECISION_POINTS if is_decision(seen) else 0.0) + TOPIC_POINTS * has_topic
+    points += GOAL_POINTS * context.goal + ANSWER_POINTS * (context.is_answer and len(text) >= _ANSWER_CHARS)
+    points += ASKED_POINTS * _asked_share(seen, context.asked)
+    points += DEPENDENT_POINTS if context.goal < 1 and _DEPENDENT.match(text) else 0.0
     points += LONG_POINTS if len(text) > LONG_CHARS else 0.0
-    return points + (0.0 if words == _MIN_WORDS or _WIDE.search(seen) else EMPTY_POINTS)
+    words_seen = sum(1 for _ in islice(_WORD.finditer(seen), _MIN_WORDS))
+    return points + (0.0 if words_seen == _MIN_WORDS or _WIDE.search(seen) else EMPTY_POINTS)
+
+
+_CODE = re.compile(r"^\s*(?:\d+\s?[:|]|#|//|/\*|<|>>>|import |from \w+ import|def |class )|[;{}]\s*$")
+
+
+def is_code(text: str) -> bool:
+    """Is a statement a line of code, markup or a listing, which people paste into what they say?"""
+    return _CODE.search(text[:_SCANNED_CHARS]) is not None
+
+
+def is_rule(text: str) -> bool:
+    """Does a statement of the user say how things have to be, rather than ask or tell of a habit?"""
+    seen = text[:_SCANNED_CHARS]
+    return _RULE.search(seen) is not None and not (seen.endswith("?") or _OWN_HABIT.search(seen) or is_code(seen))
+
+
+def is_decision(text: str) -> bool:
+    """Does a statement tell what was decided, found out or settled?"""
+    return _DECISION.search(text[:_SCANNED_CHARS]) is not None
+
+
+def _asked_share(seen: str, asked: frozenset[str]) -> float:
+    """Share of the words of the latest question that the statement has, if it says more than the question itself."""
+    shared = len(asked.intersection(_LETTERS.findall(seen.casefold()))) if asked else 0
+    return shared / len(asked) if shared >= _MIN_ASKED and question_words(seen) - asked else 0.0
+
+
+def question_words(text: str) -> frozenset[str]:
+    """Return the words that say what a question is about, as they are written."""
+    return frozenset(_LETTERS.findall(text[:_SCANNED_CHARS].casefold())) - GRAMMAR

@@ -13,10 +13,11 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.summarize import ExtractiveSummarizer
-from langchain_ctxwin.summarize.candidates import MAX_EDGE_CHARS, SPEAKERS
+from langchain_ctxwin.summarize.candidates import MAX_EDGE_CHARS
 from langchain_ctxwin.summarize.pricing import text_tokens
-from langchain_ctxwin.summarize.salience import salience
+from langchain_ctxwin.summarize.salience import Context, salience
 from langchain_ctxwin.summarize.sentences import FRAGMENT_CHARS, statements
+from langchain_ctxwin.summarize.transcript import SPEAKERS
 
 FILLER = "The weather is nice and the birds are singing in the trees today."
 LABEL = re.compile(rf"^(?:{'|'.join(SPEAKERS)})(?: \([^)\n]*\))?: ")
@@ -61,7 +62,7 @@ def extract(
 
 
 def test_whole_sentences_are_kept_in_order_labelled_by_role():
-    """With room for everything, every sentence and call stands on its own line, in order."""
+    """With room for everything, every sentence and call has its line, in order; who speaks is said where it changes."""
     messages = [
         HumanMessage("Find the parser. Never call Dr. Smith!"),
         AIMessage("Searching.", tool_calls=[{"name": "grep", "args": {"q": "parser"}, "id": "1"}]),
@@ -73,11 +74,11 @@ def test_whole_sentences_are_kept_in_order_labelled_by_role():
 
     assert extract(messages, max_tokens=500) == (
         "User: Find the parser.\n"
-        "User: Never call Dr. Smith!\n"
+        "Never call Dr. Smith!\n"
         "Assistant: Searching.\n"
         'Assistant called: grep({"q": "parser"})\n'
         "Tool result (grep): src/parse.py:3\n"
-        "Tool result (grep): src/lex.py:9\n"
+        "src/lex.py:9\n"
         "Tool error (df): disk is full\n"
         "Note: It is noon.\n"
         "Assistant: It is in src/parse.py."
@@ -117,7 +118,7 @@ def test_rules_goal_decisions_and_details_come_before_filler():
 @pytest.mark.parametrize("speaker", ["User", "Assistant"])
 def test_decisions_and_details_score_higher_and_small_talk_and_length_lower(more, less, speaker):
     """Of two statements by the same speaker at the same time, the one that later steps need scores higher."""
-    assert salience(more, speaker, recency=0.5) > salience(less, speaker, recency=0.5)
+    assert salience(more, speaker, Context(recency=0.5)) > salience(less, speaker, Context(recency=0.5))
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,9 @@ def test_a_tool_result_gives_its_first_and_last_informative_lines():
     result = ToolMessage("\n".join(["[", *rows, "]", "-----", "100 rows"]), tool_call_id="1", name="sql")
 
     assert extract([result], max_tokens=500).split("\n") == [
-        *[f'Tool result (sql): "row {number}",' for number in range(4)],
-        "Tool result (sql): 100 rows",
+        'Tool result (sql): "row 0",',
+        *[f'"row {number}",' for number in range(1, 4)],
+        "100 rows",
     ]
 
 
@@ -219,7 +221,7 @@ def test_markers_and_signs_are_text_too():
     """A conversation of pictures or signs alone does not give an empty summary."""
     picture = HumanMessage([{"type": "image_url", "image_url": {"url": "http://x/y.png"}}])
 
-    assert extract([picture, AIMessage("!!!"), AIMessage("😀")]) == "User: [image]\nAssistant: !!!\nAssistant: 😀"
+    assert extract([picture, AIMessage("!!!"), AIMessage("😀")]) == "User: [image]\nAssistant: !!!\n😀"
 
 
 @pytest.mark.parametrize(("messages", "max_tokens"), [([], 50), ([AIMessage("")], 50), ([HumanMessage("Hi.")], 0)])
@@ -231,11 +233,11 @@ def test_nothing_to_keep_or_no_room_is_a_soft_error(messages, max_tokens):
 
 def test_lines_of_the_previous_summary_compete_and_stay_in_front():
     """Old rules outlive new filler, old filler does not, and repeated lines appear once."""
-    previous = f"User: Build a shop.\nUser: Never use\nglobal state.\nAssistant: {FILLER}"
+    previous = f"User: Build a shop.\nNever use global state.\nAssistant: {FILLER}"
     messages = [AIMessage(FILLER), HumanMessage("Add a cart. Build a shop."), AIMessage("Added cart.py.")]
 
     assert extract(messages, previous, max_tokens=30) == (
-        "User: Build a shop.\nUser: Never use\nglobal state.\nUser: Add a cart.\nAssistant: Added cart.py."
+        "User: Build a shop.\nNever use global state.\nAdd a cart.\nAssistant: Added cart.py."
     )
 
 
@@ -270,7 +272,7 @@ def test_rules_survive_many_compactions_in_one_bounded_summary():
         summary = extract(chat, summary)
         assert text_tokens(SpyCounter(), summary) <= 60
 
-    assert summary.count("User: You must never delete anything from Ann.") == 1
+    assert summary.count("You must never delete anything from Ann.") == 1
     assert summary.count("User: Sort my mail.") == 1
     assert "box_49" in summary
     assert "box_3." not in summary
@@ -293,11 +295,16 @@ MESSAGES = st.lists(
 )
 
 
+def on_one_line(text: str) -> str:
+    """A source as it is quoted: line breaks inside a statement become spaces."""
+    return " ".join(filter(None, map(str.strip, text.split("\n"))))
+
+
 @pytest.mark.parametrize("counter", COUNTERS.values(), ids=COUNTERS)
 @given(messages=MESSAGES, previous=TEXTS, max_tokens=st.integers(1, 300))
 def test_summaries_fit_are_verbatim_and_deterministic(counter, messages, previous, max_tokens):
     """Within the budget, never empty when there is text, every line from the input, and the same every time."""
-    sources = [previous, *(str(message.content) for message in messages)]
+    sources = [on_one_line(previous), *(on_one_line(str(message.content)) for message in messages)]
     try:
         summary = extract(messages, previous, max_tokens=max_tokens, counter=counter)
     except SummarizationError:
@@ -308,7 +315,7 @@ def test_summaries_fit_are_verbatim_and_deterministic(counter, messages, previou
     assert summary.strip()
     assert text_tokens(counter, summary) <= max_tokens
     assert summary == extract(messages, previous, max_tokens=max_tokens, counter=counter)
-    for line in summary.splitlines():
+    for line in summary.split("\n"):
         assert any(LABEL.sub("", line) in source or line in source for source in sources)
 
 

@@ -1,0 +1,109 @@
+"""Do extracted summaries keep planted rules and facts, by the measure of a public conformance kit?"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import pytest
+from compaction_kit.canaries import Canary
+from compaction_kit.compacted import CompactedContext
+from compaction_kit.corpus import build_random_session
+from compaction_kit.generated import build_generated_session
+from compaction_kit.probes import BehaviorProbe
+from compaction_kit.runner import run_conformance
+from compaction_kit.semantic_corpus import build_semantic_heldout_session, build_semantic_session
+from compaction_kit.session import SeededSession, Turn
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+
+from langchain_ctxwin import CharRatioCounter, ExtractiveSummarizer
+
+SEEDS = range(1, 9)
+ROUNDS = 5
+MESSAGES = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+CHARACTERS = CharRatioCounter(1.0)
+
+
+class Ours:
+    """Shows the summarizer to the kit: the first round compacts the conversation, later ones only its summary."""
+
+    name = "extractive"
+
+    def __init__(self) -> None:
+        self.summary = ""
+
+    def compact(self, turns: list[Turn], round_num: int = 1, budget_chars: int = 1) -> CompactedContext:
+        is_summary = bool(self.summary) and [turn.text for turn in turns] == [self.summary]
+        self.summary = summarize([] if is_summary else turns, self.summary, budget_chars)
+        return CompactedContext(text=self.summary, compactor_name=self.name, round_num=round_num)
+
+
+def summarize(turns: Sequence[Turn], previous: str, max_chars: int) -> str:
+    messages: list[AnyMessage] = [MESSAGES[turn.role](turn.text) for turn in turns]
+    return ExtractiveSummarizer(counter=CHARACTERS).summarize(messages, previous=previous, max_tokens=max_chars)
+
+
+def measured(build: Callable[[int], tuple], budget: float) -> tuple[float, float]:
+    """Shares of the planted statements that survived, and of the replaced values that are still shown."""
+    survived = stale = 0
+    planted: list[Canary] = []
+    for seed in SEEDS:
+        session, canaries = build(seed)[:2]
+        last = run_conformance(session, Ours(), rounds=ROUNDS, canaries=canaries, budget_fraction=budget).rounds[-1]
+        assert last.within_budget
+        survived += sum(last.survived.values())
+        stale += sum(is_stale(canary, last.context.text) for canary in canaries)
+        planted += canaries
+    return survived / len(planted), stale / sum(bool(canary.superseded_tokens) for canary in planted)
+
+
+def is_stale(canary: Canary, text: str) -> bool:
+    return any(token.lower() in text.lower() for token in canary.superseded_tokens)
+
+
+@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.6), (0.2, 0.95), (0.3, 1.0)])
+def test_planted_statements_survive_five_rounds_without_stale_values(budget, at_least):
+    """At a tenth, a fifth and a third of the conversation's size, what was planted is there, each value its latest."""
+    survival, stale = measured(build_random_session, budget)
+
+    assert survival >= at_least
+    assert stale == 0
+
+
+@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.4), (0.2, 0.85), (0.3, 1.0)])
+def test_statements_in_rotating_words_survive_beside_distractors(budget, at_least):
+    """With other subjects and wordings each time, and equal-looking statements that nobody asks for."""
+    assert measured(build_generated_session, budget)[0] >= at_least
+
+
+@pytest.mark.parametrize("build", [build_semantic_session, build_semantic_heldout_session])
+@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.6), (0.2, 0.95), (0.3, 1.0)])
+def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least):
+    """Items with similar wording are never merged, and what was said in other words later is there."""
+    assert measured(build, budget)[0] >= at_least
+
+
+@pytest.mark.parametrize(("build", "at_most"), [(build_semantic_session, 0.4), (build_semantic_heldout_session, 0.65)])
+def test_some_values_replaced_in_other_words_are_recognized(build, at_most):
+    """Only a change that is announced, or that shares the name of the thing, is recognized without a model."""
+    assert measured(build, 0.3)[1] <= at_most
+
+
+@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.5), (0.2, 0.95), (0.3, 1.0)])
+def test_a_conversation_summarized_part_by_part_keeps_as_much(budget, at_least):
+    """Five compactions, each of the previous summary and the next fifth of the messages."""
+    survived = total = 0
+    for seed in SEEDS:
+        session, canaries = build_random_session(seed)
+        text = in_parts(session, int(len(session.full_text()) * budget))
+        assert not any(is_stale(canary, text) for canary in canaries)
+        survived += sum(BehaviorProbe().probe(canary, text).survived for canary in canaries)
+        total += len(canaries)
+
+    assert survived / total >= at_least
+
+
+def in_parts(session: SeededSession, max_chars: int) -> str:
+    summary, turns = "", iter(session.turns)
+    while part := list(islice(turns, -(-len(session.turns) // ROUNDS))):
+        summary = summarize(part, summary, max_chars)
+        assert len(summary) <= max_chars
+    return summary
