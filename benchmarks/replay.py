@@ -41,12 +41,20 @@ class Replay:
     """One conversation at one window: the recorded answers, our requests."""
 
     def __init__(
-        self, transcript: Transcript, window: int, settings: dict[str, Any], family: str, reserve: float
+        self,
+        transcript: Transcript,
+        window: int,
+        settings: dict[str, Any],
+        family: str,
+        reserve: float,
+        *,
+        summarizer: Any = None,
     ) -> None:
         self.transcript, self.found, self.shares = transcript, Counter(), {"sent": [], "before": [], "stable": []}
         limits = ModelLimits(context_window=window, requested_output_tokens=int(window * reserve))
         self.limit = window - int(window * reserve)
-        engine = ContextEngine(limits, counter=TokenEstimator(family), config=ContextConfig(**settings))
+        config = ContextConfig(**settings)
+        engine = ContextEngine(limits, counter=TokenEstimator(family), config=config, summarizer=summarizer)
         messages = transcript.messages
         self.first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         self.nodes = ContextNodes(engine, tools=transcript.tools)
@@ -66,14 +74,19 @@ class Replay:
                 f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({self.limit})."
             )
         self.shares["sent"].append(tokens / self.limit)
+        common = 0 if self.sent is None else common_tokens(self.sent, request, self.transcript.tools)
         if self.sent is not None:
-            self.shares["stable"].append(common_tokens(self.sent, request, self.transcript.tools) / self.sent_tokens)
+            self.shares["stable"].append(common / self.sent_tokens)
+        self.note(request, tokens, common)
         self.sent, self.sent_tokens = request, tokens
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         assert self.reply is not None
         return self.reply.model_copy(update={"usage_metadata": usage})
 
-    def run(self) -> None:
+    def note(self, request: list[AnyMessage], tokens: int, common: int) -> None:
+        """Called with each accepted request, its size and what it shares with the one before."""
+
+    def run(self) -> State:
         state: State = {"messages": []}
         for message in self.transcript.messages:
             if not isinstance(message, AIMessage):
@@ -86,6 +99,7 @@ class Replay:
             except (BudgetExceededError, RefusedError) as error:
                 self.found["gave_up" if isinstance(error, RefusedError) else "refusals"] += 1
                 state["messages"] = [*state["messages"], message]
+        return state
 
     def step(self, state: State, reply: AIMessage) -> State:
         if not any(isinstance(m, HumanMessage) for m in state["messages"]):
