@@ -23,6 +23,7 @@ from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.models.info import ModelInfo
+from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 
@@ -57,5 +58,7 @@ __all__ = [
     "add_context_nodes",
     "classify_overflow",
     "create_context_agent",
+    "create_recall_tool",
     "pin",
+    "search_messages",
 ]

@@ -51,7 +51,7 @@ class ContextConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
 
     prepare: Share = 0.6
-    """History size past which a summary is prepared in the background; inline summaries do not use it."""
+    """History size past which a summary is begun in the background; inline summaries do not use it."""
 
     trigger: Share = 0.95
     """History size past which an inline summary is made (share of the history budget, or tokens)."""
@@ -65,8 +65,9 @@ class ContextConfig(Settings):
     max_history_tokens: Annotated[int, Field(gt=0)] | None = None
     """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
 
-    summarize: Literal["inline", "off"] = "inline"
-    """Summarize on the critical path, or never (compaction then only drops, with a receipt)."""
+    summarize: Literal["background", "inline", "off"] = "background"
+    """Summarize beside the agent, on the critical path, or never (compaction then only drops, with a receipt). Without
+    a model, sentences are extracted on the critical path in any case, because that takes milliseconds."""
 
     summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Largest summary; by default a share of the history budget."""

@@ -9,20 +9,24 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core import ladder, planning
-from langchain_ctxwin.core.budget import refusal
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import accepted, applied, gave_up, has_given_up
+from langchain_ctxwin.core.outcome import accepted, applied, gave_up, with_cost
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.recovery import refused, retry_target
-from langchain_ctxwin.core.survey import Survey
-from langchain_ctxwin.core.window import Window, make_report
-from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
+from langchain_ctxwin.core.snapshots import Snapshot
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.measurer import Measurer
+from langchain_ctxwin.planner import Planner, refusal_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
+from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
+from langchain_ctxwin.summarize.checked import checked
 from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
+from langchain_ctxwin.summarize.usage import Written
 
 
 class ContextEngine:
@@ -39,6 +43,9 @@ class ContextEngine:
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; None extracts them.
         config: when to compact and what to keep.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
+        jobs: writes summaries in the background; by default one set of threads for the whole process.
+        pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
+            is asked once about a message that does not change, so its answer must depend on the message alone.
 
     Instantiate:
         ```python
@@ -67,12 +74,19 @@ class ContextEngine:
         config: ContextConfig | None = None,
         *,
         learned: LimitMemory | None = None,
+        pin_when: PinWhen | None = None,
+        jobs: SummaryJobs | None = None,
     ) -> None:
         self._config = config or ContextConfig()
-        self._measurer = Measurer(limits, counter, self._config, learned)
+        self._planner = Planner(self._config)
+        self._measurer = Measurer(limits, counter, self._config, learned, pin_when)
         known = self._measurer.limits
         room = known.input_limit(known.output_reserve(self._config.output_reserve))
-        self._summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
+        writes = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
+        self.summarizer = checked(writes, self._measurer.counter)
+        """Writes the summaries."""
+        self.jobs = jobs or default_jobs()
+        """Writes summaries in the background."""
 
     @property
     def config(self) -> ContextConfig:
@@ -83,6 +97,11 @@ class ContextEngine:
     def limits(self) -> ModelLimits:
         """The limits that hold when a request names no model of its own."""
         return self._measurer.limits
+
+    @property
+    def model(self) -> str:
+        """Name of the model that the limits are of; empty when they were given as numbers."""
+        return self._measurer.model
 
     def measure(
         self,
@@ -120,18 +139,26 @@ class ContextEngine:
         return await self._measurer.averified(window)
 
     def plan(self, window: Window) -> Compaction | None:
-        """Return the summary that is due, or None; pure, calls no model.
+        """Return the summary that is due now, or None; pure, calls no model.
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        if self._config.summarize == "off" or has_given_up(window):
-            return None
-        trigger = planning.Trigger(
-            share=self._config.trigger,
-            messages=self._config.trigger_messages,
-            summary_max_tokens=self._config.summary_max_tokens,
-        )
-        return planning.summarize(window.request, window.survey, window.goal, trigger)
+        return self._planner.plan(window)
+
+    def prepare(self, window: Window) -> Snapshot | None:
+        """Return what a summary in the background should cover, or None; pure, calls no model.
+
+        None also while one is on its way.
+        """
+        return self._planner.prepare(window)
+
+    def relieve(self, window: Window) -> Compaction | None:
+        """Return what should leave or be shown although the request fits, or None; pure, calls no model.
+
+        A finished summary of messages that left without one is shown, and a history past its own bounds
+        (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come.
+        """
+        return self._planner.relieve(window)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -143,17 +170,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        limit = window.budget.input_limit if target_tokens is None else target_tokens
-        if window.survey.upper_tokens <= limit:
-            return None
-        reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
-        compaction = ladder.force(window.request, window.survey, replace(window.goal, limit=limit), reason=reason)
-        view = compaction.view if compaction else window.session.view
-        after = window.request.survey(view, window.session.summary)
-        # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-        if target_tokens is None and window.request.least_tokens(after) > limit:
-            raise self._refusal(window, after)
-        return compaction
+        return self._planner.emergency(window, target_tokens)
 
     def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
@@ -161,20 +178,20 @@ class ContextEngine:
         A summarizer that fails changes nothing but the guard, which then says why.
         """
         if compaction.snapshot is None:
-            return applied(compaction, window, window.session.summary)
+            return applied(compaction, window, summary_after(compaction, window))
         try:
-            summary = write_summary(self._summarizer, **self._summary_task(compaction, window))
-            return applied(compaction, window, accepted(summary, compaction, window))
+            written = write_summary(self.summarizer, **self._inline_task(compaction, window))
+            return applied(compaction, _charged(window, written), accepted(written.text, compaction, window))
         except SummarizationError as error:
             return gave_up(window, str(error))
 
     async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         if compaction.snapshot is None:
-            return applied(compaction, window, window.session.summary)
+            return applied(compaction, window, summary_after(compaction, window))
         try:
-            summary = await awrite_summary(self._summarizer, **self._summary_task(compaction, window))
-            return applied(compaction, window, accepted(summary, compaction, window))
+            written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
+            return applied(compaction, _charged(window, written), accepted(written.text, compaction, window))
         except SummarizationError as error:
             return gave_up(window, str(error))
 
@@ -202,21 +219,39 @@ class ContextEngine:
         again = self.learn(window, overflow, is_stated=is_stated)
         compaction = self.emergency(again, target_tokens=retry_target(again))
         if compaction is None:
-            raise self._refusal(again, again.survey)
+            raise refusal_of(again, again.survey)
         return self.apply(compaction, again)
 
-    def _refusal(self, window: Window, after: Survey) -> BudgetExceededError:
-        window_tokens = int(window.report["context_window"])
-        guard = window.session.guard
-        return refusal(
-            make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
-        )
+    @property
+    def in_background(self) -> bool:
+        """True when summaries are written off the critical path; one that needs no model is written in place."""
+        return self._config.summarize == "background" and not getattr(self.summarizer, "is_local", False)
 
-    def _summary_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+    def write(self, window: Window, pending: Pending) -> Written:
+        """Write the summary that is on its way, here and now.
+
+        Raises:
+            SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
+        """
+        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
+        return write_summary(self.summarizer, **task, timeout_seconds=self._config.summary_timeout_seconds)
+
+    async def awrite(self, window: Window, pending: Pending) -> Written:
+        """Like `write`, awaiting the summarizer."""
+        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
+        return await awrite_summary(self.summarizer, **task, timeout_seconds=self._config.summary_timeout_seconds)
+
+    def _inline_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
-        return {
-            "messages": list(window.request.messages[start:stop]),
-            "previous": window.session.summary,
-            "max_tokens": compaction.summary_max_tokens,
-            "timeout_seconds": self._config.summary_timeout_seconds,
-        }
+        task = summary_task(window, start, stop, compaction.summary_max_tokens)
+        return {**task, "timeout_seconds": self._config.summary_timeout_seconds}
+
+
+def summary_task(window: Window, start: int, stop: int, max_tokens: int) -> dict[str, Any]:
+    """Return the arguments with which a summarizer covers the messages in `[start, stop)`."""
+    messages = list(window.request.messages[start:stop])
+    return {"messages": messages, "previous": window.session.summary, "max_tokens": max_tokens}
+
+
+def _charged(window: Window, written: Written) -> Window:
+    return replace(window, session=with_cost(window.session, written.cost))

@@ -18,7 +18,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS, stated_limit
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
@@ -36,14 +36,19 @@ class Measurer:
     """Turns a history and a session into a `Window`; thread-safe, shared by all conversations of an engine."""
 
     def __init__(
-        self, limits: Any, counter: TokenCounter | None, config: ContextConfig, learned: LimitMemory | None
+        self,
+        limits: Any,
+        counter: TokenCounter | None,
+        config: ContextConfig,
+        learned: LimitMemory | None,
+        pin_when: PinWhen | None = None,
     ) -> None:
         self._config = config
         self.limits = _checked(ModelLimits.of(limits), config)
-        self._model = model_name(limits)
+        self.model = model_name(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._learned = learned or HeardLimits()
-        self._marks = Marks()
+        self._marks = Marks(pin_when)
 
     @property
     def counter(self) -> TokenCounter:
@@ -62,13 +67,13 @@ class Measurer:
         pricing = self._pricings.of(model)
         stated = ModelLimits.of(model) if model is not None else self.limits
         about = About(
-            model=model_name(model) or self._model,
+            model=model_name(model) or self.model,
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
             is_exact=lambda: pricing.exact,
         )
-        checked = self._with_pins(read_session(session, messages), messages)
         request = self._request(messages, system_prompt, tools, pricing)
+        checked = with_new_pins(read_session(session, messages), messages, request.pins)
         return self._window(request, checked, stated if stated.known else self.limits, about)
 
     def again(self, window: Window, counts: dict[str, Any]) -> Window:
@@ -114,7 +119,7 @@ class Measurer:
         is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
         if remote is None or not is_open:
             return None
-        counted = model_name(getattr(remote, "model", None)) or self._model
+        counted = model_name(getattr(remote, "model", None)) or self.model
         return remote if window.about.model in {"", counted} else None
 
     def _counted(self, window: Window, tokens: int | None) -> Window:
@@ -147,16 +152,9 @@ class Measurer:
             is_checked=is_checked,
             keep=self._config.keep,
             max_history_tokens=self._config.max_history_tokens,
+            trigger=self._config.trigger,
             pin_first_user=self._config.pin_first_user,
         )
-
-    def _with_pins(self, session: Session, messages: Sequence[AnyMessage]) -> Session:
-        start = session.view.start
-        if start is None:
-            return session
-        asked = last_user(messages)
-        current = () if asked is None or asked >= start.index else (asked,)
-        return with_new_pins(session, messages, [*self._marks(messages, start.index), *current])
 
     def _request(
         self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any], pricing: Pricing
@@ -170,6 +168,7 @@ class Measurer:
             messages=messages,
             first=first,
             system=system,
+            pins=self._marks(messages),
             constraints=self._config.constraints,
             placement=self._config.summary_placement,
             system_tokens=system_tokens,

@@ -6,16 +6,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.pins import is_pinned
+from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.survey import Before, Price, after_steps, show_steps
 from langchain_ctxwin.core.turns import Step, starts_turn
-from langchain_ctxwin.core.view import View
+from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.errors import ConfigError
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""
@@ -162,22 +164,42 @@ class Steps:
 
 
 class Marks:
-    """Finds pinned messages in a history, looking only at what changed since the last time."""
+    """Finds the explicit pins of a history, looking only at what changed since the last time."""
 
-    def __init__(self) -> None:
-        self._known: Lru[tuple[list[AnyMessage], list[int]]] = Lru(MAX_CONVERSATIONS)
+    def __init__(self, pin_when: PinWhen | None = None) -> None:
+        if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
+            raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
+        self._pin_when = pin_when
+        self._known: Lru[tuple[list[AnyMessage], frozenset[int]]] = Lru(MAX_CONVERSATIONS)
 
-    def __call__(self, messages: Sequence[AnyMessage], stop: int) -> list[int]:
-        """Return the positions before `stop` of messages that were marked through `pin`."""
-        key = (messages[0].id or id(messages[0])) if stop else None
-        old, found = self._known.get(key) or ([], [])
-        # Comparing lists looks at identity first: 1 ns a message.
-        same = len(old) if len(old) <= stop and old == list(messages[: len(old)]) else 0
-        if same == stop:
+    def __call__(self, messages: Sequence[AnyMessage]) -> frozenset[int]:
+        """Return the positions of messages that were marked through `pin` or for which `pin_when` holds.
+
+        Raises:
+            ConfigError: `pin_when` failed.
+        """
+        key = (messages[0].id or id(messages[0])) if messages else None
+        old, found = self._known.get(key) or ([], frozenset[int]())
+        # By identity: comparing messages that were loaded anew costs far more than looking at each of them.
+        same = len(old) if len(old) <= len(messages) and all(map(is_, old, messages)) else 0
+        if same == len(messages):
             return found
-        marks = [*(found if same else ()), *(i for i in range(same, stop) if is_pinned(messages[i]))]
-        self._known.put(key, (list(messages[:stop]), marks))
+        new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
+        marks = (found if same else frozenset()).union(new)
+        self._known.put(key, (list(messages), marks))
         return marks
+
+    def _holds(self, messages: Sequence[AnyMessage], index: int) -> bool:
+        message = messages[index]
+        if self._pin_when is None or is_pinned(message):
+            return is_pinned(message)
+        try:
+            return bool(self._pin_when(message))
+        except Exception as error:
+            raise ConfigError(
+                f"pin_when raised {type(error).__name__} ({error}) for the {message.type} message "
+                f"{message_id(messages, index)!r}: make it return True or False for every message"
+            ) from error
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:

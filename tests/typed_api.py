@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, assert_type
 
+from langchain.agents import create_agent
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -41,13 +43,17 @@ from langchain_ctxwin import (
     add_context_nodes,
     classify_overflow,
     create_context_agent,
+    create_recall_tool,
     pin,
+    search_messages,
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
+from langchain_ctxwin.recall import Found, asearch_messages
 
 
 def limits_and_budget(model: BaseChatModel) -> None:
@@ -159,6 +165,14 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
 
+def langchains_agent(model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine) -> None:
+    """The middleware takes an engine, or what an engine takes, or nothing."""
+    ContextWindowMiddleware(engine, validator=Validator())
+    ContextWindowMiddleware(summarizer=model, config=ContextConfig(), counter=count_tokens_approximately, jobs=None)
+    agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
+    agent.invoke({"messages": [HumanMessage("Hello")]})
+
+
 async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     """A retriever and a compressor with a budget, and their settings."""
     retriever = BudgetedRetriever(base=base, max_context_tokens=2048, score="score", k=5, counter=None)
@@ -173,6 +187,19 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     assert_type(RetrievalConfig().max_context_tokens, int)
     assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
     print(kept, compressed)  # noqa: T201  # the values are used
+
+
+async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[AnyMessage]:
+    """A search returns a list of messages that says what was left out; the tool is any agent's."""
+    found = search_messages(messages, "question", max_tokens=2000, counter=count_tokens_approximately)
+    assert_type(found, Found)
+    assert_type(await asearch_messages(messages, "question", embeddings=embeddings), Found)
+    assert_type(found.dropped, tuple[AnyMessage, ...])
+    assert_type(found.tokens, int)
+    assert_type(found.truncated, bool)
+    tool = create_recall_tool(max_tokens=2000, counter=None, embeddings=embeddings, name="recall")
+    assert_type(tool, BaseTool)
+    return found
 
 
 def models_and_errors(info: ModelInfo, error: Exception) -> str:

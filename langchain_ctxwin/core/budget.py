@@ -35,6 +35,11 @@ ADVICE = {
 }
 """What makes each region smaller."""
 
+KEPT_ADVICE = "unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes"
+
+MAX_NAMED = 20
+"""Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them."""
+
 RESERVE_ADVICE = "lower output_reserve"
 WINDOW_ADVICE = "raise context_window (use a model with a larger one)"
 
@@ -77,6 +82,14 @@ class TokenBudget:
         return max(0, self.input_limit - self.fixed_tokens)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A pinned message or a constraint, as a refusal names it."""
+
+    name: str
+    tokens: int
+
+
 def budget_table(report: Mapping[str, object]) -> str:
     """Print the regions of a `context_report` as a table of fixed width: tokens and share of the input limit.
 
@@ -97,15 +110,46 @@ def budget_table(report: Mapping[str, object]) -> str:
     return "\n".join(f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows)
 
 
-def refusal(report: Mapping[str, object], *, changes: Sequence[str] = ()) -> BudgetExceededError:
+def refusal(
+    report: Mapping[str, object], *, changes: Sequence[str] = (), kept: Sequence[Kept] = ()
+) -> BudgetExceededError:
     """Build the error for a request that nothing can make fit: a headline, the table, and what to change.
 
-    `changes` are further pieces of advice that only the caller can know; they follow those that the sizes suggest.
+    Args:
+        report: the `context_report` of the request at its smallest.
+        changes: further pieces of advice that only the caller can know; they follow those that the sizes suggest.
+        kept: explicit pins and constraints; the headline blames them when the request would fit without them.
     """
-    advice = list(dict.fromkeys([*_advice(report), *changes]))
-    lines = "\n".join(f"- {line}" for line in advice)
-    message = f"{_headline(report)}\n\n{budget_table(report)}\n\nWhat to change:\n{lines}"
-    return BudgetExceededError(message, report=report)
+    is_crowded = bool(kept) and _total(report) - _tokens_of(kept) <= _tokens(report, "input_limit")
+    advice = list(dict.fromkeys([*([KEPT_ADVICE] if is_crowded else []), *_advice(report), *changes]))
+    parts = (
+        _crowded_headline(report, kept) if is_crowded else _headline(report),
+        budget_table(report),
+        *(("\n".join(("Verbatim in every request:", *_named(kept))),) if kept else ()),
+        "\n".join(("What to change:", *(f"- {line}" for line in advice))),
+    )
+    return BudgetExceededError("\n\n".join(parts), report=report)
+
+
+def _crowded_headline(report: Mapping[str, object], kept: Sequence[Kept]) -> str:
+    needed, limit = _tokens_of(kept), _tokens(report, "input_limit")
+    rest = max(0, _total(report) - needed)
+    return (
+        f"pinned messages and constraints need {needed:,} of {limit:,} tokens, the rest at its smallest {rest:,}: "
+        "unpin or shorten some of them, or raise context_window"
+    )
+
+
+def _named(kept: Sequence[Kept]) -> list[str]:
+    """One line each, the largest first; many small ones share a line."""
+    by_size = sorted(kept, key=lambda part: -part.tokens)
+    lines = [f"- {part.name}: {part.tokens:,} tokens" for part in by_size[:MAX_NAMED]]
+    more = by_size[MAX_NAMED:]
+    return [*lines, f"- {len(more):,} more: {_tokens_of(more):,} tokens"] if more else lines
+
+
+def _tokens_of(kept: Sequence[Kept]) -> int:
+    return sum(part.tokens for part in kept)
 
 
 def _headline(report: Mapping[str, object]) -> str:

@@ -1,4 +1,7 @@
-"""The last rung: long messages are shown by head and tail, the least important kind first, only as far as needed."""
+"""The last rung: long messages are shown by head and tail, the least important kind first, only as far as needed.
+
+An explicit pin is clamped only when it alone exceeds the room.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.compaction import Goal, first_that
+from langchain_ctxwin.core.compaction import Goal, cut, first_that
 from langchain_ctxwin.core.edits import clampable_chars
-from langchain_ctxwin.core.pins import is_pinned, last_user
+from langchain_ctxwin.core.pins import last_user, pins_before
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
@@ -22,28 +25,107 @@ HEAD_SHARE = 2 / 3
 GIANT_SHARE = 0.25
 """Room left to a newest step that could not fit by itself; the conversation around it is worth more than its middle."""
 
+PINS_SHARE = 0.75
+"""Largest part of the limit that fixed regions take once a pin had to be clamped; the rest is for the conversation."""
+
+QUESTION_SHARE = 0.5
+"""Room left to a question that could not fit by itself: it is what the answer is about, so it gets more."""
+
 Kind = Callable[[AnyMessage, int], bool]
 Enough = Callable[[Survey], bool]
 
 
 def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
-    """Clamp kind by kind until the request fits: results, calls and AI text, other pins, the current user message."""
-    current = last_user(request.messages)
-    kinds: tuple[tuple[Kind, Enough], ...] = (
-        (lambda message, _: isinstance(message, ToolMessage) and not is_pinned(message), goal.fits),
-        (lambda message, _: isinstance(message, AIMessage) and not is_pinned(message), goal.fits),
-        (lambda _, index: index != current, goal.fits),
-        (lambda _, index: index == current, goal.likely_fits),
+    """Clamp kind by kind until the request fits: results, calls and AI text, other messages, the current user message.
+
+    Explicit pins that alone exceed the room come right before the current user message; the others stay verbatim.
+    """
+    current, pins = last_user(request.messages), request.pins
+    kinds: tuple[Kind, ...] = (
+        lambda message, index: isinstance(message, ToolMessage) and index not in pins,
+        lambda message, index: isinstance(message, AIMessage) and index not in pins,
+        lambda _, index: index != current and index not in pins,
     )
-    for kind, enough in kinds:
-        if enough(survey):
-            break
-        survey = clamp_kind(request, survey, kind, enough)
+    for kind in kinds:
+        if goal.fits(survey):
+            return survey
+        survey = clamp_kind(request, survey, kind, goal.fits)
+    if not goal.likely_fits(survey):
+        survey = _clamp_pins(request, survey, goal)
+    if not goal.likely_fits(survey) and current not in pins:
+        survey = clamp_kind(request, survey, lambda _, index: index == current, goal.likely_fits)
     return survey
 
 
-def clamp_newest_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
-    """Clamp the results of a newest step that could not fit even if everything else left."""
+def _clamp_pins(request: Request, survey: Survey, goal: Goal) -> Survey:
+    """Clamp the explicit pins that alone exceed the room, further than the request needs where that is possible.
+
+    They stay for good. If they filled the window, every message that follows would break the prompt cache once more.
+    """
+    large = {index for index in request.pins if exceeds_alone(request, survey, goal, index)}
+
+    def leaves_room(candidate: Survey) -> bool:
+        return goal.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit
+
+    roomy = clamp_kind(request, survey, lambda _, index: index in large, leaves_room)
+    if leaves_room(roomy):
+        return roomy
+    return clamp_kind(request, survey, lambda _, index: index in large, goal.likely_fits)
+
+
+def exceeds_alone(request: Request, survey: Survey, goal: Goal, index: int) -> bool:
+    """True when a request with this explicit pin verbatim, and everything else at its smallest, would not fit.
+
+    Constraints and other explicit pins are left out of it; pins after the start of the view, which cannot leave, are
+    clamped.
+
+    Args:
+        request: what the request is made from.
+        survey: the request after everything left that can.
+        goal: the limit. As with the current user message, a suspicion is not enough while no size was reported.
+        index: position of the pin.
+    """
+    pin = message_id(request.messages, index)
+    kept = pins_before(
+        request.messages,
+        survey.start,
+        first=request.first,
+        marked=(index,),
+        pin_first_user=goal.pin_first_user,
+        carry=lambda _: True,
+    )
+    alone = replace(
+        survey.view,
+        pinned=tuple(position for position in survey.view.pinned if position in kept),
+        clamped={key: clamp for key, clamp in survey.view.clamped.items() if key != pin},
+    )
+    others = _lengths(request, alone, lambda _, other: other != index)
+    smallest = _with_clamps(request, alone, others, CLAMP_FLOOR_CHARS)
+    return not goal.likely_fits(replace(request, constraints=()).survey(smallest, survey.summary))
+
+
+def clamp_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
+    """Clamp what is new and could not fit even if everything else left: a question, or the results of a step."""
+    return _clamp_giant_results(request, _clamp_giant_question(request, survey, goal), goal)
+
+
+def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Survey:
+    """Clamp a question that no compaction can leave whole, before the conversation leaves for it."""
+    current, newest = last_user(request.messages), survey.newest
+    if current is None or newest is None or newest.index > current or current in request.pins:
+        return survey
+    alone = request.survey(cut(request, survey, newest.index, goal), survey.summary)
+    if goal.likely_fits(alone):
+        return survey
+    room = goal.room(survey)
+
+    def small_enough(candidate: Survey) -> bool:
+        return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= QUESTION_SHARE * room
+
+    return clamp_kind(request, survey, lambda _, index: index == current, small_enough)
+
+
+def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey:
     newest = survey.newest
     if newest is None or not any(isinstance(message, ToolMessage) for message in newest.messages):
         return survey
@@ -54,7 +136,7 @@ def clamp_newest_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
         return survey
 
     def in_newest(message: AnyMessage, index: int) -> bool:
-        return isinstance(message, ToolMessage) and index >= newest.index and not is_pinned(message)
+        return isinstance(message, ToolMessage) and index >= newest.index and index not in request.pins
 
     def small_enough(candidate: Survey) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= GIANT_SHARE * room
@@ -64,12 +146,12 @@ def clamp_newest_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
 
 def clamp_kind(request: Request, survey: Survey, kind: Kind, enough: Enough) -> Survey:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
-    lengths = {key: chars for key, chars in _lengths(request, survey, kind) if chars > CLAMP_FLOOR_CHARS}
+    lengths = _lengths(request, survey.view, kind)
     if not lengths:
         return survey
 
     def clamped_to(chars: int) -> Survey:
-        return request.survey(_with_clamps(survey.view, lengths, chars), survey.summary)
+        return request.survey(_with_clamps(request, survey.view, lengths, chars), survey.summary)
 
     caps = sorted({CLAMP_FLOOR_CHARS, *_caps(max(lengths.values()))}, reverse=True)
     best = first_that(list(range(len(caps))), lambda i: enough(clamped_to(caps[i])))
@@ -84,26 +166,31 @@ def _caps(longest: int) -> Iterator[int]:
         chars *= 0.97
 
 
-def _lengths(request: Request, survey: Survey, kind: Kind) -> Iterator[tuple[str, int]]:
-    view = survey.view
-    pinned = [position.index for position in view.pinned if position.index < survey.start]
-    for index in (*pinned, *range(survey.start, len(request.messages))):
-        message, key = request.messages[index], message_id(request.messages, index)
-        if key not in view.cleared and key not in view.superseded and kind(message, index):
-            yield key, clampable_chars(message)
+def _lengths(request: Request, view: View, kind: Kind) -> dict[int, int]:
+    """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
+    messages, start = request.messages, request.start_of(view)
+    pinned = [position.index for position in view.pinned if position.index < start]
+    lengths = dict[int, int]()
+    for index in (*pinned, *range(start, len(messages))):
+        key, chars = message_id(messages, index), clampable_chars(messages[index])
+        is_whole = key not in view.cleared and key not in view.superseded
+        if is_whole and chars > CLAMP_FLOOR_CHARS and kind(messages[index], index):
+            lengths[index] = chars
+    return lengths
 
 
-def _with_clamps(view: View, lengths: Mapping[str, int], chars: int) -> View:
+def _with_clamps(request: Request, view: View, lengths: Mapping[int, int], chars: int) -> View:
     clamps = dict(view.clamped)
-    for key, length in lengths.items():
+    for index, length in lengths.items():
         if length > chars:
-            clamps[key] = _tighter(clamps.get(key), chars)
+            key = message_id(request.messages, index)
+            clamps[key] = _tighter(clamps.get(key), chars, of_pin=index in request.pins)
     return replace(view, clamped=clamps)
 
 
-def _tighter(old: Clamp | None, chars: int) -> Clamp:
+def _tighter(old: Clamp | None, chars: int, *, of_pin: bool) -> Clamp:
     head = int(chars * HEAD_SHARE)
     tail = chars - head
     if old is None:
-        return Clamp(head_chars=head, tail_chars=tail)
-    return Clamp(head_chars=min(head, old.head_chars), tail_chars=min(tail, old.tail_chars))
+        return Clamp(head_chars=head, tail_chars=tail, of_pin=of_pin)
+    return Clamp(head_chars=min(head, old.head_chars), tail_chars=min(tail, old.tail_chars), of_pin=of_pin)

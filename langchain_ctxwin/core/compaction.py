@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from langchain_ctxwin.core.pins import last_user, marked_positions, pins_before
-from langchain_ctxwin.core.receipts import receipt_of
+from langchain_ctxwin.core.pins import last_user, pins_before
+from langchain_ctxwin.core.receipts import extended_receipt
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.turns import starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
@@ -48,6 +48,9 @@ class Compaction:
 
     summary_max_tokens: int = 0
 
+    summary: str | None = None
+    """A finished summary that is shown from now on; None leaves the summary as it is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
@@ -65,6 +68,8 @@ class Goal:
 
     max_history_tokens: int | None
     pin_first_user: bool
+    trigger: float = 1.0
+    """History size at which a summary is due: a share of its room when at most 1, else tokens."""
 
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
@@ -77,6 +82,19 @@ class Goal:
     def reaches(self, survey: Survey) -> bool:
         """True when the request fits and is at or below its low-water mark."""
         return self.fits(survey) and survey.total_tokens <= self.low_water(survey)
+
+    def is_crowded(self, survey: Survey) -> bool:
+        """True when the fixed regions alone are past the trigger: no compaction of the history can help."""
+        return self.trigger <= 1 and survey.fixed_tokens > self.trigger * self.limit
+
+    def settles(self, survey: Survey) -> bool:
+        """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
+        halfway = (self.ceiling(survey) + self.low_water(survey)) // 2
+        return self.fits(survey) and survey.total_tokens <= halfway
+
+    def ceiling(self, survey: Survey) -> int:
+        """Total at which something has to leave."""
+        return survey.fixed_tokens + self.room(survey)
 
     def room(self, survey: Survey) -> int:
         """What the fixed regions leave for history."""
@@ -96,19 +114,18 @@ def portion(share: float, room: int) -> int:
 def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
     """Return the view that starts at `start`, with pins frozen and everything that leaves on the receipt."""
     view, messages = survey.view, request.messages
-    marked = marked_positions(messages, survey.start, start, view)
     carry_tokens = int(ANSWER_SHARE * goal.room(survey))
     pinned = pins_before(
         messages,
         start,
         first=request.first,
-        marked=marked,
+        marked=request.pins,
         pin_first_user=goal.pin_first_user,
         carry=lambda answer: request.price(answer) <= carry_tokens,
     )
     moved = replace(view, start=position_of(messages, start), pinned=pinned)
     tokens = view.receipt.tokens + sum(step.tokens for step in survey.steps if step.index < start)
-    receipt = receipt_of(messages, moved, first=request.first, tokens=tokens)
+    receipt = extended_receipt(messages, view, moved, first=request.first, tokens=tokens)
     return _only_shown(replace(moved, receipt=receipt), request, start)
 
 

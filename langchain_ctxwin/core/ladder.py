@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.clamping import clamp_newest_giant, clamp_until_fits
+from langchain_ctxwin.core.clamping import clamp_giant, clamp_until_fits
 from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, step_cuts, turn_cuts
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.pins import is_pinned
+from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.snapshots import shows_more, swapped_in, without_summary
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import View, message_id
 
@@ -19,30 +20,58 @@ MIN_CLEAR_TOKENS = 50
 """Smallest saving for which a tool result is cleared: about twice its stub."""
 
 
-def force(request: Request, before: Survey, goal: Goal, *, reason: str) -> Compaction | None:
+def force(
+    request: Request, before: Survey, goal: Goal, *, reason: str, ready: Pending | None = None
+) -> Compaction | None:
     """Return what has to leave so that the request fits; None when every rung changes nothing.
 
-    The result may still not fit: when the fixed regions alone exceed the limit nothing can help.
+    What is too large by itself is clamped first, then a summary that is `ready` is shown. The result may still not fit:
+    when the fixed regions alone exceed the limit nothing can help.
     """
-    after = before
-    for rung in (clamp_newest_giant, _collapse_superseded, _clear_results, _drop_turns, _drop_steps):
-        if goal.reaches(after):
+    after = _smaller(before, clamp_giant(request, before, goal))
+    if ready and not (after is not before and goal.settles(after)):
+        after = _smaller(after, swapped_in(request, after, goal, ready))
+    # What follows leaves without a summary: after the first two no more than the next requests need.
+    is_small = goal.reaches if after is before else goal.settles
+    for rung in (_collapse_superseded, _clear_results, _drop_turns, _drop_steps):
+        if is_small(after):
             break
-        after = min(rung(request, after, goal), after, key=lambda survey: survey.total_tokens)
-    after = clamp_until_fits(request, _restore_cleared(request, before, after, goal), goal)
-    if after.view == before.view:
-        return None
+        after = _smaller(after, rung(request, after, goal))
+    after = _told(request, _restore_cleared(request, before, after, goal), goal, ready)
+    clamped = clamp_until_fits(request, after, goal)
+    if clamped.summary and not goal.likely_fits(clamped):
+        # The turn goes on without its summary rather than not at all; what it covered is summarized again.
+        clamped = clamp_until_fits(request, without_summary(request, after), goal)
+    after = clamped
+    return None if after.view == before.view else compaction_of(before, after, reason=reason)
+
+
+def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
+    """Return the step from one view to a smaller one."""
     return Compaction(
         kind="force",
         reason=reason,
         view=after.view,
-        actions=_actions(before.view, after.view),
+        actions=_actions(before, after),
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
-        dropped_turns=after.view.receipt.turns - before.view.receipt.turns,
-        dropped_messages=after.view.receipt.messages - before.view.receipt.messages,
+        dropped_turns=max(0, after.view.receipt.turns - before.view.receipt.turns),
+        dropped_messages=max(0, after.view.receipt.messages - before.view.receipt.messages),
+        summary=after.summary if after.summary != before.summary else None,
     )
+
+
+def _told(request: Request, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
+    """Show a finished summary of what has left now, where there is room: later it would change the request again."""
+    if ready is None or survey.summary == ready.text or not shows_more(survey, ready):
+        return survey
+    told = swapped_in(request, survey, goal, ready)
+    return told if goal.settles(told) else survey
+
+
+def _smaller(survey: Survey, candidate: Survey) -> Survey:
+    return candidate if candidate.total_tokens < survey.total_tokens else survey
 
 
 def _collapse_superseded(request: Request, survey: Survey, _: Goal) -> Survey:
@@ -54,7 +83,7 @@ def _collapse_superseded(request: Request, survey: Survey, _: Goal) -> Survey:
         newer = newer_by_call.setdefault(call, key) if result.status != "error" else newer_by_call.get(call, key)
         if (
             newer != key
-            and not is_pinned(result)
+            and index not in request.pins
             and _saving(request, survey, index, View(superseded={key: newer})) >= MIN_CLEAR_TOKENS
         ):
             superseded[key] = newer
@@ -68,11 +97,11 @@ def _clear_results(request: Request, survey: Survey, goal: Goal) -> Survey:
     """Clear the oldest tool results, never the newest step, as many as the low-water mark needs."""
     missing = survey.total_tokens - goal.low_water(survey)
     batch: set[str] = set()
-    for _, result, index in _calls(request, survey):
+    for _, _, index in _calls(request, survey):
         key = message_id(request.messages, index)
         if missing <= 0:
             break
-        if is_pinned(result) or key in survey.view.cleared or key in survey.view.superseded:
+        if index in request.pins or key in survey.view.cleared or key in survey.view.superseded:
             continue
         saving = _saving(request, survey, index, View(cleared=frozenset({key})))
         if saving >= MIN_CLEAR_TOKENS:
@@ -144,12 +173,17 @@ def _calls(request: Request, survey: Survey) -> Iterator[tuple[str, ToolMessage,
             yield asked[message.tool_call_id], message, index
 
 
-def _actions(before: View, after: View) -> tuple[str, ...]:
+def _actions(survey: Survey, smaller: Survey) -> tuple[str, ...]:
+    before, after = survey.view, smaller.view
     dropped = after.receipt.messages - before.receipt.messages
+    clamps = {key: clamp for key, clamp in after.clamped.items() if before.clamped.get(key) != clamp}
+    pins = tuple(f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
     lines = (
+        ("summaries swapped in", int(smaller.summary not in {"", survey.summary})),
+        ("summaries left out", int(not smaller.summary and bool(survey.summary))),
         ("superseded tool results collapsed", len(after.superseded.keys() - before.superseded.keys())),
         ("old tool results cleared", len(after.cleared - before.cleared)),
         ("messages dropped", dropped),
-        ("messages clamped", sum(1 for k, clamp in after.clamped.items() if before.clamped.get(k) != clamp)),
+        ("messages clamped", len(clamps)),
     )
-    return tuple(f"{what}: {number:,}" for what, number in lines if number > 0)
+    return (*(f"{what}: {number:,}" for what, number in lines if number > 0), *pins)

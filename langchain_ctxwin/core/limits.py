@@ -199,3 +199,11 @@ def _consistent(stated: LimitFields) -> ModelLimits:
 
 def _exceeds(value: int | None, bound: int | None) -> bool:
     return value is not None and bound is not None and value > bound
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLimits:
+    """Limits under the name of their model, so that what a provider states is remembered for it."""
+
+    limits: ModelLimits
+    name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
@@ -18,6 +18,8 @@ from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
+    Extends,
+    Stopped,
     Window,
     checked_tokens,
     fingerprint,
@@ -58,7 +60,47 @@ def measure_request(
     limits = lowered(stated, learned)
     reserve = reserve_within(limits, output_reserve, learned=bool(learned))
     limit = limits.input_limit(reserve)
-    session, request = _calibrated(session, request, about)
+    sized = _sized(*_calibrated(session, request, about), about)
+    budget = _budget(sized.survey, limit, reserve)
+    aim = goal(limit, sized.request.sizing.belief.reports > 0)
+    report = make_report(
+        sized.survey,
+        budget,
+        context_window=limits.context_window or limit + reserve,
+        counted_by=sized.counted_by,
+        guard=sized.session.guard,
+        stopped=_stopped(sized, aim),
+    )
+    return Window(
+        report=report,
+        budget=budget,
+        limits=limits,
+        over_by=int(report["over_by"]),
+        about=about,
+        speaker=sized.speaker,
+        digest=sized.digest,
+        extends=sized.extends,
+        request=sized.request,
+        survey=sized.survey,
+        session=sized.session,
+        goal=aim,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sized:
+    """A request in the best known sizes."""
+
+    session: Session
+    request: Request
+    survey: Survey
+    speaker: str
+    digest: str
+    extends: Extends | None
+    counted_by: CountedBy
+
+
+def _sized(session: Session, request: Request, about: About) -> _Sized:
     speaker = session.speaker(about.model)
     survey = request.survey(session.view, session.summary)
     digest = fingerprint(survey, about.tools_digest, about.model)
@@ -67,26 +109,16 @@ def measure_request(
     known = rebased(survey, request.sizing, extends, checked)
     if abs(known.total_tokens - survey.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
         session, request = _reconciled(session, request, speaker, about.tools_digest, known.total_tokens)
-        survey = request.survey(session.view, session.summary)
-        known = rebased(survey, request.sizing, extends, checked)
-    budget = _budget(known, limit, reserve)
+        known = rebased(request.survey(session.view, session.summary), request.sizing, extends, checked)
     is_exact = checked is not None or (extends is None and about.is_exact())
-    counted_by: CountedBy = "exact" if is_exact else "usage" if extends else "estimate"
-    window_tokens = limits.context_window or limit + reserve
-    report = make_report(known, budget, context_window=window_tokens, counted_by=counted_by, guard=session.guard)
-    return Window(
-        report=report,
-        budget=budget,
-        limits=limits,
-        over_by=int(report["over_by"]),
-        about=about,
+    return _Sized(
+        session=session,
+        request=request,
+        survey=known,
         speaker=speaker,
         digest=digest,
         extends=extends,
-        request=request,
-        survey=known,
-        session=session,
-        goal=goal(limit, request.sizing.belief.reports > 0),
+        counted_by="exact" if is_exact else "usage" if extends else "estimate",
     )
 
 
@@ -100,6 +132,12 @@ def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
         pinned_tokens=regions.pinned_tokens,
         reserved_tokens=reserve,
     )
+
+
+def _stopped(sized: _Sized, goal: Goal) -> Stopped:
+    if goal.is_crowded(sized.survey):
+        return "fixed_regions"
+    return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
 
 
 def _reconciled(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.measured import Measured
+from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.session import counted
+from langchain_ctxwin.core.planning import MIN_PROGRESS
+from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import SummarizationError
-
-MAX_INEFFECTIVE = 2
-"""Summaries that failed in a row after which none is tried until the next user message."""
 
 
 def seen(window: Window) -> dict[str, Any]:
@@ -28,19 +28,32 @@ def seen(window: Window) -> dict[str, Any]:
 def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
     """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
     session = window.session
+    is_summary = compaction.kind == "summarize" or compaction.summary is not None
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    failed = 0 if compaction.kind == "summarize" else int(session.guard.get("ineffective", 0))
-    guard = counted(
-        session, window.request.messages, reason=compaction.reason, ineffective=failed, dropped_turns=dropped
-    )
+    guard = counted(session, window.request.messages, reason=compaction.reason, dropped_turns=dropped)
+    if is_summary:
+        guard = {**guard, **_judged(window, compaction, summary)}
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     start = window.request.start_of(compaction.view)
     if measured := counts.get("measured"):
         counts["measured"] = {
             name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
         }
-    after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts)
-    return {**after.to_json(), "context_pending": {}}
+    pending = None if is_summary or not _still_true(window) else session.pending
+    after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts, pending=pending)
+    return after.to_json()
+
+
+def ready(window: Window) -> Pending | None:
+    """Return the finished summary that can be shown, if there is one and its messages are what they were."""
+    pending = window.session.pending
+    return pending if pending and pending.text and _still_true(window) else None
+
+
+def _still_true(window: Window) -> bool:
+    """True unless a finished summary is of messages that were edited since."""
+    pending = window.session.pending
+    return pending is None or not pending.text or pending.is_true_of(window.request.messages)
 
 
 def accepted(summary: str, compaction: Compaction, window: Window) -> str:
@@ -55,20 +68,32 @@ def accepted(summary: str, compaction: Compaction, window: Window) -> str:
 
 
 def gave_up(window: Window, reason: str) -> dict[str, Any]:
-    """Return the state after a summary that failed: only the guard changes, so that it is not tried forever."""
-    session, asked = window.session, last_user(window.request.messages)
-    before = int(session.guard.get("ineffective", 0)) if session.guard.get("asked") == asked else 0
-    guard = {
-        **session.guard,
-        "ineffective": before + 1,
-        "asked": asked,
-        "reason": f"summary refused: {reason}",
-    }
-    return {**replace(session, guard=guard).to_json(), "context_pending": {}}
+    """Return the state after a summary that failed."""
+    return after_failure(window, reason).to_json()
 
 
-def has_given_up(window: Window) -> bool:
-    """True when summaries failed too often since the last user message."""
-    guard = window.session.guard
-    same_question = guard.get("asked") == last_user(window.request.messages)
-    return same_question and int(guard.get("ineffective", 0)) >= MAX_INEFFECTIVE
+def after_failure(window: Window, reason: str) -> Session:
+    """Return the session after a summary that failed: only the guard changes, so that it is not tried forever."""
+    guard = {**window.session.guard, **_ineffective(window), "reason": f"summary refused: {reason}"}
+    return replace(window.session, guard=guard, pending=None)
+
+
+def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
+    """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
+    before: Mapping[str, int] = session.guard.get("summarizer") or {}
+    total = {name: before.get(name, 0) + amount for name, amount in {"summaries": 1, **cost}.items()}
+    return replace(session, guard={**session.guard, "summarizer": total})
+
+
+def _judged(window: Window, compaction: Compaction, summary: str) -> dict[str, Any]:
+    """What the guard says of a summary by its outcome: one that frees too little counts like one that failed."""
+    after = window.request.survey(compaction.view, summary).total_tokens
+    is_late = after >= compaction.tokens_before  # it tells of messages that had left before
+    if is_late or compaction.tokens_before - after >= MIN_PROGRESS * compaction.tokens_before:
+        return {"ineffective": 0}
+    return _ineffective(window)
+
+
+def _ineffective(window: Window) -> dict[str, Any]:
+    messages = window.request.messages
+    return {"ineffective": window.session.ineffective(messages) + 1, "asked": last_user(messages)}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from langchain_ctxwin.core.pairing import is_empty
 from langchain_ctxwin.core.turns import Step, call_ids, split_steps
-from langchain_ctxwin.core.view import Position, View, position_of
+from langchain_ctxwin.core.view import Position, position_of
 
 M = TypeVar("M", bound=BaseMessage)
 
 PIN_KEY = "ctxwin_pin"
 """Key in `additional_kwargs` that marks a pinned message; it survives every checkpointer."""
+
+PinWhen = Callable[[AnyMessage], bool]
+"""Says which messages are pinned without a mark. It must answer the same about an unchanged message every time."""
 
 ANSWER_TEXT = "[What followed is left out here.]"
 """Stands for the rest of the turn of a pinned question whose answer is not carried along."""
@@ -42,7 +45,7 @@ def pins_before(
     start: int,
     *,
     first: int,
-    marked: Sequence[int],
+    marked: Iterable[int],
     pin_first_user: bool,
     carry: Callable[[AnyMessage], bool],
 ) -> tuple[Position, ...]:
@@ -52,7 +55,7 @@ def pins_before(
         messages: the full history.
         start: first position of the view.
         first: first position that is not a leading system message.
-        marked: positions of the messages marked through `pin`.
+        marked: positions of explicit pins.
         pin_first_user: keep the first user message.
         carry: True when a final answer is short enough to be kept with its pinned question.
     """
@@ -75,13 +78,6 @@ def last_user(messages: Sequence[AnyMessage]) -> int | None:
 def needs_answer(question: AnyMessage, following: AnyMessage | None) -> bool:
     """True when a shown user message would look open although its turn is done."""
     return isinstance(question, HumanMessage) and (following is None or isinstance(following, HumanMessage))
-
-
-def marked_positions(messages: Sequence[AnyMessage], start: int, stop: int, known: View) -> list[int]:
-    """Positions of marked messages: those newly inside `[start, stop)` and those the view already keeps."""
-    kept = (position.find(messages) for position in known.pinned)
-    candidates = sorted({*range(start, stop), *(index for index in kept if index is not None)})
-    return [index for index in candidates if is_pinned(messages[index])]
 
 
 def _with_step(messages: Sequence[AnyMessage], index: int, stop: int) -> range:

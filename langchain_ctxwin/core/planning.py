@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, portion, step_cuts, turn_cuts
+from langchain_ctxwin.core.pending import content_digest, uncovered
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.view import Receipt, View, message_id, position_of
+from langchain_ctxwin.core.view import Receipt, position_of
 
-SUMMARY_SHARE = 0.15
+SUMMARY_SHARE = 0.2
 """Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
 
 SUMMARY_BOUNDS_TOKENS = (64, 2000)
@@ -33,6 +33,24 @@ class Trigger:
     messages: int | None
     summary_max_tokens: int | None
 
+    def reason(self, survey: Survey, room: int) -> str:
+        """Return why a summary is due, or an empty text."""
+        limit, history_tokens = portion(self.share, room), survey.size.regions.history_tokens
+        if history_tokens > limit:
+            return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
+        if self.is_crowded(survey):
+            return f"{shown_messages(survey):,} messages are past the trigger of {self.messages:,}"
+        return ""
+
+    def is_crowded(self, survey: Survey) -> bool:
+        """True when the view holds more messages than it may."""
+        return self.messages is not None and shown_messages(survey) > self.messages
+
+
+def shown_messages(survey: Survey) -> int:
+    """Return how many messages of the history the view holds."""
+    return sum(step.size for step in survey.steps)
+
 
 def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) -> Compaction | None:
     """Return the summary that is due; None when the history is small enough or a summary would not pay for itself.
@@ -43,14 +61,15 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
         goal: limit and low-water mark.
         trigger: when to act.
     """
-    reason = _due(survey, trigger, goal.room(survey))
+    reason = trigger.reason(survey, goal.room(survey))
     cuts = [*turn_cuts(survey), *step_cuts(request, survey)] if reason else []
     if not cuts:
         return None
-    summary_tokens = trigger.summary_max_tokens or _default_size(goal.room(survey))
+    summary_tokens = trigger.summary_max_tokens or summary_size(goal.room(survey))
     best = first_that(cuts, lambda start: _is_enough(request, survey, goal, trigger, start, summary_tokens))
     start = cuts[-1] if best is None else best
     after = _after(request, survey, goal, start)
+    begin = uncovered(survey.view, request.first)
     tokens_after = after.total_tokens + summary_tokens
     pays = survey.total_tokens - tokens_after >= MIN_PROGRESS * survey.total_tokens
     if not pays and (trigger.messages is None or best is None):
@@ -58,24 +77,14 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
     return Compaction(
         kind="summarize",
         reason=reason,
-        view=after.view,
-        actions=(f"messages summarized: {start - _snapshot_start(request, survey.view):,}",),
+        view=replace(after.view, covered_digest=content_digest(request.messages, begin, start)),
+        actions=(f"messages summarized: {start - begin:,}",),
         tokens_before=survey.total_tokens,
         tokens_after=tokens_after,
         upper_after=after.upper_tokens + summary_tokens,
-        snapshot=(_snapshot_start(request, survey.view), start),
+        snapshot=(begin, start),
         summary_max_tokens=summary_tokens,
     )
-
-
-def _due(survey: Survey, trigger: Trigger, room: int) -> str:
-    limit, history_tokens = portion(trigger.share, room), survey.size.regions.history_tokens
-    if history_tokens > limit:
-        return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
-    shown = sum(step.size for step in survey.steps)
-    if trigger.messages is not None and shown > trigger.messages:
-        return f"{shown:,} messages are past the trigger of {trigger.messages:,}"
-    return ""
 
 
 def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, start: int, summary_tokens: int) -> bool:
@@ -83,11 +92,11 @@ def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, s
     fits = after.upper_tokens + summary_tokens <= goal.limit
     small = fits and after.total_tokens + summary_tokens <= goal.low_water(survey)
     kept_messages = len(request.messages) - start
-    few = trigger.messages is None or kept_messages <= int(_messages_share(goal) * trigger.messages)
+    few = trigger.messages is None or kept_messages <= int(messages_share(goal) * trigger.messages)
     return small and few
 
 
-def _messages_share(goal: Goal) -> float:
+def messages_share(goal: Goal) -> float:
     """Share of the messages that stays, where `keep` is no share that would free enough of them."""
     return goal.keep if goal.keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
 
@@ -96,21 +105,10 @@ def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:
     """The request once everything before `start` is summarized, without the summary itself."""
     view = cut(request, survey, start, goal)
     covered = position_of(request.messages, start - 1)
-    digest = _digest(request, _snapshot_start(request, survey.view), start)
-    return request.survey(replace(view, receipt=Receipt(), covered=covered, covered_digest=digest), "")
+    return request.survey(replace(view, receipt=Receipt(), covered=covered), "")
 
 
-def _snapshot_start(request: Request, view: View) -> int:
-    """First message that no summary covers yet."""
-    return max(request.first, view.covered.index + 1) if view.covered else request.first
-
-
-def _digest(request: Request, start: int, stop: int) -> str:
-    """Fingerprint of a snapshot: the ids of its messages."""
-    ids = "\0".join(message_id(request.messages, index) for index in range(start, stop))
-    return hashlib.blake2b(ids.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _default_size(room: int) -> int:
+def summary_size(room: int) -> int:
+    """Return the default length of a summary, in tokens, for a history with this room."""
     low, high = SUMMARY_BOUNDS_TOKENS
     return max(low, min(high, int(SUMMARY_SHARE * room)))

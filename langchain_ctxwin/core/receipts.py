@@ -1,12 +1,13 @@
-"""What left the view without a summary, in numbers, recomputed from positions so that nothing is counted twice."""
+"""What left the view without a summary, in numbers, by position, so that nothing is counted twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
-from langchain_ctxwin.core.turns import split_steps
+from langchain_ctxwin.core.pins import step_at
+from langchain_ctxwin.core.turns import Step, split_steps
 from langchain_ctxwin.core.view import Receipt, View
 
 
@@ -21,18 +22,46 @@ def receipt_of(messages: Sequence[AnyMessage], view: View, *, first: int, tokens
     """
     if view.start is None:
         return Receipt()
-    begin = max(first, view.covered.index + 1) if view.covered else first
-    gone = set(range(begin, view.start.index)).difference(position.index for position in view.pinned)
-    if not gone:
-        return Receipt()
+    begin = _begin(view, first)
     steps = split_steps(messages, begin, view.start.index)
-    return Receipt(
-        turns=_count(isinstance(messages[index], HumanMessage) for index in gone),
-        steps=_count(not gone.isdisjoint(range(step.index, step.stop)) for step in steps),
-        messages=len(gone),
-        tokens=tokens,
-    )
+    return _receipt(_count(messages, steps, begin, _pinned(view)), tokens)
 
 
-def _count(values: Iterable[bool]) -> int:
-    return sum(1 for value in values if value)
+def extended_receipt(messages: Sequence[AnyMessage], before: View, view: View, *, first: int, tokens: int) -> Receipt:
+    """Return `receipt_of` for a view that starts later than `before`, whose receipt is right.
+
+    Only what left since, and steps whose pins changed, are looked at: the rest may be a very long conversation.
+    """
+    if before.start is None or view.start is None or before.covered != view.covered:
+        return receipt_of(messages, view, first=first, tokens=tokens)
+    begin, old = _begin(view, first), before.start.index
+    was, now = _pinned(before), _pinned(view)
+    changed = {step_at(messages, index, old).index: index for index in was ^ now if begin <= index < old}
+    touched = [step_at(messages, index, old) for index in changed.values()]
+    left = split_steps(messages, max(begin, old), view.start.index)
+    known = (before.receipt.turns, before.receipt.steps, before.receipt.messages)
+    more, again = _count(messages, left, begin, now), _count(messages, touched, begin, now)
+    less = _count(messages, touched, begin, was)
+    return _receipt([a + b + c - d for a, b, c, d in zip(known, more, again, less, strict=True)], tokens)
+
+
+def _begin(view: View, first: int) -> int:
+    return max(first, view.covered.index + 1) if view.covered else first
+
+
+def _pinned(view: View) -> frozenset[int]:
+    return frozenset(position.index for position in view.pinned)
+
+
+def _count(
+    messages: Sequence[AnyMessage], steps: Iterable[Step], begin: int, pinned: Collection[int]
+) -> tuple[int, int, int]:
+    """User messages, steps and messages that are gone."""
+    gone = [[i for i in range(max(begin, step.index), step.stop) if i not in pinned] for step in steps]
+    turns = sum(isinstance(messages[index], HumanMessage) for indexes in gone for index in indexes)
+    return turns, sum(map(bool, gone)), sum(map(len, gone))
+
+
+def _receipt(counts: Sequence[int], tokens: int) -> Receipt:
+    turns, steps, left = counts
+    return Receipt(turns=turns, steps=steps, messages=left, tokens=tokens) if left > 0 else Receipt()

@@ -96,9 +96,14 @@ def _smaller(known: int | None, learned: int | None) -> int | None:
 
 
 def _is_joint(window: Window, limit: int) -> bool:
-    """True when a stated limit corrects a window that is known to be shared by input and output."""
-    known = window.limits.context_window
-    return window.limits.max_input_tokens is None and known is not None and limit <= known
+    """True when a stated limit corrects a window that is known to be shared by input and output.
+
+    The limit that we kept to already, ours without the output reserve, is one for input and corrects nothing.
+    """
+    known, is_kept = window.limits.context_window, limit == window.budget.input_limit
+    if window.limits.max_input_tokens is not None or known is None:
+        return False
+    return limit <= known and (limit == known or not is_kept)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.measured import Measured
-from langchain_ctxwin.core.pins import step_at
+from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.pins import last_user, step_at
 from langchain_ctxwin.core.receipts import receipt_of
-from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_view
-from langchain_ctxwin.core.view import Position, View, position_of
+from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_pending, valid_view
+from langchain_ctxwin.core.view import Position, View, message_id, position_of
+
+MAX_INEFFECTIVE = 2
+"""Summaries in a row that failed or freed too little, after which none is tried until the next user message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,10 @@ class Session:
     """Anchor, beliefs about sizes, counted spans, learned limits and number of messages seen."""
 
     guard: Mapping[str, Any] = field(default_factory=dict)
-    """Compactions, dropped turns, ineffective attempts, position of the latest one, reason."""
+    """Compactions, dropped turns, ineffective attempts, position of the latest one, reason, cost of summaries."""
+
+    pending: Pending | None = None
+    """The summary that is being written or waits to be shown."""
 
     faults: tuple[str, ...] = ()
     """What did not match the history and was mended, one line each."""
@@ -34,6 +41,15 @@ class Session:
     def compactions(self) -> int:
         """Number of reductions so far."""
         return int(self.guard.get("compactions", 0))
+
+    def ineffective(self, messages: Sequence[AnyMessage]) -> int:
+        """Number of summaries since the last user message that failed or freed too little."""
+        same_question = self.guard.get("asked") == last_user(messages)
+        return int(self.guard.get("ineffective", 0)) if same_question else 0
+
+    def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
+        """True when no summary is tried until the next user message."""
+        return self.ineffective(messages) >= MAX_INEFFECTIVE
 
     def measured(self, speaker: str) -> Measured:
         """What of the history was counted for a model, by the name under which it answers."""
@@ -52,6 +68,7 @@ class Session:
             "context_summary": self.summary,
             "context_counts": dict(self.counts),
             "context_guard": dict(self.guard),
+            "context_pending": self.pending.to_json() if self.pending else {},
         }
 
     def speaker(self, model: str) -> str:
@@ -74,9 +91,10 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     counts, count_faults = valid_counts(values.get("context_counts"))
     guard, guard_faults = valid_guard(values.get("context_guard"))
     view, view_faults = valid_view(values.get("context_view"))
+    pending, pending_faults = valid_pending(values.get("context_pending"))
     summary = "" if view_faults else str(values.get("context_summary") or "")
     session = Session(view=view, summary=summary, counts=counts, guard=guard)
-    shrunk = (*count_faults, *guard_faults, *view_faults, *_shrunk(session, messages))
+    shrunk = (*count_faults, *guard_faults, *view_faults, *pending_faults, *_shrunk(session, messages))
     located = _locate(session.view, messages)
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
@@ -84,28 +102,67 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**session.guard, "since": _position_of_last(messages)}
         return Session(counts=counts, guard=guard, faults=(*shrunk, lost))
-    moved = ("earlier history was edited: the view moved with it",) if located != session.view else ()
-    return replace(session, view=located, faults=(*shrunk, *moved))
+    moved: tuple[str, ...] = ()
+    first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    if located != session.view:
+        moved = ("earlier history was edited: the view moved with it",)
+        receipt = receipt_of(messages, located, first=first, tokens=located.receipt.tokens)
+        located = replace(located, receipt=receipt)
+    known = pending.located(messages, located, first) if pending else None
+    if pending and known is None:
+        shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")
+    return replace(session, view=located, pending=known, faults=(*shrunk, *moved))
 
 
-def with_new_pins(session: Session, messages: Sequence[AnyMessage], marked: Sequence[int]) -> Session:
-    """Show messages that were marked after they had left the view; counts as one compaction, the prefix changes."""
-    view = session.view
-    if view.start is None:
+def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collection[int]) -> Session:
+    """Show messages that were pinned after they had left the view or had been shortened in it.
+
+    Counts as one compaction, because the prefix changes.
+
+    Args:
+        session: the verified session.
+        messages: the full history.
+        pins: positions of explicit pins; the current user message counts as pinned too.
+    """
+    view = _unshortened(_with_left(session.view, messages, pins), messages, pins)
+    if view is session.view:
         return session
+    guard = counted(session, messages, reason="a message that had left is pinned")
+    return replace(session, view=view, guard=guard)
+
+
+def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:
+    """Show the pins that left before they were pinned."""
+    if view.start is None:
+        return view
     shown = {position.index for position in view.pinned}
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    new = [index for index in marked if first <= index < view.start.index and index not in shown]
+    asked = last_user(messages)
+    wanted = (*pins, *(() if asked is None else (asked,)))
+    new = [index for index in wanted if first <= index < view.start.index and index not in shown]
     if not new:
-        return session
+        return view
     for index in new:
         step = step_at(messages, index, view.start.index)
         shown.update(range(step.index, step.stop))
-    pinned = tuple(position_of(messages, index) for index in sorted(shown))
-    moved = replace(view, pinned=pinned)
-    receipt = receipt_of(messages, moved, first=first, tokens=view.receipt.tokens)
-    guard = counted(session, messages, reason="a message that had left is pinned")
-    return replace(session, view=replace(moved, receipt=receipt), guard=guard)
+    moved = replace(view, pinned=tuple(position_of(messages, index) for index in sorted(shown)))
+    return replace(moved, receipt=receipt_of(messages, moved, first=first, tokens=view.receipt.tokens))
+
+
+def _unshortened(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:
+    """Show the pins verbatim that were cleared, superseded or clamped before they were pinned."""
+    if not (view.cleared or view.superseded or view.clamped):
+        return view
+    pinned = {message_id(messages, index) for index in pins}
+    cut = {key for key, clamp in view.clamped.items() if not clamp.of_pin}
+    if pinned.isdisjoint(cut | view.cleared | view.superseded.keys()):
+        return view
+    return replace(
+        view,
+        cleared=view.cleared - pinned,
+        superseded={key: newer for key, newer in view.superseded.items() if key not in pinned},
+        clamped={key: clamp for key, clamp in view.clamped.items() if clamp.of_pin or key not in pinned},
+    )
 
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:

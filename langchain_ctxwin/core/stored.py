@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_ctxwin.core.calibration import Belief
+from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.view import View
 
 Check = Callable[[Any], bool]
@@ -30,6 +31,14 @@ def valid_view(value: object) -> tuple[View, tuple[str, ...]]:
         return View.from_json(value or {}), ()  # type: ignore[arg-type]  # anything may be stored
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
+
+
+def valid_pending(value: object) -> tuple[Pending | None, tuple[str, ...]]:
+    """Return the summary on its way; None, and a line, when something else is stored."""
+    try:
+        return Pending.from_json(value), ()  # type: ignore[arg-type]  # anything may be stored
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return None, ("context_pending holds no summary of ours: it was dropped",)
 
 
 def _valid(name: str, value: object, checks: Mapping[str, Check]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -97,4 +106,5 @@ _GUARD: dict[str, Check] = {
     "asked": lambda value: value is None or _is_count(value),
     "since": _is_position,
     "reason": _is_text,
+    "summarizer": _each(_is_count),
 }

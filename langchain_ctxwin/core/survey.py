@@ -107,6 +107,9 @@ class Request:
     system: SystemMessage | None
     """System prompt and leading system messages, merged."""
 
+    pins: frozenset[int]
+    """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
+
     constraints: tuple[str, ...]
     placement: Literal["system", "user"]
     system_tokens: int

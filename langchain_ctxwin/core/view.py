@@ -30,6 +30,9 @@ class Clamp:
     head_chars: int
     tail_chars: int
 
+    of_pin: bool = False
+    """True for an explicit pin that alone exceeded the room. Other clamps end when their message is pinned."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
@@ -77,7 +80,8 @@ class View:
         if self == View():
             return {}
         shown: dict[str, dict[str, Any]] = {
-            key: {"head_chars": c.head_chars, "tail_chars": c.tail_chars} for key, c in self.clamped.items()
+            key: {"head_chars": c.head_chars, "tail_chars": c.tail_chars, **({"pin": True} if c.of_pin else {})}
+            for key, c in self.clamped.items()
         }
         shown.update({key: {"superseded_by": newer} for key, newer in self.superseded.items()})
         return {
@@ -135,4 +139,5 @@ def _receipt(value: Mapping[str, Any]) -> Receipt:
 
 
 def _clamp(value: Mapping[str, Any]) -> Clamp:
-    return Clamp(head_chars=int(value["head_chars"]), tail_chars=int(value["tail_chars"]))
+    head, tail = int(value["head_chars"]), int(value["tail_chars"])
+    return Clamp(head_chars=head, tail_chars=tail, of_pin=bool(value.get("pin")))

@@ -21,6 +21,10 @@ from langchain_ctxwin.core.turns import Turn
 
 CountedBy = Literal["usage", "estimate", "exact"]
 
+Stopped = Literal["", "summaries_ineffective", "fixed_regions"]
+"""Why no summary is tried: the last ones failed or freed too little (until the next user message), or the regions that
+cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extends:
@@ -139,7 +143,13 @@ def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:
 
 
 def make_report(
-    survey: Survey, budget: TokenBudget, *, context_window: int, counted_by: CountedBy, guard: Mapping[str, Any]
+    survey: Survey,
+    budget: TokenBudget,
+    *,
+    context_window: int,
+    counted_by: CountedBy,
+    guard: Mapping[str, Any],
+    stopped: Stopped = "",
 ) -> dict[str, Any]:
     """Return the `context_report`; its regions add up to `total_tokens`."""
     regions = survey.size.regions
@@ -158,6 +168,7 @@ def make_report(
         "counted_by": counted_by,
         "compactions": int(guard.get("compactions", 0)),
         "dropped_turns": int(guard.get("dropped_turns", 0)),
+        "stopped": stopped,
     }
 
 

@@ -20,6 +20,7 @@ from langchain_ctxwin.demo import ruler
 from langchain_ctxwin.demo.checks import verify
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.ledger import Ledger, Recorder
+from langchain_ctxwin.demo.note_taker import NoteTaker
 from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.demo.questions import Interview, Question
 from langchain_ctxwin.demo.screen import Screen
@@ -72,7 +73,7 @@ class Scene:
         return cls(
             folder=folder,
             interview=Interview(folder, window_tokens=window_tokens, seed=seed),
-            graph=build_agent(chat, tools, limits),
+            graph=build_agent(chat, tools, limits, summarizer=model or NoteTaker()),
             ledger=ledger,
             recorder=Recorder(ledger, definitions),
         )
@@ -130,10 +131,11 @@ class Scene:
 
 
 def build_agent(
-    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits
+    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits, *, summarizer: Any
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Wire the node set into a graph, as anybody would."""
-    nodes = ContextNodes(ContextEngine(limits=limits), system_prompt=SYSTEM_PROMPT, tools=tools)
+    engine = ContextEngine(limits=limits, summarizer=summarizer)
+    nodes = ContextNodes(engine, system_prompt=SYSTEM_PROMPT, tools=tools)
     builder = StateGraph(ContextState, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=model.bind_tools(tools))
     builder.add_node("tools", ToolNode(tools))

@@ -24,6 +24,9 @@ MAX_CHARS = 240
 NAMES = {
     "summarize": "by summary",
     "force": "by force",
+    "context.summary_started": "summaries begun",
+    "context.summary_ready": "summaries ready",
+    "context.summary_failed": "summaries failed",
     "context.summary_refused": "summaries refused",
     "context.overflow_recovered": "after a refusal",
     "context.session_mended": "sessions mended",
@@ -64,8 +67,17 @@ def explain(event: Mapping[str, Any]) -> list[Part]:
         stated = f"{event['stated_tokens']:,} tokens" if event["stated_tokens"] else "the request"
         estimated = f"{event['estimated_tokens']:,} were estimated"
         return [(f"! the provider refused {stated}: compacted and sent again", "red"), (f"  ({estimated})", REASON)]
+    if event["type"] == "context.summary_started":
+        return [(f"+ a summary of {event['messages']} messages is being written meanwhile", "magenta"), _because(event)]
+    if event["type"] == "context.summary_ready":
+        done = f"+ the summary is ready ({event['tokens']:,} tokens, {event['seconds']:.1f} s) and waits"
+        return [(done, "magenta"), ("  (shown when the room is needed)", REASON)]
     name = str(event["type"]).removeprefix("context.").replace("_", " ")
     return [(f"! {name}: {event.get('reason') or event.get('fault') or ''}", "yellow")]
+
+
+def _because(event: Mapping[str, Any]) -> Part:
+    return f"  ({event['reason']})", REASON
 
 
 def judgement(verdict: Verdict, *, is_strict: bool) -> list[Part]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -15,8 +14,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
@@ -40,6 +40,7 @@ def create_context_agent(
     counter: TokenCounter | None = None,
     learned: LimitMemory | None = None,
     validator: Validator | None = None,
+    pin_when: PinWhen | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -56,6 +57,7 @@ def create_context_agent(
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
         validator: compares counts with what the provider reports, and samples with exact counts.
+        pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -75,6 +77,7 @@ def create_context_agent(
         summarizer=summarizer,
         config=config,
         learned=learned,
+        pin_when=pin_when,
     )
     tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
@@ -88,18 +91,10 @@ def create_context_agent(
     return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Limits under the name of their model, so that what a provider states is remembered for it."""
-
-    limits: ModelLimits
-    name: str
-
-
 def _limits(limits: Any, chat: BaseChatModel) -> Any:
     if limits is None:
         return chat
-    return limits if model_name(limits) else _Named(ModelLimits.of(limits), model_name(chat))
+    return limits if model_name(limits) else NamedLimits(ModelLimits.of(limits), model_name(chat))
 
 
 def _chat_model(name: str) -> BaseChatModel:

@@ -1,205 +1,43 @@
-"""The model node: call, and when the request was too large for the provider, compact and call again."""
+"""The model node: the model, called through an exchange that recovers from overflows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from collections.abc import Callable
+from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outputs import fitting_output, only_model, smaller_output
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.reported import answered_by
-from langchain_ctxwin.core.silent import silent_overflow
-from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
-from langchain_ctxwin.graph.events import announce_lesson, announce_recovery, announce_reset
-from langchain_ctxwin.graph.node import ContextNode, State, Update
-
-if TYPE_CHECKING:
-    from langchain_ctxwin.graph.nodes import ContextNodes
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One call of the model."""
-
-    request: list[AnyMessage]
-    options: dict[str, int] = field(default_factory=dict)
-    """Arguments for this call alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Now:
-    """Where an exchange stands."""
-
-    attempt: Attempt
-    window: Window
-    """The request of the attempt, measured with all that is known."""
-
-    update: Update
-    """What the state has to learn so far."""
-
-
-Exchange = Generator[Attempt, Any, Update]
+from langchain_ctxwin.flow.exchange import ModelExchange, arun_exchange, run_exchange
+from langchain_ctxwin.flow.state import State, Update
+from langchain_ctxwin.flow.steps import Flow
+from langchain_ctxwin.graph.node import ContextNode
+from langchain_ctxwin.observe.validation import Validator
 
 
 class ModelCall:
     """One model node. Recovery happens inside it: an error handler of the graph would make the thread unresumable."""
 
-    def __init__(self, nodes: ContextNodes, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> None:
-        self._nodes = nodes
+    def __init__(
+        self,
+        flow: Flow,
+        call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
+        *,
+        validator: Validator | None = None,
+    ) -> None:
         self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
-        # Where a run may choose another model, nobody knows what its answer was asked to be.
-        self._requested_output = ModelLimits.of(self._call).requested_output_tokens if only_model(self._call) else None
+        self._exchange = ModelExchange(flow, self._call, validator=validator)
 
     def as_node(self) -> Runnable[Any, Any]:
         """Return the node, sync and async."""
         return ContextNode("model_node", self._run, self._arun)
 
     def _run(self, state: State, config: RunnableConfig | None) -> Update:
-        exchange = self._exchange(state)
-        step: Attempt | Update = next(exchange)
-        while isinstance(step, Attempt):
-            try:
-                reply = self._call.invoke(step.request, config, **step.options)
-            except Exception as error:  # noqa: BLE001  # the exchange answers overflows, raises all else again
-                step = exchange.throw(error)
-            else:
-                step = _sent(exchange, reply)
-        return step
+        return run_exchange(
+            self._exchange.start(state), lambda attempt: self._call.invoke(attempt.request, config, **attempt.options)
+        )
 
     async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
-        exchange = self._exchange(state)
-        step: Attempt | Update = next(exchange)
-        while isinstance(step, Attempt):
-            try:
-                reply = await self._call.ainvoke(step.request, config, **step.options)
-            except Exception as error:  # noqa: BLE001  # see _run
-                step = exchange.throw(error)
-            else:
-                step = _sent(exchange, reply)
-        return step
-
-    def _exchange(self, state: State) -> Exchange:
-        """Yield attempts, receive the reply or the provider's exception, return the state update."""
-        nodes, most = self._nodes, self._nodes.engine.config.max_recoveries
-        window, update = self._fitting(state)
-        request = nodes.request(window) if update else nodes.model_input(state)
-        now = _Now(self._attempt(window, request), window, update)
-        for number in count(1):
-            error: Exception | None = None
-            try:
-                reply = yield now.attempt
-                overflow = self._silent(now, reply)
-            except Exception as refusal:
-                error, overflow = refusal, classify_overflow(refusal)
-                if overflow is None or number > most:
-                    raise
-            if overflow is None or number > most:
-                break
-            try:
-                now = self._next(state, now, overflow, number, was_refused=error is not None)
-            except BudgetExceededError as exhausted:
-                if error is not None:
-                    raise error from exhausted
-                now = replace(now, window=nodes.engine.learn(now.window, overflow, is_stated=False))
-                break  # an answer that was cut off is all there is
-        return {**now.update, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
-
-    def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, *, was_refused: bool) -> _Now:
-        """What follows an overflow: the same request with less output where that helps, else a smaller request."""
-        engine, window = self._nodes.engine, now.window
-        options = smaller_output(self._call, overflow) if was_refused and not now.attempt.options else {}
-        if options:
-            learned = engine.learn(window, overflow)
-            update = {**now.update, "context_counts": dict(learned.session.counts)}
-            announce_recovery(window, overflow, number, output_tokens=max(options.values()))
-            return _Now(Attempt(now.attempt.request, options), learned, update)
-        update = {**now.update, **engine.recover(window, overflow, is_stated=was_refused)}
-        announce_recovery(window, overflow, number)
-        smaller = self._nodes.measure({**state, **update})
-        attempt = self._attempt(smaller, self._nodes.request(smaller))
-        return _Now(attempt, smaller, {**update, "context_report": smaller.report})
-
-    def _attempt(self, window: Window, request: list[AnyMessage]) -> Attempt:
-        """A call that asks for no more output than its window leaves."""
-        size, requested = window.limits.context_window, self._requested_output
-        if size is None or requested is None:
-            return Attempt(request)
-        room = size - window.survey.upper_tokens
-        return Attempt(request, fitting_output(self._call, requested_tokens=requested, room_tokens=room))
-
-    def _silent(self, now: _Now, reply: Any) -> ContextOverflow | None:
-        """An overflow that shows in the answer only; sizes are compared with those of the same model."""
-        if not isinstance(reply, AIMessage):
-            return None
-        window = now.window
-        extends, least = window.extends, window.survey.lower_tokens
-        if answered_by(reply) not in {"", window.speaker} and window.session.counts.get("anchor"):
-            extends, least = None, 0
-        return silent_overflow(
-            reply,
-            input_limit=window.budget.input_limit,
-            context_window=window.limits.context_window,
-            requested_output_tokens=next(iter(now.attempt.options.values()), self._requested_output),
-            least_input_tokens=least,
-            previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
+        return await arun_exchange(
+            self._exchange.start(state), lambda attempt: self._call.ainvoke(attempt.request, config, **attempt.options)
         )
-
-    def _fitting(self, state: State) -> tuple[Window, Update]:
-        """Measure the request; when a state edit made it too large since it was checked, compact it now."""
-        window = self._nodes.measure(state)
-        compaction = self._nodes.engine.emergency(window)
-        if compaction is None:
-            return window, {}
-        update = self._nodes.engine.apply(compaction, window)
-        update = self._nodes.compacted(state, window, compaction, update)
-        return self._nodes.measure({**state, **update}), update
-
-    def _reply_update(self, window: Window, reply: Any, *, was_cut: bool) -> Update:
-        if not isinstance(reply, AIMessage):
-            raise ContextWindowError(
-                f"the model node got {type(reply).__name__} instead of an AIMessage: "
-                "wrap a chat model, or a callable that returns its answer"
-            )
-        # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
-        answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
-        if was_cut:  # its size is that of what the server made of the request
-            return {"messages": [answer], "context_counts": dict(window.session.counts)}
-        lesson = from_answer(window, answer)
-        announce_lesson(window, lesson)
-        return {"messages": [answer], "context_counts": self._validated(window, answer, lesson)}
-
-    def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
-        """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
-        validator, model = self._nodes.validator, window.about.model
-        if validator is None:
-            return lesson.counts
-        validator.check(
-            model=model,
-            messages=window.survey.messages(),
-            tools=window.about.tools,
-            expected_tokens=window.total_tokens,
-            reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,
-        )
-        resets = validator.resets(model)
-        if lesson.counts.get("resets", resets) == resets:
-            return {**lesson.counts, "resets": resets}
-        announce_reset(window)
-        return {**without_sizes(lesson.counts), "resets": resets}
-
-
-def _sent(exchange: Exchange, reply: Any) -> Attempt | Update:
-    """Hand the reply to the exchange; return its next attempt, or the update it ends with."""
-    try:
-        return exchange.send(reply)
-    except StopIteration as finished:
-        update: Update = finished.value
-        return update

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command
 
-State = Mapping[str, Any]
-Update = dict[str, Any]
+from langchain_ctxwin.flow.state import State, Update
+
 Writes = Update | Command[Any]
 
 

@@ -12,7 +12,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.graph.channel import MessagesDeltaChannel
+from langchain_ctxwin.flow.channel import MessagesDeltaChannel
 
 
 class _SessionKeys(TypedDict, total=False):

@@ -10,8 +10,9 @@ from langchain_core.runnables import Runnable
 from langgraph.graph import END, StateGraph
 from langgraph.types import RetryPolicy
 
-from langchain_ctxwin.graph.node import State
-from langchain_ctxwin.graph.nodes import ContextNodes, request_waits
+from langchain_ctxwin.flow.state import State
+from langchain_ctxwin.flow.steps import request_waits
+from langchain_ctxwin.graph.nodes import ContextNodes
 
 
 def add_context_nodes(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AnyMessage
@@ -60,8 +62,7 @@ def word_scores(passages: Sequence[Passage], query: str) -> list[float]:
 
     The index knows only the terms of the query; all others count as one, for the lengths.
     """
-    import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415  # untyped; numpy takes longer to import than this package
-
+    bm25s = _bm25s()
     vocabulary = {term: number for number, term in enumerate(query_terms(query), start=1)}
     known = [[vocabulary.get(term, 0) for term in _passage_terms(passage.text)] for passage in passages]
     if not any(map(any, known)):
@@ -71,6 +72,15 @@ def word_scores(passages: Sequence[Passage], query: str) -> list[float]:
     index.scores = index.build_index_from_ids([0, *vocabulary.values()], known, show_progress=False)
     scores: list[float] = index.get_scores_from_ids(list(vocabulary.values())).tolist()
     return scores
+
+
+def _bm25s() -> Any:
+    """Import the library where it is used: numpy takes longer to import than this package."""
+    with warnings.catch_warnings():
+        # Its progress bar, which is not used, warns in notebooks that lack a widget package.
+        warnings.simplefilter("ignore")
+        import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415  # see above
+    return bm25s
 
 
 def meaning_scores(vectors: Sequence[Sequence[float]], query: Sequence[float], expected: int) -> list[float]:

@@ -47,6 +47,9 @@ LENGTH_TOLERANCE = 1.5
 MIN_TRANSCRIPT_TOKENS = 128
 """Smallest useful room for the transcript in one call: less is a paid call for a sentence or two."""
 
+TRIED_SHARE = 0.9
+"""Part of the room for the transcript that it may fill by the most likely count to be sent in one call."""
+
 _HEAD_SHARE = 0.7  # openings say what a text is about; the end often holds the outcome
 _SHRINK = 0.95  # a cut aims a little below its budget, so that one or two attempts settle it
 _SEAM_TOKENS = 1  # counts of parts may each be rounded down by less than one token
@@ -78,6 +81,9 @@ class Fold:
 class _Piece:
     text: str
     tokens: int
+    """Upper bound."""
+    plain_tokens: int
+    """Most likely."""
     replaced_tokens: int
 
 
@@ -99,7 +105,9 @@ def plan_folds(
     parts = [tuple(pieces)]
     if input_limit is not None:
         room = _transcript_room(input_limit, known_tokens, max_tokens, counter)
-        parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room))
+        # One call is worth a try: if it is refused as too large, nothing is billed and the parts get smaller.
+        if sum(piece.plain_tokens for piece in pieces) > TRIED_SHARE * room:
+            parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room))
     replaced = accumulate(sum(piece.replaced_tokens for piece in part) for part in parts)
     return tuple(
         Fold(
@@ -119,6 +127,7 @@ def _pieces(messages: Sequence[AnyMessage], counter: TokenCounter) -> list[_Piec
         _Piece(
             text=text,
             tokens=_cost(text, counter),
+            plain_tokens=text_tokens(counter, text) + _SEAM_TOKENS,
             # a picture is large in the conversation and a word in the transcript, a tool call often the reverse
             replaced_tokens=max(counter([message]), text_tokens(counter, text)),
         )

@@ -158,6 +158,8 @@ def _snippet(item: Candidate, known: _Known, mentions: Counter[str]) -> str:
 def _first_lost(text: str, known: _Known, mentions: Counter[str], *, matters: bool, decides: bool) -> int:
     """Where the first lost value of a statement starts that is worth keeping, or -1."""
     for value in values(text):
+        if value.kind == NUMBER and len(value.key) == 1:
+            continue  # "the 3 of us": one digit without a unit counts things, it names none
         is_worth = matters or (value.kind not in _COMMON_KINDS and (decides or mentions[value.key] >= _MIN_MENTIONS))
         if is_worth and not known.has(_folded(value.key)):
             return value.start

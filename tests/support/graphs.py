@@ -34,6 +34,7 @@ def chat_on(
     prompt: str = PROMPT,
     model: Any = None,
     checkpointer: Any = None,
+    store: Any = None,
 ) -> Any:
     """Compile a graph that calls a model, which is given with its tools bound."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
@@ -43,7 +44,7 @@ def chat_on(
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=checkpointer or InMemorySaver())
+    return builder.compile(checkpointer=checkpointer or InMemorySaver(), store=store)
 
 
 def reports_before_calls(agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG) -> list[Any]:

@@ -173,7 +173,7 @@ def test_a_summary_covers_what_left():
     assert (plan.kind, plan.snapshot[0]) == ("summarize", 0)
     state = engine.apply(plan, window)
     last = messages[plan.snapshot[1] - 1].id
-    assert state["context_summary"] == f"[q0..{last}]"
+    assert state["context_summary"].startswith(f"[q0..{last}]")
     assert state["context_view"]["covered"]["through"]["id"] == last
     grown = [*messages, AIMessage("ok"), *[m.model_copy(update={"id": f"n-{m.id}"}) for m in turns(5)]]
     window = engine.measure(grown, session=state)

@@ -2,7 +2,7 @@
 
 errors <- core <- protocols, config <- engine, summarize, retrieval, recall, observe
 <- tool_results, models, tools, reload
-all of those <- graph, middleware, replay, decompose <- cli, demo, the package root
+all of those <- flow <- graph, middleware, replay, decompose <- cli, demo, the package root
 """
 
 import ast
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "daemon"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"memo", "guarded", "pricing", "measurer"}
+COLLABORATORS = {"memo", "guarded", "pricing", "measurer", "planner"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     "counting",
@@ -35,7 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE | {"memo"},
-    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
+    "recall": BASE | {"memo"},
+    "flow": BASE | COLLABORATORS | MIDDLE,
+    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow"}),
 }
 FREE = {"", "__main__", "cli", "demo"}  # the package root and the programs see everything; nothing sees them
 

@@ -396,7 +396,7 @@ async def test_a_summarizer_of_the_users_own_does_not_leak_into_an_async_stream(
         limits=ModelLimits(context_window=4000),
         counter=exact_count,
         summarizer=OwnSummarizer(writer),
-        config=ContextConfig(output_reserve=0, trigger_messages=6),
+        config=ContextConfig(output_reserve=0, trigger_messages=6, summarize="inline"),
     )
     graph = graph_of(ScriptedChatModel(policy=script("fine")), engine=engine)
     streamed = ""
@@ -427,7 +427,7 @@ async def test_an_inline_summary_is_shown_and_does_not_leak_into_the_stream(asyn
         limits=ModelLimits(context_window=4000),
         counter=exact_count,
         summarizer=writer,
-        config=ContextConfig(output_reserve=0, trigger_messages=6),
+        config=ContextConfig(output_reserve=0, trigger_messages=6, summarize="inline"),
     )
     graph = graph_of(model, engine=engine)
     streamed = ""
@@ -460,7 +460,7 @@ def test_a_hanging_summarizer_fails_no_turn():
     def hang(messages):
         time.sleep(30)
 
-    config = ContextConfig(output_reserve=0, summary_timeout_seconds=0.05)
+    config = ContextConfig(output_reserve=0, summary_timeout_seconds=0.05, summarize="inline")
     limits = ModelLimits(context_window=600)
     engine = ContextEngine(limits=limits, counter=exact_count, summarizer=hang, config=config)
     model = ScriptedChatModel(input_limit=600)

@@ -17,6 +17,8 @@ PUBLIC_NAMES = {
     *("ModelSummarizer", "ExtractiveSummarizer"),
     # retrieval
     *("BudgetedRetriever", "BudgetedCompressor", "RetrievalResult", "RetrievalConfig"),
+    # recall
+    *("search_messages", "create_recall_tool"),
     # models and errors
     *("ModelInfo", "classify_overflow", "ContextOverflow"),
     *("ContextWindowError", "BudgetExceededError", "SummarizationError", "UnknownModelError", "ConfigError"),

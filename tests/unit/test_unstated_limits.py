@@ -4,6 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
+from support.fakes import exact_count
 
 REAL_TOKENS = 8_000
 QUESTION = "alpha beta gamma delta " * 200
@@ -65,3 +66,12 @@ def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, l
     state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
     assert engine.measure(history, session=state).budget.input_limit == 8_000
     assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
+
+
+def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
+    """Our limit without the reserve is one for input; read as the window, the reserve would come off twice."""
+    engine = ContextEngine(limits=ModelLimits(context_window=4096, max_output_tokens=512), counter=exact_count)
+    window = engine.measure([HumanMessage("hi", id="1")])
+    assert window.budget.input_limit == 3584
+    learned = engine.learn(window, ContextOverflow(limit=3584, actual=3600, kind="input"))
+    assert learned.budget.input_limit == 3584

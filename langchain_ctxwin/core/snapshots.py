@@ -1,0 +1,118 @@
+"""Ahead of need: which messages a background summary should cover, and how a finished one is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from langchain_ctxwin.core.compaction import Goal, cut, first_that, step_cuts, turn_cuts
+from langchain_ctxwin.core.pending import Pending, content_digest, uncovered
+from langchain_ctxwin.core.planning import MIN_PROGRESS, Trigger, messages_share, summary_size
+from langchain_ctxwin.core.receipts import receipt_of
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.view import View, position_of
+
+LEAST_KEPT = 0.1
+"""Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
+are still there word for word."""
+
+MIN_LEFT_OUT_RATIO = 2.0
+"""A summary of what left without one has to replace at least this many times its own size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a background summary is to cover."""
+
+    start: int
+    stop: int
+    """Positions of its messages, stop excluded."""
+
+    digest: str
+    max_tokens: int
+    """Length of the summary."""
+
+    reason: str
+
+
+def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger) -> Snapshot | None:
+    """Return what to summarize ahead of need; None when it is too early or would not pay for itself.
+
+    The snapshot reaches so far that the request is at its low-water mark when the summary is shown, at the limit.
+    """
+    max_tokens = trigger.summary_max_tokens or summary_size(goal.room(survey))
+    start = uncovered(survey.view, request.first)
+    reason = trigger.reason(survey, goal.room(survey))
+    if reason:
+        stop = _stop(request, survey, goal, trigger, max_tokens)
+    elif survey.view.receipt.tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
+        stop, reason = survey.start, f"{survey.view.receipt.messages:,} messages left without a summary"
+    else:
+        return None
+    if stop is None or stop <= start:
+        return None
+    # A bound by number of messages is the user's own: there the price is not ours to weigh.
+    if not trigger.is_crowded(survey) and not _pays(request, survey, goal, stop, max_tokens):
+        return None
+    digest = content_digest(request.messages, start, stop)
+    return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
+
+
+def swapped_in(request: Request, survey: Survey, goal: Goal, ready: Pending) -> Survey:
+    """Return the request with a finished summary in the place of what it covers; the start never moves back."""
+    moved = cut(request, survey, ready.stop, goal) if ready.stop > survey.start else survey.view
+    view = replace(moved, covered=position_of(request.messages, ready.stop - 1), covered_digest=ready.digest)
+    return _recounted(request, view, ready.text)
+
+
+def without_summary(request: Request, survey: Survey) -> Survey:
+    """Return the request without its summary; what it covered is on the receipt."""
+    return _recounted(request, replace(survey.view, covered=None, covered_digest=""), "")
+
+
+def shows_more(survey: Survey, ready: Pending) -> bool:
+    """True when a finished summary covers messages that left without one."""
+    return bool(survey.view.receipt) and uncovered(survey.view, 0) <= ready.through.index < survey.start
+
+
+def _stop(request: Request, survey: Survey, goal: Goal, trigger: Trigger, max_tokens: int) -> int | None:
+    cuts = [*turn_cuts(survey), *step_cuts(request, survey)]
+    if not cuts:
+        return None
+    growth = max(0, goal.ceiling(survey) - survey.total_tokens)
+    least = survey.fixed_tokens + int(LEAST_KEPT * goal.room(survey))
+    target = max(least, goal.low_water(survey) - growth)
+
+    def is_enough(stop: int) -> bool:
+        kept_messages = len(request.messages) - stop
+        few = trigger.messages is None or kept_messages <= int(messages_share(goal) * trigger.messages)
+        return few and _without(request, survey, goal, stop).total_tokens + max_tokens <= target
+
+    best = first_that(cuts, is_enough)
+    return cuts[-1] if best is None else best
+
+
+def _pays(request: Request, survey: Survey, goal: Goal, stop: int, max_tokens: int) -> bool:
+    left_out = survey.view.receipt.tokens
+    freed = survey.total_tokens - _without(request, survey, goal, stop).total_tokens if stop > survey.start else 0
+    if left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
+        return True
+    return freed - max_tokens >= MIN_PROGRESS * survey.total_tokens
+
+
+def _without(request: Request, survey: Survey, goal: Goal, stop: int) -> Survey:
+    """The request without everything before `stop`, and without any summary."""
+    return request.survey(replace(cut(request, survey, stop, goal), receipt=survey.view.receipt), "")
+
+
+def _recounted(request: Request, view: View, summary: str) -> Survey:
+    left_out = receipt_of(request.messages, view, first=request.first, tokens=0)
+    tokens = sum(request.price(request.messages[index]) for index in _left_out(request, view)) if left_out else 0
+    return request.survey(replace(view, receipt=replace(left_out, tokens=tokens)), summary)
+
+
+def _left_out(request: Request, view: View) -> Iterator[int]:
+    """Positions before the start that are neither pinned nor covered."""
+    pinned = {position.index for position in view.pinned}
+    start = request.start_of(view)
+    return (index for index in range(uncovered(view, request.first), start) if index not in pinned)

@@ -1,0 +1,1 @@
+"""What surrounds one model call, the same for the LangGraph nodes and the middleware."""

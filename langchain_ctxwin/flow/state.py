@@ -1,0 +1,29 @@
+"""What do the steps of a flow read and write? Session state as mappings, keyed as in the graph's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.core.turns import call_ids
+from langchain_ctxwin.core.window import Window
+
+State = Mapping[str, Any]
+Update = dict[str, Any]
+
+Measure = Callable[[State], Window]
+"""Measures the next request of a state."""
+
+
+def changed(state: State, update: Update) -> Update:
+    """Leave out what the state already says, so that a checkpoint stores only news."""
+    return {key: value for key, value in update.items() if state.get(key) != value and (value or key in state)}
+
+
+def turn_is_finished(state: State) -> bool:
+    """True when the last message is an answer, not a question or a call."""
+    messages: Sequence[AnyMessage] = state.get("messages") or ()
+    last = messages[-1] if messages else None
+    return isinstance(last, AIMessage) and not call_ids(last)

@@ -1,0 +1,216 @@
+"""The steps around one model call, the same for nodes and middleware: check, summarize, compress, build the request."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from langchain_core.messages import AnyMessage
+
+from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ContextWindowError, SummarizationError
+from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop
+from langchain_ctxwin.flow.state import Measure, State, Update, changed, turn_is_finished
+from langchain_ctxwin.flow.summaries import Place, Summaries
+from langchain_ctxwin.summarize.usage import Written
+
+Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
+Outcome = Written | SummarizationError | None
+
+
+class Flow:
+    """What happens to the session around one model call.
+
+    Every step takes the state and returns an update of it. `measure` prices the next request of a state; what else an
+    adapter knows of its framework stays there.
+    """
+
+    def __init__(self, engine: ContextEngine, measure: Measure) -> None:
+        self.engine = engine
+        self.measure = measure
+        self._summaries = Summaries(engine)
+
+    def before(self, state: State, place: Place) -> Update:
+        """Take every step that precedes the model call, in one go."""
+        update = self.check(state, place)
+        if self.route({**state, **update}) == "maybe_summarize":
+            update |= self.summarize({**state, **update}, place)
+        return self._fitted(state, update)
+
+    async def abefore(self, state: State, place: Place) -> Update:
+        """Like `before`, awaiting what the steps await."""
+        update = await self.acheck(state, place)
+        if self.route({**state, **update}) == "maybe_summarize":
+            update |= await self.asummarize({**state, **update}, place)
+        return self._fitted(state, update)
+
+    def check(self, state: State, place: Place) -> Update:
+        """Measure the request, collect and begin summaries, and say what has to happen before the call."""
+        window = self.engine.verify(self.measure(state))
+        key = self._summaries.wanted(window, place)
+        return self._checked(state, window, place, place.shelf.get(key) if key and place.shelf else None)
+
+    async def acheck(self, state: State, place: Place) -> Update:
+        """Like `check`, awaiting the provider's count and the store."""
+        window = await self.engine.averify(self.measure(state))
+        key = self._summaries.wanted(window, place)
+        return self._checked(state, window, place, await place.shelf.aget(key) if key and place.shelf else None)
+
+    def route(self, state: State) -> Destination:
+        """Return the step that follows `check`."""
+        pending = state.get("context_pending") or {}
+        if pending.get("due"):
+            return "maybe_summarize"
+        report = state.get("context_report") or self.measure(state).report
+        return "force_compress" if report["over_by"] > 0 or pending.get("compress") else "build_messages"
+
+    def summarize(self, state: State, place: Place) -> Update:
+        """Write the summary that is due; in the background, begin one or write the one that was lost."""
+        window = self.measure(state)
+        if self.engine.in_background:
+            return self._advanced(state, window, place, self._written(window) if _is_due(state) else None)
+        plan = self.engine.plan(window)
+        if plan is None:
+            return self._uncompacted(state, window)
+        return self.compacted(state, window, plan, self.engine.apply(plan, window))
+
+    async def asummarize(self, state: State, place: Place) -> Update:
+        """Like `summarize`, awaiting the summarizer."""
+        window = self.measure(state)
+        if self.engine.in_background:
+            return self._advanced(state, window, place, await self._awritten(window) if _is_due(state) else None)
+        plan = self.engine.plan(window)
+        if plan is None:
+            return self._uncompacted(state, window)
+        return self.compacted(state, window, plan, await self.engine.aapply(plan, window))
+
+    def compress(self, state: State) -> Update:
+        """Make the request fit without calling a model.
+
+        Raises:
+            BudgetExceededError: nothing that may leave makes it fit.
+        """
+        window = self.measure(state)
+        compaction = self.engine.emergency(window) or self.engine.relieve(window)
+        if compaction is None:
+            return self._uncompacted(state, window)
+        return self.compacted(state, window, compaction, self.engine.apply(compaction, window))
+
+    def model_input(self, state: State) -> list[AnyMessage]:
+        """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
+
+        Raises:
+            ContextWindowError: there is no message that a model could answer.
+        """
+        return self.built(state) or self.request(self.measure(state))
+
+    def built(self, state: State) -> list[AnyMessage] | None:
+        """Return the request that was built for this state; None when it is missing or stale."""
+        built, messages = state.get("llm_input_messages"), state.get("messages") or ()
+        is_current = built and messages and _is_current(built[-1], messages[-1], state)
+        return list(built) if built and is_current else None
+
+    def request(self, window: Window) -> list[AnyMessage]:
+        """Return the message list of a measured request, refusing one that holds nothing to answer."""
+        if not window.messages:
+            total = len(window.request.messages)
+            raise ContextWindowError(
+                f"nothing to send: none of the {total} messages in the history is one a model can answer; "
+                "add a user message"
+            )
+        return self.engine.build(window)
+
+    def compacted(self, state: State, window: Window, compaction: Compaction, update: Update) -> Update:
+        """Return the update of a compaction that was carried out, with the report of the request as it is now."""
+        after = self.measure({**state, **update})
+        announce_compaction(compaction, after, refused=_refused(window, after))
+        return {**update, **_pending(state, after), "context_report": after.report}
+
+    def _fitted(self, state: State, update: Update) -> Update:
+        now = {**state, **update}
+        return update | self.compress(now) if self.route(now) == "force_compress" else update
+
+    def _checked(self, state: State, window: Window, place: Place, found: Written | None) -> Update:
+        announce_faults(window)
+        announce_stop(window, (state.get("context_report") or {}).get("stopped", ""))
+        self._summaries.forget(state, window)
+        if self.engine.in_background:
+            window = self._summaries.advance(window, place, found)
+        update, flags = seen(window), self._flags(window, place)
+        return changed(state, {**update, "context_pending": {**update["context_pending"], **flags}})
+
+    def _flags(self, window: Window, place: Place) -> Update:
+        """What has to happen before the call, beside making an oversized request fit."""
+        if relief := self.engine.relieve(window):
+            return {"compress": True, "reason": relief.reason}
+        if self.engine.in_background:
+            # Hard need never waits: then what is left out is on the receipt, and the summary follows.
+            is_lost = window.over_by == 0 and self._summaries.is_lost(window, place)
+            return {"due": True, "reason": "the summary in progress was lost"} if is_lost else {}
+        plan = self.engine.plan(window)
+        return {"due": True, "reason": plan.reason} if plan is not None and window.fits_after(plan) else {}
+
+    def _written(self, window: Window) -> Outcome:
+        pending = window.session.pending
+        if pending is None:
+            return None
+        try:
+            return self.engine.write(window, pending)
+        except SummarizationError as error:
+            return error
+
+    async def _awritten(self, window: Window) -> Outcome:
+        pending = window.session.pending
+        if pending is None:
+            return None
+        try:
+            return await self.engine.awrite(window, pending)
+        except SummarizationError as error:
+            return error
+
+    def _advanced(self, state: State, window: Window, place: Place, outcome: Outcome) -> Update:
+        """The state after a background summary was written here, or else after a look at the one on its way."""
+        pending = window.session.pending
+        if pending is None or outcome is None:
+            window = self._summaries.advance(window, place)
+        elif isinstance(outcome, Written):
+            window = self._summaries.repeated(window, pending, outcome)
+        else:
+            window = self._summaries.failed(window, pending, str(outcome))
+        return changed(state, {**window.session.to_json(), **_pending(state, window), "context_report": window.report})
+
+    def _uncompacted(self, state: State, window: Window) -> Update:
+        return changed(state, {**_pending(state, window), "context_report": window.report})
+
+
+def _is_due(state: State) -> bool:
+    return bool((state.get("context_pending") or {}).get("due"))
+
+
+def _pending(state: State, window: Window) -> Update:
+    """The summary on its way, and whether a request waits behind the step that was due."""
+    pending = window.session.pending
+    waits = {"request_waits": True} if _is_due(state) else {}
+    return {"context_pending": {**(pending.to_json() if pending else {}), **waits}}
+
+
+def request_waits(state: State) -> bool:
+    """True when a summary was made on the way to a model call, not after an answer."""
+    return bool((state.get("context_pending") or {}).get("request_waits")) or not turn_is_finished(state)
+
+
+def _refused(before: Window, after: Window) -> str:
+    """Why a summary was not taken; empty when the compaction happened."""
+    if after.session.compactions > before.session.compactions:
+        return ""
+    return str(after.session.guard.get("reason", ""))
+
+
+def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
+    """True when a request that ends in `built` was made for a history that ends in `newest`."""
+    if built.id is None or built.id != newest.id:
+        return False
+    edited = (state.get("context_view") or {}).get("clamped") or {}
+    return built.content == newest.content or built.id in edited

@@ -1,0 +1,166 @@
+"""Summaries beside the agent: begun ahead of need, collected when they are ready, repeated when they were lost."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import SystemMessage
+from langgraph.runtime import Runtime
+
+from langchain_ctxwin.core.outcome import after_failure, with_cost
+from langchain_ctxwin.core.pending import Pending, content_digest
+from langchain_ctxwin.core.snapshots import Snapshot
+from langchain_ctxwin.core.view import position_of
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine, summary_task
+from langchain_ctxwin.flow.events import announce_summary
+from langchain_ctxwin.flow.state import State
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.summarize.background import Job
+from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize.usage import Written
+
+PATIENCE = 2.0
+"""Times its time-out after which a summary that another process was writing is given up: its queue and its store need
+time too, and clocks differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation runs."""
+
+    thread: str = ""
+    """Name of the conversation; empty when it has none."""
+
+    shelf: Shelf | None = None
+    """Where other processes put finished summaries; None when there is no store."""
+
+
+def place_of(runtime: Runtime[Any] | None) -> Place:
+    """Return the place of a graph run; an empty one outside of a graph."""
+    info = runtime.execution_info if runtime else None
+    thread = (info.thread_id if info else None) or ""
+    store = runtime.store if runtime else None
+    return Place(thread, Shelf(store, thread) if store is not None and thread else None)
+
+
+class Summaries:
+    """The background summaries of an engine's conversations."""
+
+    def __init__(self, engine: ContextEngine, *, clock: Clock = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def wanted(self, window: Window, place: Place) -> str:
+        """Return the key to look for on the shelf; empty when there is nothing to look for."""
+        pending = window.session.pending
+        if pending is None or pending.text or place.shelf is None:
+            return ""
+        job = self._engine.jobs.find(pending.key)
+        return "" if job and job.state in {"running", "done"} else pending.key
+
+    def advance(self, window: Window, place: Place, found: Written | None = None) -> Window:
+        """Collect the summary on its way, or begin one when it is due; never waits.
+
+        Args:
+            window: the measured request.
+            place: where the conversation runs.
+            found: what the shelf holds of the summary on its way.
+        """
+        pending = window.session.pending
+        if pending is None:
+            snapshot = self._engine.prepare(window)
+            return self._begun(window, snapshot, place) if snapshot else window
+        if pending.text:
+            return window
+        job = self._engine.jobs.find(pending.key)
+        written = found or (job.written if job else None)
+        if written:
+            return self.finished(window, pending, written)
+        if job and job.state == "failed":
+            return self.failed(window, pending, job.reason)
+        return window
+
+    def is_lost(self, window: Window, place: Place) -> bool:
+        """True when nobody writes the summary on its way any more, as far as can be known here."""
+        pending = window.session.pending
+        if pending is None or pending.text:
+            return False
+        job = self._engine.jobs.find(pending.key)
+        if job and job.state == "running":
+            return False
+        return not self._may_come(pending, job, place)
+
+    def forget(self, state: State, window: Window) -> None:
+        """Stop work on a summary that this branch of the conversation no longer wants."""
+        key = (state.get("context_pending") or {}).get("key")
+        if isinstance(key, str) and window.session.pending is None:
+            self._engine.jobs.cancel(key)
+
+    def finished(self, window: Window, pending: Pending, written: Written) -> Window:
+        """Return the window that knows the finished summary; one that is no shorter than its messages is refused."""
+        window = replace(window, session=with_cost(window.session, written.cost))
+        tokens, replaced = self._sizes(window, pending, written.text)
+        if tokens >= replaced:
+            sizes = f"the summary has {tokens:,} tokens, what it replaces has {replaced:,}"
+            reason = f"{sizes}: use a summarizer that shortens"
+            return self.failed(window, pending, reason)
+        announce_summary("ready", pending, seconds=round(written.seconds, 3), calls=written.calls, tokens=tokens)
+        return replace(window, session=replace(window.session, pending=replace(pending, text=written.text)))
+
+    def repeated(self, window: Window, pending: Pending, written: Written) -> Window:
+        """Like `finished`, for a summary that was written here and now: of the messages as they are."""
+        digest = content_digest(window.request.messages, pending.start.index, pending.stop)
+        return self.finished(window, replace(pending, digest=digest), written)
+
+    def failed(self, window: Window, pending: Pending, reason: str) -> Window:
+        """Return the window after a summary that failed: nothing is lost, and it is counted."""
+        announce_summary("failed", pending, reason=reason)
+        self._engine.jobs.forget(pending.key)
+        return replace(window, session=after_failure(window, reason))
+
+    def _begun(self, window: Window, snapshot: Snapshot, place: Place) -> Window:
+        messages = window.request.messages
+        pending = Pending(
+            key=_key(place.thread, snapshot.digest, window.session.summary),
+            start=position_of(messages, snapshot.start),
+            through=position_of(messages, snapshot.stop - 1),
+            digest=snapshot.digest,
+            since_seconds=self._clock(),
+            max_tokens=snapshot.max_tokens,
+        )
+        timeout_seconds = self._engine.config.summary_timeout_seconds
+        write = self._writing(window, pending)
+        if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, shelf=place.shelf):
+            return window
+        announce_summary("started", pending, reason=snapshot.reason, messages=snapshot.stop - snapshot.start)
+        return replace(window, session=replace(window.session, pending=pending))
+
+    def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
+        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
+        return partial(self._engine.summarizer.summarize, **task)
+
+    def _may_come(self, pending: Pending, job: Job | None, place: Place) -> bool:
+        """True while another process may still put it on the shelf."""
+        if place.shelf is None or (pending.attempts and job is None):
+            return False
+        age_seconds = abs(self._clock() - pending.since_seconds)
+        return age_seconds <= PATIENCE * self._engine.config.summary_timeout_seconds
+
+    def _sizes(self, window: Window, pending: Pending, text: str) -> tuple[int, int]:
+        """Tokens of a summary, and of the messages and the earlier summary that it replaces."""
+        request = window.request
+        messages = request.messages[pending.start.index : pending.stop]
+        known = request.price(SystemMessage(window.session.summary)) if window.session.summary else 0
+        return request.price(SystemMessage(text)), known + sum(map(request.price, messages))
+
+
+def _key(thread: str, digest: str, previous: str) -> str:
+    """Name the work: equal messages after another past, or in another branch, make another summary."""
+    parts = f"{thread}\0{digest}\0{previous}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(parts, digest_size=12).hexdigest()

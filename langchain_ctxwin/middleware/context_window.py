@@ -1,0 +1,184 @@
+"""How does the engine stand around the model call of an agent? Each request is made to fit the model it goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    ContextT,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ResponseT,
+)
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
+from langchain_ctxwin.memo import HeardLimits, Lru, once
+from langchain_ctxwin.middleware.agent_state import ContextKeys
+from langchain_ctxwin.middleware.model_call import AgentCall
+from langchain_ctxwin.middleware.response_format import definitions_of
+from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.summarize.background import SummaryJobs
+
+MAX_ENGINES = 64
+"""Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
+
+MAX_FORMATS = 64
+"""Response formats whose definitions are kept; nearly every agent has one."""
+
+Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
+AsyncHandler = Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]]
+
+
+class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT]):
+    """Makes every request of a `create_agent` agent fit the model it goes to.
+
+    It stands around the model call, because only there the whole request is known: system prompt, tools, output
+    format, settings, and the model itself. Put it last in the list, so that it sees what other middleware made of the
+    request. The history is not edited; state is stored when the call succeeds.
+
+    Setup:
+        ```bash
+        pip install "langchain-ctxwin[agents]"
+        ```
+
+    Key init args:
+        engine: decides for all models. Limits that were set on it (`ModelLimits`) hold unless the request's model
+            states tighter ones. By default there is one engine per model, made from what the model states and from
+            the arguments below.
+        summarizer: writes summaries; None extracts them without a model.
+        config: when to compact and what to keep.
+        counter: counts tokens; by default an estimator for the model's family.
+        learned: remembers limits that providers state, for other agents and processes.
+        pin_when: says which messages are pinned without a mark, see `ContextEngine`.
+        jobs: writes summaries in the background; by default one set of threads for the whole process.
+        validator: compares counts with what providers report, and samples with exact counts.
+
+    Instantiate:
+        ```python
+        middleware = ContextWindowMiddleware(summarizer=small_model)
+        ```
+
+    Use:
+        ```python
+        agent = create_agent(
+            model,
+            tools,
+            middleware=[ContextWindowMiddleware()],
+            state_schema=ContextAgentState,
+            checkpointer=checkpointer,
+        )
+        ```
+
+    Raises:
+        ConfigError: `engine` was given together with an argument that belongs to an engine.
+        UnknownModelError: at the first call, when neither the model nor `engine` states a limit.
+    """
+
+    state_schema = ContextKeys
+
+    def __init__(
+        self,
+        engine: ContextEngine | None = None,
+        *,
+        summarizer: Any = None,
+        config: ContextConfig | None = None,
+        counter: TokenCounter | None = None,
+        learned: LimitMemory | None = None,
+        pin_when: PinWhen | None = None,
+        jobs: SummaryJobs | None = None,
+        validator: Validator | None = None,
+    ) -> None:
+        super().__init__()
+        options = {
+            "summarizer": summarizer,
+            "config": config,
+            "counter": counter,
+            "learned": learned,
+            "pin_when": pin_when,
+            "jobs": jobs,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if engine is not None and given:
+            raise ConfigError(f"engine and {', '.join(given)} were given: set {', '.join(given)} on the engine")
+        self.validator = validator
+        """Watches how far off the counts are; None watches nothing."""
+        self._engine = engine
+        # What one model's provider stated is remembered by model, so the engines of all models can share it.
+        self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
+        self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
+        self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
+
+    def wrap_model_call(
+        self, request: ModelRequest[ContextT], handler: Handler[ContextT, ResponseT]
+    ) -> ExtendedModelResponse[ResponseT]:
+        """Make the request fit, call the model, and recover when its provider finds the request too large.
+
+        Raises:
+            BudgetExceededError: nothing that may leave makes the request fit.
+        """
+        call = self._call(request)
+        call.note(call.flow.before(call.state, call.place))
+        call.note(run_exchange(call.exchange(self.validator), lambda attempt: call.hear(handler(call.ask(attempt)))))
+        if call.ends_turn:
+            call.note(call.flow.summarize(call.state, call.place))
+        return call.response()
+
+    async def awrap_model_call(
+        self, request: ModelRequest[ContextT], handler: AsyncHandler[ContextT, ResponseT]
+    ) -> ExtendedModelResponse[ResponseT]:
+        """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
+        call = self._call(request)
+
+        async def send(attempt: Attempt) -> AIMessage | None:
+            return call.hear(await handler(call.ask(attempt)))
+
+        call.note(await call.flow.abefore(call.state, call.place))
+        call.note(await arun_exchange(call.exchange(self.validator), send))
+        if call.ends_turn:
+            call.note(await call.flow.asummarize(call.state, call.place))
+        return call.response()
+
+    def _call(self, request: ModelRequest[ContextT]) -> AgentCall:
+        model = request.model.bind(**request.model_settings) if request.model_settings else request.model
+        tools = [*request.tools, *self._format_tools(request)]
+        return AgentCall(self._engine_of(model), request, model, tools, limited_by=self._limits_of(model))
+
+    def _limits_of(self, model: Any) -> Any:
+        """What the request has to fit: the model, or the limits that were set on the engine where they are tighter."""
+        if self._engine is None or self._engine.model:
+            return model
+        stated, reserve = ModelLimits.of(model), self._engine.config.output_reserve
+        own = self._engine.limits
+        rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]
+        return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model))
+
+    def _engine_of(self, model: Any) -> ContextEngine:
+        """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
+        if self._engine is not None:
+            return self._engine
+        key = (model_name(model), family_of(model), ModelLimits.of(model))
+        try:
+            return once(self._engines, key, lambda: ContextEngine(limits=model, **self._options))
+        except UnknownModelError as error:
+            raise UnknownModelError(
+                f"the model {model_name(model)!r} states no context window: pass "
+                "ContextWindowMiddleware(ContextEngine(limits=ModelLimits(context_window=...))), or give the model a "
+                "profile that states max_input_tokens"
+            ) from error
+
+    def _format_tools(self, request: ModelRequest[ContextT]) -> list[Any]:
+        """The definitions that a response format adds to the request."""
+        form = request.response_format
+        # The value keeps the format alive, so an id in the key cannot come to mean another one.
+        return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []

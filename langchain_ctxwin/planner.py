@@ -1,0 +1,98 @@
+"""The second verb: what should leave the view, and when; pure functions of a measured request and the settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core import ladder, planning, snapshots
+from langchain_ctxwin.core.budget import refusal
+from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.kept import kept_in
+from langchain_ctxwin.core.outcome import ready
+from langchain_ctxwin.core.planning import shown_messages
+from langchain_ctxwin.core.snapshots import Snapshot
+from langchain_ctxwin.core.survey import Survey
+from langchain_ctxwin.core.window import Window, make_report
+from langchain_ctxwin.errors import BudgetExceededError
+
+
+class Planner:
+    """Decides by the settings of one engine."""
+
+    def __init__(self, config: ContextConfig) -> None:
+        self._config = config
+
+    def plan(self, window: Window) -> Compaction | None:
+        """Return the summary that is due now."""
+        if not self._may_summarize(window):
+            return None
+        trigger = self._trigger(self._config.trigger, self._config.trigger_messages)
+        return planning.summarize(window.request, window.survey, window.goal, trigger)
+
+    def prepare(self, window: Window) -> Snapshot | None:
+        """Return what a summary in the background should cover; None while one is on its way."""
+        if window.session.pending or not self._may_summarize(window):
+            return None
+        share, most = self._config.prepare, self._config.trigger_messages
+        trigger = self._trigger(share, None if most is None else int(min(share, 1.0) * most))
+        return snapshots.due_snapshot(window.request, window.survey, window.goal, trigger)
+
+    def relieve(self, window: Window) -> Compaction | None:
+        """Return what should leave, or be shown, although the request fits."""
+        if window.over_by:
+            return None
+        request, survey, summary = window.request, window.survey, ready(window)
+        bound = self._past_bound(survey)
+        if bound and (summary or not self._may_summarize(window)):
+            return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
+        if summary is None or not snapshots.shows_more(survey, summary):
+            return None
+        after = snapshots.swapped_in(request, survey, window.goal, summary)
+        reason = "the summary of messages that had left is ready"
+        return ladder.compaction_of(survey, after, reason=reason) if window.goal.fits(after) else None
+
+    def emergency(self, window: Window, target_tokens: int | None) -> Compaction | None:
+        """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+        limit = window.budget.input_limit if target_tokens is None else target_tokens
+        if window.survey.upper_tokens <= limit:
+            return None
+        reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
+        goal, summary = replace(window.goal, limit=limit), ready(window)
+        compaction = ladder.force(window.request, window.survey, goal, reason=reason, ready=summary)
+        view = compaction.view if compaction else window.session.view
+        after = window.request.survey(view, summary_after(compaction, window))
+        # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+        if target_tokens is None and window.request.least_tokens(after) > limit:
+            raise refusal_of(window, after)
+        return compaction
+
+    def _may_summarize(self, window: Window) -> bool:
+        if self._config.summarize == "off" or window.goal.is_crowded(window.survey):
+            return False
+        return not window.session.has_given_up(window.request.messages)
+
+    def _trigger(self, share: float, messages: int | None) -> planning.Trigger:
+        tokens = self._config.summary_max_tokens
+        return planning.Trigger(share=share, messages=messages, summary_max_tokens=tokens)
+
+    def _past_bound(self, survey: Survey) -> str:
+        """Which bound of its own the history exceeds, in words; empty when none."""
+        tokens, shown = survey.size.regions.history_tokens, shown_messages(survey)
+        most_tokens, most = self._config.max_history_tokens, self._config.trigger_messages
+        if most_tokens is not None and tokens > most_tokens:
+            return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+        return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
+
+
+def summary_after(compaction: Compaction | None, window: Window) -> str:
+    """Return the summary that is shown after a compaction; None is none."""
+    new = compaction.summary if compaction else None
+    return window.session.summary if new is None else new
+
+
+def refusal_of(window: Window, after: Survey) -> BudgetExceededError:
+    """Return the error for a request that does not fit even as `after`."""
+    window_tokens, guard = int(window.report["context_window"]), window.session.guard
+    report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
+    return refusal(report, kept=kept_in(window.request, after))

@@ -1,0 +1,409 @@
+"""Does a summary that is written beside the agent arrive, whole and once, without anybody waiting for it?"""
+
+import json
+import threading
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.flow.summaries import Place, Summaries
+from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize.shelf import Shelf
+from support.fakes import ScriptedChatModel, exact_count
+from support.graphs import chat_on
+
+THREAD = {"configurable": {"thread_id": "1"}}
+WORDS = "lorem ipsum dolor sit amet " * 6
+SUMMARY = "## Facts\nThe budget is 700."
+WINDOW = 1200
+
+
+class Writer:
+    """A summarizer that writes when it is let; it remembers what it was given."""
+
+    def __init__(self, *, is_open=True):
+        self.given = []
+        self.gate = threading.Event()
+        if is_open:
+            self.gate.set()
+
+    def summarize(self, messages, *, previous, max_tokens):
+        self.given.append((tuple(m.content for m in messages), previous))
+        assert self.gate.wait(10)
+        return f"{SUMMARY} Part {len(self.given)}."
+
+
+def engine_of(writer, *, jobs=None, **config):
+    settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
+    limits = ModelLimits(context_window=WINDOW)
+    return ContextEngine(
+        limits=limits, counter=exact_count, summarizer=writer, config=settings, jobs=jobs or SummaryJobs()
+    )
+
+
+class Chat:
+    """A conversation on the nodes, one question and answer at a time."""
+
+    def __init__(self, writer, *, jobs=None, graph=None, **config):
+        self.jobs = jobs or SummaryJobs()
+        self.model = ScriptedChatModel(input_limit=WINDOW)
+        self.graph = graph or chat_on(engine_of(writer, jobs=self.jobs, **config), self.model)
+
+    def ask(self, count=1, words=WORDS):
+        """Ask `count` questions, letting the summaries finish in between."""
+        events = []
+        for _ in range(count):
+            number = len(self.state.get("messages", ())) // 2
+            question = {"messages": [HumanMessage(f"question {number} {words}")]}
+            events += self.graph.stream(question, THREAD, stream_mode="custom")
+            self.jobs.drain(10)
+        return events
+
+    def ask_without_waiting(self, count=1, words=WORDS):
+        """Ask `count` questions while the summarizer still writes."""
+        events = []
+        for _ in range(count):
+            number = len(self.state.get("messages", ())) // 2
+            question = {"messages": [HumanMessage(f"question {number} {words}")]}
+            events += self.graph.stream(question, THREAD, stream_mode="custom")
+        return events
+
+    @property
+    def state(self):
+        return self.graph.get_state(THREAD).values
+
+    def until(self, key, event="started"):
+        """Ask until an event was seen."""
+        for _ in range(40):
+            seen = [e["type"] for e in self.ask_without_waiting()]
+            if f"context.{key}_{event}" in seen:
+                return
+        raise AssertionError(f"no {key}_{event} in 40 questions")
+
+
+def kinds(events):
+    return [event["type"].removeprefix("context.") for event in events]
+
+
+def system_text(model):
+    first = model.requests[-1].messages[0]
+    return first.content if first.type == "system" else ""
+
+
+def refusals(chat):
+    return [r.refused for r in chat.model.requests if r.refused or find_faults(list(r.messages))]
+
+
+def test_a_summary_begun_early_is_shown_when_the_room_is_needed():
+    """Past `prepare` it is written, at the limit it is shown, in between the request only grows."""
+    writer = Writer()
+    chat = Chat(writer)
+    events = kinds(chat.ask(24))
+    assert events[:3] == ["summary_started", "summary_ready", "compacted"]
+    assert SUMMARY in system_text(chat.model)
+    assert refusals(chat) == []
+    assert chat.state["context_report"]["compactions"] == events.count("compacted")
+    assert chat.state["context_guard"]["summarizer"]["summaries"] == events.count("summary_ready")
+
+
+def test_between_start_and_swap_every_request_extends_the_one_before():
+    """Neither the start of a summary nor its arrival changes what the model sees."""
+    chat = Chat(Writer())
+    chat.ask(17)
+    texts = [[m.content for m in request.messages] for request in chat.model.requests]
+    assert all(after[: len(before)] == before for before, after in zip(texts, texts[1:], strict=False))
+
+
+def test_nobody_waits_for_a_slow_summarizer():
+    """While it writes, turns go on; when the room ends first, the oldest turns leave with a receipt."""
+    writer = Writer(is_open=False)
+    chat = Chat(writer)
+    events = chat.ask_without_waiting(24)
+    assert "summary_ready" not in kinds(events)
+    forced = [event for event in events if event["type"] == "context.compacted"]
+    assert forced
+    assert chat.state["context_view"]["receipt"]["messages"] > 0
+    assert refusals(chat) == []
+    assert len(writer.given) == 1  # at most once
+    writer.gate.set()
+
+
+def test_a_late_summary_takes_the_place_of_the_receipt_and_leaves_the_start_alone():
+    """What had left without a summary is told by it, and counted no longer."""
+    writer = Writer(is_open=False)
+    chat = Chat(writer)
+    while not (chat.state.get("context_view") or {}).get("receipt", {}).get("messages"):
+        chat.ask_without_waiting()
+    before = chat.state["context_view"]
+    writer.gate.set()
+    chat.jobs.drain(10)
+    events = kinds(chat.ask_without_waiting())
+    after = chat.state["context_view"]
+    assert events[:2] == ["summary_ready", "compacted"]
+    assert after["start"] == before["start"]
+    covered = after["covered"]["through"]["index"]
+    assert after["receipt"]["messages"] == max(0, after["start"]["index"] - covered - 1)
+    assert after["receipt"]["messages"] < before["receipt"]["messages"]
+    assert SUMMARY in system_text(chat.model)
+
+
+def test_each_summary_starts_where_the_last_one_ended():
+    """Every message is summarized exactly once, and the previous summary is handed on."""
+    writer = Writer()
+    chat = Chat(writer)
+    chat.ask(60)
+    assert len(writer.given) > 2
+    told = [text for messages, _ in writer.given for text in messages]
+    history = [m.content for m in chat.state["messages"]]
+    assert told == history[: len(told)]
+    previous = [previous for _, previous in writer.given]
+    assert previous[0] == ""
+    assert all(text.startswith(SUMMARY) for text in previous[1:])
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("down"), "", "   ", "word " * 4000, None])
+def test_a_summarizer_that_fails_costs_no_turn_and_no_message(failure):
+    """It is tried twice, then not again before the next user message."""
+
+    class Broken(Writer):
+        def summarize(self, messages, *, previous, max_tokens):
+            self.given.append(messages)
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+
+    writer = Broken()
+    chat = Chat(writer)
+    events = chat.ask(24)
+    assert "summary_failed" in kinds(events)
+    assert refusals(chat) == []
+    assert len(chat.state["messages"]) == 48
+    assert chat.state["context_guard"]["reason"].startswith(("summary refused", "a request of"))
+
+
+def test_a_summarizer_that_hangs_is_given_up_after_its_time():
+    """The clock of the jobs decides; the turn never waits."""
+    now = [0.0]
+    writer = Writer(is_open=False)
+    jobs = SummaryJobs(clock=lambda: now[0])
+    chat = Chat(writer, jobs=jobs)
+    chat.until("summary")
+    now[0] = 61.0
+    events = chat.ask_without_waiting()
+    assert "summary_failed" in kinds(events)
+    assert refusals(chat) == []
+    writer.gate.set()
+
+
+def test_a_summary_of_another_branch_is_dropped():
+    """A fork from before its last message does not show it."""
+    chat = Chat(Writer(is_open=False))
+    chat.until("summary")
+    past = next(s for s in chat.graph.get_state_history(THREAD) if not s.next and len(s.values["messages"]) == 4)
+    pending = chat.state["context_pending"]
+    fork = chat.graph.update_state(past.config, {"context_pending": pending})
+    chat.graph.invoke({"messages": [HumanMessage("another way")]}, fork)
+    assert not chat.state.get("context_pending")
+    assert refusals(chat) == []
+
+
+def test_an_edit_of_a_summarized_message_drops_a_finished_summary():
+    """What it says is no longer true of the history."""
+    chat = Chat(Writer())
+    chat.until("summary")
+    chat.jobs.drain(10)
+    chat.ask()
+    assert chat.state["context_pending"]["text"]
+    edited = chat.state["messages"][2].model_copy(update={"content": "something else " + WORDS})
+    chat.graph.update_state(THREAD, {"messages": [edited]})
+    chat.ask(12)
+    assert "Part 1." not in system_text(chat.model)
+    assert refusals(chat) == []
+
+
+def test_removing_a_message_of_the_snapshot_keeps_the_conversation_valid():
+    """Deleting history while a summary of it is being written loses neither."""
+    chat = Chat(Writer(is_open=False))
+    chat.until("summary")
+    through = chat.state["context_pending"]["through"]["id"]
+    chat.graph.update_state(THREAD, {"messages": [RemoveMessage(id=through)]})
+    chat.ask_without_waiting(10)
+    assert refusals(chat) == []
+
+
+def test_a_process_that_lost_the_job_writes_the_summary_inline_once():
+    """One process per turn: what the last one began, this one finds lost and repeats."""
+    saver, writer = InMemorySaver(), Writer()
+    model = ScriptedChatModel(input_limit=WINDOW)
+    for turn in range(24):  # a fresh set of jobs is a fresh process
+        graph = chat_on(engine_of(writer, jobs=Forgetful()), model, checkpointer=saver)
+        graph.invoke({"messages": [HumanMessage(f"question {turn} {WORDS}")]}, THREAD)
+    values = graph.get_state(THREAD).values
+    assert SUMMARY in values["context_summary"]
+    assert [r.refused for r in model.requests if r.refused] == []
+    swaps = values["context_guard"]["compactions"]
+    assert len(writer.given) <= swaps + 1
+
+
+class Forgetful(SummaryJobs):
+    """A process that ends right after it began a summary: the work is never done."""
+
+    def start(self, key, write, *, timeout_seconds, shelf=None):
+        return True
+
+    def find(self, key):
+        return None
+
+
+def test_another_process_picks_the_summary_up_from_the_store():
+    """With a store the finished text crosses processes; nobody writes it twice."""
+    store, saver, writer = InMemoryStore(), InMemorySaver(), Writer()
+    model = ScriptedChatModel(input_limit=WINDOW)
+    started = 0
+    for turn in range(20):
+        jobs = SummaryJobs()
+        graph = chat_on(engine_of(writer, jobs=jobs), model, checkpointer=saver, store=store)
+        question = {"messages": [HumanMessage(f"question {turn} {WORDS}")]}
+        started += kinds(graph.stream(question, THREAD, stream_mode="custom")).count("summary_started")
+        jobs.drain(10)
+    values = graph.get_state(THREAD).values
+    assert SUMMARY in values["context_summary"]
+    assert len(writer.given) == started
+
+
+async def test_async_steps_do_the_same():
+    """The async nodes begin, collect and show like the sync ones."""
+    chat = Chat(Writer())
+    seen = []
+    for number in range(20):
+        question = {"messages": [HumanMessage(f"question {number} {WORDS}")]}
+        seen += [event async for event in chat.graph.astream(question, THREAD, stream_mode="custom")]
+        chat.jobs.drain(10)
+    assert kinds(seen)[:3] == ["summary_started", "summary_ready", "compacted"]
+    assert refusals(chat) == []
+
+
+def test_one_long_turn_is_served():
+    """Summaries start and arrive inside a turn of many steps."""
+    writer = Writer()
+    jobs = SummaryJobs()
+    nodes = ContextNodes(engine_of(writer, jobs=jobs))
+    state = {"messages": [HumanMessage("count", id="q")]}
+    answered = 0
+    for step in range(40):
+        state |= nodes.budget_check.invoke(state)
+        jobs.drain(10)
+        if nodes.route_on_budget(state) == "force_compress":
+            state |= nodes.force_compress.invoke(state)
+        request = nodes.model_input(state)
+        assert exact_count(request) <= WINDOW
+        assert [m.content for m in request if m.type == "human" and m.id == "q"] == ["count"]
+        answered += 1
+        call = {"name": "read", "args": {"n": step}, "id": f"c{step}"}
+        state["messages"] = [
+            *state["messages"],
+            AIMessage("", id=f"a{step}", tool_calls=[call]),
+            ToolMessage(f"result {step} {WORDS}", id=f"t{step}", tool_call_id=f"c{step}"),
+        ]
+    assert writer.given
+    assert state["context_summary"].startswith(SUMMARY)
+
+
+def test_too_many_messages_shrink_to_a_summary_although_they_fit():
+    """A bound of the user's own counts in the background as well."""
+    chat = Chat(Writer(), trigger_messages=8)
+    chat.ask(8)
+    assert chat.state["context_report"]["compactions"] >= 1
+    assert SUMMARY in system_text(chat.model)
+
+
+def test_a_history_past_its_own_cap_waits_for_the_summary_and_shrinks_to_it():
+    """`max_history_tokens` is no reason to lose anything."""
+    chat = Chat(Writer(), max_history_tokens=400)
+    chat.ask(14)
+    assert chat.state["context_report"]["history_tokens"] <= 400 + 80
+    assert chat.state["context_view"]["receipt"]["messages"] == 0
+    assert SUMMARY in system_text(chat.model)
+
+
+def test_without_summaries_the_cap_drops_turns_with_a_receipt():
+    """A cap holds when nothing is going to be written."""
+    chat = Chat(Writer(), max_history_tokens=400, summarize="off")
+    chat.ask(14)
+    assert chat.state["context_report"]["history_tokens"] <= 400
+    assert chat.state["context_view"]["receipt"]["messages"] > 0
+
+
+def test_a_damaged_pending_summary_is_dropped_and_said():
+    """State passes through many hands."""
+    engine = engine_of(Writer())
+    for damaged in ({"key": "k"}, {"key": "k", "start": 3}, ["key"], "key", {"key": "k", "start": {}, "through": {}}):
+        window = engine.measure([HumanMessage("hi", id="1")], session={"context_pending": damaged})
+        assert window.session.pending is None
+        assert window.session.faults
+
+
+def test_pending_state_is_json_and_survives_a_round_trip():
+    """What another process reads is what was written."""
+    chat = Chat(Writer(is_open=False))
+    chat.until("summary")
+    state = chat.state
+    again = json.loads(json.dumps({key: state[key] for key in state if key.startswith("context_")}))
+    engine = engine_of(Writer())
+    messages = state["messages"]
+    one, two = (engine.measure(messages, session=session).session.pending for session in (state, again))
+    assert one == two
+    assert one is not None
+
+
+@pytest.mark.parametrize(("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)])
+def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, is_lost):
+    """A summary from the future is as lost as one from long ago."""
+    nodes = ContextNodes(engine_of(Writer(), jobs=Forgetful()))
+    window = nodes.measure({"messages": [m for n in range(15) for m in _pair(n)]})
+    place = Place("1", Shelf(InMemoryStore(), "1"))
+    begun = Summaries(nodes.engine, clock=lambda: time.time() - ago_seconds).advance(window, place)
+    assert begun.session.pending is not None
+    assert Summaries(nodes.engine).is_lost(begun, place) is is_lost
+
+
+def _pair(number):
+    return HumanMessage(f"q{number} {WORDS}", id=f"q{number}"), AIMessage(f"a{number} {WORDS}", id=f"a{number}")
+
+
+def test_the_report_says_why_no_summary_is_tried_any_more():
+    """After two failures since the last user message, and when the fixed regions are past the trigger by themselves."""
+
+    class Broken(Writer):
+        def summarize(self, messages, *, previous, max_tokens):
+            self.given.append(messages)
+            raise RuntimeError("down")
+
+    writer, jobs = Broken(), SummaryJobs()
+    nodes = ContextNodes(engine_of(writer, jobs=jobs))
+    state = {"messages": [*(m for n in range(13) for m in _pair(n)), HumanMessage("go on", id="last")]}
+    for _ in range(8):
+        state |= nodes.budget_check.invoke(state)
+        jobs.drain(10)
+    assert state["context_report"]["stopped"] == "summaries_ineffective"
+    assert len(writer.given) == 2
+    state["messages"] = [*state["messages"], HumanMessage("something else", id="next")]
+    state |= nodes.budget_check.invoke(state)
+    assert state["context_report"]["stopped"] == ""
+
+
+@pytest.mark.parametrize("summarize", ["background", "inline"])
+def test_fixed_regions_past_the_trigger_are_diagnosed_and_cost_no_summary(summarize):
+    """No compaction of the history can help there, so no model is asked."""
+    writer = Writer()
+    prompt = "rules " * 1150
+    nodes = ContextNodes(engine_of(writer, summarize=summarize), system_prompt=prompt)
+    state = {"messages": [*_pair(1), HumanMessage("go on", id="last")]}
+    state |= nodes.budget_check.invoke(state)
+    assert state["context_report"]["stopped"] == "fixed_regions"
+    assert writer.given == []
