@@ -14,7 +14,8 @@ from langchain_ctxwin.summarize.layout import Line, line_of, parsed, splits_labe
 from langchain_ctxwin.summarize.salience import Context, question_words, salience
 from langchain_ctxwin.summarize.sentences import edges, fragments, statements, whole
 from langchain_ctxwin.summarize.superseding import superseded
-from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, TOOL_ERROR, TOOL_RESULT, USER, Entry, entries
+from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, USER, Entry, entries
+from langchain_ctxwin.summarize.uses import OUTPUTS, Uses
 
 TOTAL_CHARS = 1_000_000
 """Characters looked at in one conversation, shared by its messages: keeps a summary well under a second."""
@@ -54,23 +55,27 @@ def candidates(messages: Sequence[AnyMessage], *, previous: str) -> list[Candida
     shown = entries(messages)
     asked = next((entry.text for entry in reversed(shown) if entry.speaker == USER and entry.text), "")
     about = question_words(asked)
-    has_previous = bool(previous.strip())
-    found = [*_from_summary(previous, about), *_from_messages(shown, about, has_previous=has_previous)]
+    lines = list(parsed(previous))
+    uses = Uses.among(lines, shown, MIN_EDGE_CHARS)
+    found = [*_from_summary(lines, about, uses), *_from_messages(shown, about, uses, has_previous=bool(lines))]
     items = _unique(found)
     gone = superseded((item.line.speaker, item.line.text) for item in items)
     return [item for number, item in enumerate(items) if number not in gone]
 
 
-def _from_summary(previous: str, asked: frozenset[str]) -> Iterator[Candidate]:
-    lines = list(parsed(previous))
+def _from_summary(lines: Sequence[Line], asked: frozenset[str], uses: Uses) -> Iterator[Candidate]:
     goal = next((line for line in lines if line.label == USER), None)
     for number, line in enumerate(lines):
         recency = 0.0 if line is goal else number / len(lines) - 1  # the goal does not age
-        context = Context(recency=recency, goal=float(line is goal), asked=asked)
+        is_answer = line.speaker == ASSISTANT and (number + 1 == len(lines) or lines[number + 1].speaker == USER)
+        use = uses.of_line(line, line.position)
+        context = Context(recency=recency, goal=float(line is goal), asked=asked, is_answer=is_answer, use=use)
         yield Candidate(line=line, points=salience(line.text, line.speaker, context, has_topic=bool(line.topic)))
 
 
-def _from_messages(shown: Sequence[Entry], asked: frozenset[str], *, has_previous: bool) -> Iterator[Candidate]:
+def _from_messages(
+    shown: Sequence[Entry], asked: frozenset[str], uses: Uses, *, has_previous: bool
+) -> Iterator[Candidate]:
     edge_chars = min(MAX_EDGE_CHARS, max(MIN_EDGE_CHARS, TOTAL_CHARS // (2 * len(shown) or 1)))
     goal = None if has_previous else next((n for n, entry in enumerate(shown) if entry.speaker == USER), None)
     position = 0
@@ -80,7 +85,8 @@ def _from_messages(shown: Sequence[Entry], asked: frozenset[str], *, has_previou
         for rank, (speaker, label, text) in enumerate(_statements(entry, edge_chars), 1):
             aim = 1 / rank if number == goal else 0.0  # a request stands at its beginning, background follows
             line = line_of(text, position=position, label=label, topic=topic)
-            context = Context(recency=(number + 1) / len(shown), goal=aim, asked=asked, is_answer=is_answer)
+            recency, use = (number + 1) / len(shown), uses.of_line(line, number)
+            context = Context(recency=recency, goal=aim, asked=asked, is_answer=is_answer, use=use)
             has_topic = bool(line.topic) and text.startswith(line.topic)
             yield Candidate(line=line, points=salience(line.text, speaker, context, has_topic=has_topic))
             topic = line.topic if line.topic and _goes_on(entry.text, text) else ""
@@ -98,7 +104,7 @@ def _is_answer(entry: Entry, following: Entry | None) -> bool:
 
 def _statements(entry: Entry, edge_chars: int) -> Iterator[tuple[str, str, str]]:
     """Speaker, label and text of every statement of one message that may be kept."""
-    split = fragments if entry.speaker in (TOOL_RESULT, TOOL_ERROR) else statements
+    split = fragments if entry.speaker in OUTPUTS else statements
     texts = whole([split(edge) for edge in edges(entry.text, edge_chars)])
     if split is fragments and len(texts) > RESULT_LINES + RESULT_LAST_LINES:
         texts = [*texts[:RESULT_LINES], *texts[-RESULT_LAST_LINES:]]

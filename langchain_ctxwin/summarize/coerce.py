@@ -13,13 +13,17 @@ from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
 from langchain_ctxwin.summarize.model import ModelSummarizer
 
 
+LEAST_WINDOW_TOKENS = 4096
+"""Window of a summarizer that states none, at least: chat models with a smaller one are no longer served."""
+
+
 def as_summarizer(
     value: Any, *, counter: TokenCounter | None = None, max_input_tokens: int | None = None
 ) -> Summarizer:
     """Return a summarizer for `value`.
 
     None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
-    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits.
+    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits, from `LEAST_WINDOW_TOKENS` on.
 
     Raises:
         ConfigError: `value` is none of these, e.g. a model's name or a class.
@@ -33,5 +37,6 @@ def as_summarizer(
         )
     if isinstance(value, Summarizer):
         return value
-    stated = ModelLimits.of(value).known
-    return ModelSummarizer(value, counter=counter, max_input_tokens=None if stated else max_input_tokens)
+    if max_input_tokens is None or ModelLimits.of(value).known:
+        return ModelSummarizer(value, counter=counter)
+    return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))

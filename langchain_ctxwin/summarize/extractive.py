@@ -21,12 +21,13 @@ _FIXED_BYTES = 60  # keeps the shortest statement from outranking all: a tenth o
 class ExtractiveSummarizer:
     """Keeps whole sentences, chosen by salience and labelled by role; deterministic, and no model is called.
 
-    First come the user's rules, constraints and corrections and what the user asked for first, then decisions, final
-    answers and statements with identifiers, paths or numbers, newer before older, and first those that have to do
-    with the latest question; of two that say as much the shorter. A value that a later statement replaces goes, also
-    from the previous summary. Neighbouring lines share their label. Tool results give their first informative lines.
-    The lines of the previous summary compete with the new ones, so that repeated compaction keeps what matters and
-    stays bounded. Of very long texts only head and tail are looked at.
+    First come the user's rules, constraints and corrections and what the user asked for first, then the facts that the
+    user stated, decisions, final answers and statements with identifiers, paths or numbers, newer before older, and
+    first those that have to do with the latest question; of two that say as much the shorter. A value that a later
+    statement replaces goes, also from the previous summary. Neighbouring lines share their label. Tool results give
+    their first informative lines; those with values that nobody used afterwards get the room that is left. The lines
+    of the previous summary compete with the new ones, so that repeated compaction keeps what matters and stays
+    bounded. Of very long texts only head and tail are looked at.
 
     Key init args:
         counter: any token counter.

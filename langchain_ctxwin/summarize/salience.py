@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from itertools import islice
 
 from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, TOOL_ERROR, USER
-from langchain_ctxwin.summarize.values import GRAMMAR
+from langchain_ctxwin.summarize.uses import OUTPUTS
+from langchain_ctxwin.summarize.values import GRAMMAR, values
 
-# Points are relative: a rule of the user outranks everything else together, details and age order the rest.
+# Points are relative: a rule of the user outranks everything else together, then what the user states; details and age
+# order the rest. However old, a fact of the user outranks what a tool returned and nobody used, however new.
 RULE_POINTS = 12.0
 HINT_POINTS = 6.0
 GOAL_POINTS = 6.0
 TOPIC_POINTS = 6.0
 DECISION_POINTS = 4.0
+STATED_POINTS = 4.0
 ASKED_POINTS = 4.0
 ANSWER_POINTS = 2.0
+REPORTED_POINTS = 2.0
 DETAIL_POINTS = 0.7
 RECENCY_POINTS = 2.0
 SPEAKER_POINTS = {USER: 2.0, ASSISTANT: 1.0, TOOL_ERROR: 1.0, CALL: 0.5}
 DEPENDENT_POINTS = -8.0
 LONG_POINTS = -4.0
+UNUSED_POINTS = -3.0
 EMPTY_POINTS = -5.0
 
 LONG_CHARS = 600
@@ -31,6 +36,7 @@ _SCANNED_CHARS = 1_000  # cues stand near the beginning; bounds the work on one 
 _MAX_DETAILS = 4  # a table row full of numbers is no more important than one address
 _MIN_WORDS = 2  # fewer say nothing by themselves: "ok", "thanks", the number of a list item
 _ANSWER_CHARS = 25  # less is said to be polite: "Sounds lovely!", "Noted and recorded."
+_WORDS_OF_FACT = 0.5  # of what stands between spaces: a line of data or code has hardly any
 _MIN_ASKED = 2  # words in common with the latest question: one alone is chance
 
 _RULE = re.compile(
@@ -57,6 +63,7 @@ _DETAIL = re.compile(r"\d+|[/\\]\w|\w_\w|[a-z][A-Z]|`|@\w|\w\.[a-z]{2,4}\b")
 _LETTERS = re.compile(r"[^\W\d_]{4,}")
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")  # scripts that write words without spaces
+_PLAIN_WORD = re.compile(r"(?<!\S)[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[.,;:!?]?(?!\S)")
 
 
 _OWN_HABIT = re.compile(
@@ -77,27 +84,47 @@ class Context:
     """The words of the user's latest question."""
     is_answer: bool = False
     """The assistant's last word of a turn."""
+    use: int = 0
+    """Of a line that a tool returned: 1 if somebody used a value of it, -1 if nobody did, 0 if nobody could yet."""
 
 
 def salience(text: str, speaker: str, context: Context, *, has_topic: bool = False) -> float:
     """Return a score to order statements by; higher is more important.
 
-    Rules count only from the user: "always ..." in a tool's result or a web page is not an order. `has_topic` says that
-    someone labelled the statement ("DEADLINE: ..."), as people do with what is to be kept.
+    Rules count only from the user: "always ..." in a tool's result or a web page is not an order. Nor do the numbers
+    in a result, until somebody uses one. `has_topic` says that someone labelled the statement ("DEADLINE: ..."), as
+    people do with what is to be kept.
     """
     seen = text[:_SCANNED_CHARS]
-    details = sum(1 for _ in islice(_DETAIL.finditer(seen), _MAX_DETAILS))
-    points = SPEAKER_POINTS.get(speaker, 0.0) + DETAIL_POINTS * details + RECENCY_POINTS * context.recency
+    detail_points = DETAIL_POINTS * sum(1 for _ in islice(_DETAIL.finditer(seen), _MAX_DETAILS))
+    points = SPEAKER_POINTS.get(speaker, 0.0) + RECENCY_POINTS * context.recency
+    points += _used_points(detail_points, context.use) if speaker in OUTPUTS else detail_points
     if speaker == USER:
-        points += RULE_POINTS if is_rule(seen) else HINT_POINTS if _HINT.search(seen) else 0.0
+        points += _stated_points(seen)
     if speaker in (USER, ASSISTANT):
         points += (DECISION_POINTS if is_decision(seen) else 0.0) + TOPIC_POINTS * has_topic
-    points += GOAL_POINTS * context.goal + ANSWER_POINTS * (context.is_answer and len(text) >= _ANSWER_CHARS)
+    if context.is_answer and len(text) >= _ANSWER_CHARS:
+        points += ANSWER_POINTS + REPORTED_POINTS * is_fact(seen)
+    points += GOAL_POINTS * context.goal
     points += ASKED_POINTS * _asked_share(seen, context.asked)
     points += DEPENDENT_POINTS if context.goal < 1 and _DEPENDENT.match(text) else 0.0
     points += LONG_POINTS if len(text) > LONG_CHARS else 0.0
     words_seen = sum(1 for _ in islice(_WORD.finditer(seen), _MIN_WORDS))
     return points + (0.0 if words_seen == _MIN_WORDS or _WIDE.search(seen) else EMPTY_POINTS)
+
+
+def _used_points(detail_points: float, use: int) -> float:
+    """What a tool's line is worth for its details: all of them once one was used, and half while nobody could."""
+    return UNUSED_POINTS if use < 0 else detail_points * (1 + use) / 2
+
+
+def _stated_points(seen: str) -> float:
+    """What a statement of the user is worth for what it says: a rule, a wish, a fact, or none of them."""
+    if is_rule(seen):
+        return RULE_POINTS
+    if _HINT.search(seen):
+        return HINT_POINTS
+    return STATED_POINTS if is_fact(seen) else 0.0
 
 
 _CODE = re.compile(r"^\s*(?:\d+\s?[:|]|#|//|/\*|<|>>>|import |from \w+ import|def |class )|[;{}]\s*$")
@@ -112,6 +139,15 @@ def is_rule(text: str) -> bool:
     """Does a statement of the user say how things have to be, rather than ask or tell of a habit?"""
     seen = text[:_SCANNED_CHARS]
     return _RULE.search(seen) is not None and not (seen.endswith("?") or _OWN_HABIT.search(seen) or is_code(seen))
+
+
+def is_fact(text: str) -> bool:
+    """Does a sentence give a name, number, date or identifier, rather than ask for one or paste code and data?"""
+    seen = text[:_SCANNED_CHARS]
+    if seen.endswith("?") or is_code(seen):
+        return False
+    in_words = len(_PLAIN_WORD.findall(seen)) >= _WORDS_OF_FACT * len(seen.split()) or _WIDE.search(seen)
+    return bool(in_words and (_DETAIL.search(seen) or values(seen)))
 
 
 def is_decision(text: str) -> bool:
