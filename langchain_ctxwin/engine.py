@@ -181,9 +181,9 @@ class ContextEngine:
             return applied(compaction, window, summary_after(compaction, window))
         try:
             written = write_summary(self.summarizer, **self._inline_task(compaction, window))
-            return applied(compaction, _charged(window, written), accepted(written.text, compaction, window))
         except SummarizationError as error:
             return gave_up(window, str(error))
+        return _taken(compaction, window, written)
 
     async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
@@ -191,9 +191,9 @@ class ContextEngine:
             return applied(compaction, window, summary_after(compaction, window))
         try:
             written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
-            return applied(compaction, _charged(window, written), accepted(written.text, compaction, window))
         except SummarizationError as error:
             return gave_up(window, str(error))
+        return _taken(compaction, window, written)
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
@@ -253,5 +253,10 @@ def summary_task(window: Window, start: int, stop: int, max_tokens: int) -> dict
     return {"messages": messages, "previous": window.session.summary, "max_tokens": max_tokens}
 
 
-def _charged(window: Window, written: Written) -> Window:
-    return replace(window, session=with_cost(window.session, written.cost))
+def _taken(compaction: Compaction, window: Window, written: Written) -> dict[str, Any]:
+    """The state after a summary was written: it is paid for, whether it can be used or not."""
+    charged = replace(window, session=with_cost(window.session, written.cost))
+    try:
+        return applied(compaction, charged, accepted(written.text, compaction, charged))
+    except SummarizationError as error:
+        return gave_up(charged, str(error))

@@ -42,11 +42,14 @@ class Planner:
         """Return what should leave, or be shown, although the request fits."""
         if window.over_by:
             return None
-        request, survey, summary = window.request, window.survey, ready(window)
-        bound = self._past_bound(survey)
+        request, survey, pending = window.request, window.survey, window.session.pending
+        bound, tells_more = self._past_bound(survey), pending is not None and snapshots.shows_more(survey, pending)
+        if not bound and not tells_more:
+            return None
+        summary = ready(window)
         if bound and (summary or not self._may_summarize(window)):
             return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
-        if summary is None or not snapshots.shows_more(survey, summary):
+        if summary is None or not tells_more:
             return None
         after = snapshots.swapped_in(request, survey, window.goal, summary)
         reason = "the summary of messages that had left is ready"

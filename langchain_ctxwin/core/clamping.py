@@ -40,6 +40,13 @@ def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
 
     Explicit pins that alone exceed the room come right before the current user message; the others stay verbatim.
     """
+    survey, current = _clamp_all_but_question(request, survey, goal), last_user(request.messages)
+    if not goal.likely_fits(survey) and current not in request.pins:
+        survey = clamp_kind(request, survey, lambda _, index: index == current, goal.likely_fits)
+    return survey
+
+
+def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Survey:
     current, pins = last_user(request.messages), request.pins
     kinds: tuple[Kind, ...] = (
         lambda message, index: isinstance(message, ToolMessage) and index not in pins,
@@ -50,11 +57,7 @@ def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
         if goal.fits(survey):
             return survey
         survey = clamp_kind(request, survey, kind, goal.fits)
-    if not goal.likely_fits(survey):
-        survey = _clamp_pins(request, survey, goal)
-    if not goal.likely_fits(survey) and current not in pins:
-        survey = clamp_kind(request, survey, lambda _, index: index == current, goal.likely_fits)
-    return survey
+    return survey if goal.likely_fits(survey) else _clamp_pins(request, survey, goal)
 
 
 def _clamp_pins(request: Request, survey: Survey, goal: Goal) -> Survey:
@@ -115,7 +118,7 @@ def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Surve
     if current is None or newest is None or newest.index > current or current in request.pins:
         return survey
     alone = request.survey(cut(request, survey, newest.index, goal), survey.summary)
-    if goal.likely_fits(alone):
+    if goal.likely_fits(alone) or goal.likely_fits(_clamp_all_but_question(request, alone, goal)):
         return survey
     room = goal.room(survey)
 

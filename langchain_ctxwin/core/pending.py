@@ -35,9 +35,6 @@ class Pending:
     max_tokens: int
     """Length asked for."""
 
-    attempts: int = 0
-    """How often the work was lost and has to be repeated by whoever finds out."""
-
     text: str = ""
     """The finished summary; empty while it is being written."""
 
@@ -55,7 +52,6 @@ class Pending:
             "digest": self.digest,
             "since": self.since_seconds,
             "max_tokens": self.max_tokens,
-            "attempts": self.attempts,
             "text": self.text,
         }
 
@@ -76,7 +72,6 @@ class Pending:
             digest=str(value["digest"]),
             since_seconds=float(value["since"]),
             max_tokens=int(value["max_tokens"]),
-            attempts=int(value.get("attempts") or 0),
             text=str(value.get("text") or ""),
         )
 

@@ -11,7 +11,7 @@ from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
-from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop
+from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
 from langchain_ctxwin.summarize.usage import Written
@@ -147,8 +147,10 @@ class Flow:
             return {"compress": True, "reason": relief.reason}
         if self.engine.in_background:
             # Hard need never waits: then what is left out is on the receipt, and the summary follows.
-            is_lost = window.over_by == 0 and self._summaries.is_lost(window, place)
-            return {"due": True, "reason": "the summary in progress was lost"} if is_lost else {}
+            if window.over_by or not window.session.pending or not self._summaries.is_lost(window, place):
+                return {}
+            announce_summary("lost", window.session.pending, reason="the process that began it is gone")
+            return {"due": True, "reason": "the summary in progress was lost"}
         plan = self.engine.plan(window)
         return {"due": True, "reason": plan.reason} if plan is not None and window.fits_after(plan) else {}
 

@@ -21,11 +21,10 @@ from langchain_ctxwin.engine import ContextEngine, summary_task
 from langchain_ctxwin.flow.events import announce_summary
 from langchain_ctxwin.flow.state import State
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.background import Job
 from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.usage import Written
 
-PATIENCE = 2.0
+PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need
 time too, and clocks differ."""
 
@@ -44,9 +43,12 @@ class Place:
 def place_of(runtime: Runtime[Any] | None) -> Place:
     """Return the place of a graph run; an empty one outside of a graph."""
     info = runtime.execution_info if runtime else None
-    thread = (info.thread_id if info else None) or ""
-    store = runtime.store if runtime else None
-    return Place(thread, Shelf(store, thread) if store is not None and thread else None)
+    if runtime is None or info is None or not info.thread_id:
+        return Place()
+    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
+    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
+    thread = "|".join([info.thread_id, *names])
+    return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
 
 
 class Summaries:
@@ -92,9 +94,9 @@ class Summaries:
         if pending is None or pending.text:
             return False
         job = self._engine.jobs.find(pending.key)
-        if job and job.state == "running":
+        if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
             return False
-        return not self._may_come(pending, job, place)
+        return not self._may_come(pending, place)
 
     def forget(self, state: State, window: Window) -> None:
         """Stop work on a summary that this branch of the conversation no longer wants."""
@@ -145,9 +147,9 @@ class Summaries:
         task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
         return partial(self._engine.summarizer.summarize, **task)
 
-    def _may_come(self, pending: Pending, job: Job | None, place: Place) -> bool:
+    def _may_come(self, pending: Pending, place: Place) -> bool:
         """True while another process may still put it on the shelf."""
-        if place.shelf is None or (pending.attempts and job is None):
+        if place.shelf is None:
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
         return age_seconds <= PATIENCE * self._engine.config.summary_timeout_seconds

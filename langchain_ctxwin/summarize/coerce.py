@@ -12,7 +12,6 @@ from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
 from langchain_ctxwin.summarize.model import ModelSummarizer
 
-
 LEAST_WINDOW_TOKENS = 4096
 """Window of a summarizer that states none, at least: chat models with a smaller one are no longer served."""
 
@@ -23,7 +22,8 @@ def as_summarizer(
     """Return a summarizer for `value`.
 
     None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
-    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits, from `LEAST_WINDOW_TOKENS` on.
+    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits,
+    from `LEAST_WINDOW_TOKENS` on.
 
     Raises:
         ConfigError: `value` is none of these, e.g. a model's name or a class.

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -116,7 +117,7 @@ def test_between_start_and_swap_every_request_extends_the_one_before():
     chat = Chat(Writer())
     chat.ask(17)
     texts = [[m.content for m in request.messages] for request in chat.model.requests]
-    assert all(after[: len(before)] == before for before, after in zip(texts, texts[1:], strict=False))
+    assert all(after[: len(before)] == before for before, after in pairwise(texts))
 
 
 def test_nobody_waits_for_a_slow_summarizer():
@@ -294,7 +295,6 @@ def test_one_long_turn_is_served():
     jobs = SummaryJobs()
     nodes = ContextNodes(engine_of(writer, jobs=jobs))
     state = {"messages": [HumanMessage("count", id="q")]}
-    answered = 0
     for step in range(40):
         state |= nodes.budget_check.invoke(state)
         jobs.drain(10)
@@ -303,7 +303,6 @@ def test_one_long_turn_is_served():
         request = nodes.model_input(state)
         assert exact_count(request) <= WINDOW
         assert [m.content for m in request if m.type == "human" and m.id == "q"] == ["count"]
-        answered += 1
         call = {"name": "read", "args": {"n": step}, "id": f"c{step}"}
         state["messages"] = [
             *state["messages"],

@@ -1,0 +1,294 @@
+"""Does a summary in the background survive kills, restarts, second processes, interrupts and edits of the past?"""
+
+import os
+import signal
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.sqlite import SqliteStore
+from langgraph.types import Command, interrupt
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.summarize import SummaryJobs
+from support.checkpoints import sqlite_saver
+from support.fakes import ScriptedChatModel, exact_count, pairing_problem
+from support.forking import copier
+from support.graphs import chat_on
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+WINDOW = 450
+WORDS = "lorem ipsum dolor sit amet " * 6
+TURNS = 10
+EARLY = 5  # messages of the third question
+PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
+CONFIG = {"configurable": {"thread_id": "1"}}
+
+
+class Writer:
+    """A summarizer that notes each call in a file, and may kill the process or dawdle."""
+
+    def __init__(self, log, *, dies=False, seconds=0.0):
+        self.log, self.dies, self.seconds = Path(log), dies, seconds
+
+    def summarize(self, messages, *, previous, max_tokens):
+        with self.log.open("a") as lines:
+            lines.write(f"{messages[0].content[:12]}\n")
+        if self.dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
+        return f"{len(messages)} messages were exchanged. {previous[-60:]}"
+
+
+@contextmanager
+def storage(target):
+    """Open a checkpointer and a store on connections of their own."""
+    with ExitStack() as stack:
+        if target.startswith("postgresql:"):
+            saver = stack.enter_context(PostgresSaver.from_conn_string(target))
+            store = stack.enter_context(PostgresStore.from_conn_string(target))
+            saver.setup()
+        else:
+            saver = stack.enter_context(sqlite_saver(Path(f"{target}.threads"), strict=True))
+            store = stack.enter_context(SqliteStore.from_conn_string(f"{target}.store"))
+        store.setup()
+        yield saver, store
+
+
+def agent_on(model, writer, saver, store=None, *, jobs=None, tools=(), **config):
+    """Compile the graph of one process."""
+    settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
+    limits = ModelLimits(context_window=WINDOW)
+    engine = ContextEngine(limits, exact_count, writer, settings, jobs=jobs or SummaryJobs())
+    call = model.bind_tools(tools) if tools else model
+    return chat_on(engine, call, tools=tools, checkpointer=saver, store=store)
+
+
+def question(number):
+    return f"question {number} {WORDS}"
+
+
+def ask(graph, number):
+    graph.invoke({"messages": [HumanMessage(question(number))]}, CONFIG, durability="sync")
+
+
+def work(target, log, has_store, first, last, dies=False, is_killed_in_model=False, name="", seconds=0.0, drains=False):
+    """Be a process that takes some turns of the thread, and perhaps dies in the middle of one."""
+    model = ScriptedChatModel(input_limit=WINDOW)
+    if is_killed_in_model:
+        model.policy = lambda messages, tools: deadly(messages, log)
+    with storage(target) as (saver, store):
+        jobs = SummaryJobs()
+        writer = Writer(log, dies=dies, seconds=seconds)
+        graph = agent_on(model, writer, saver, store if has_store else None, jobs=jobs)
+        for number in range(first, last):
+            ask(graph, f"{name}{number}")
+        if drains:  # while the store is open
+            assert jobs.drain(PATIENCE) == 0
+    check_requests(model)
+    assert len(model.requests) == last - first
+
+
+def deadly(messages, log):
+    """Answer, but die in the first model call after a summary was begun."""
+    if Path(log).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return AIMessage("answered")
+
+
+def check_requests(model):
+    assert [request.refused for request in model.requests if request.refused] == []
+    assert [pairing_problem(request.messages) for request in model.requests] == [None] * len(model.requests)
+
+
+def calls(log):
+    """How often any process asked the summarizer."""
+    return len(Path(log).read_text().splitlines()) if Path(log).exists() else 0
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """Runs `work` in processes of their own."""
+    with copier("test_background_durability", tmp_path_factory.mktemp("copier") / "errors") as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def target(request, tmp_path):
+    """Where threads and summaries are kept."""
+    if request.param == "sqlite":
+        return str(tmp_path / "data")
+    return request.getfixturevalue("postgres_dsn")
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes, target, tmp_path, has_store):
+    """Resumed elsewhere the turn ends, the thread goes on, and the summary is written again."""
+    log = str(tmp_path / "log")
+    doomed = {"target": target, "log": log, "has_store": has_store, "first": 0, "last": TURNS, "dies": True}
+    assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
+    model = ScriptedChatModel(input_limit=WINDOW)
+    with storage(target) as (saver, store):
+        # The dead one's summary is given up after twice its time.
+        graph = agent_on(model, Writer(log), saver, store if has_store else None, summary_timeout_seconds=0.01)
+        left = graph.get_state(CONFIG).values["messages"]
+        graph.invoke(None, CONFIG)
+        resumed = graph.get_state(CONFIG)
+        for number in range(len(resumed.values["messages"]) // 2, TURNS):
+            ask(graph, number)
+        state = graph.get_state(CONFIG)
+    assert resumed.values["messages"][: len(left)] == left
+    assert [m.content for m in state.values["messages"][::2]] == [question(n) for n in range(TURNS)]
+    assert (state.next, len(state.values["messages"])) == ((), 2 * TURNS)
+    check_requests(model)
+
+
+def test_a_process_killed_in_a_model_call_finds_its_summary_again(processes, target, tmp_path):
+    """Written while the model was called: in the store, or repeated where the kill came before the write."""
+    log = str(tmp_path / "log")
+    doomed = {"target": target, "log": log, "has_store": True, "first": 0, "last": TURNS, "is_killed_in_model": True}
+    assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
+    model = ScriptedChatModel(input_limit=WINDOW)
+    with storage(target) as (saver, store):
+        graph = agent_on(model, Writer(log), saver, store, summary_timeout_seconds=0.01)
+        graph.invoke(None, CONFIG)
+        for number in range(len(graph.get_state(CONFIG).values["messages"]) // 2, TURNS):
+            ask(graph, number)
+        state = graph.get_state(CONFIG).values
+    assert [m.content for m in state["messages"][::2]] == [question(n) for n in range(TURNS)]
+    check_requests(model)
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
+    """With a store and a drain the next process finds the summary; without them it is written again, inline, once."""
+    log, data = str(tmp_path / "log"), str(tmp_path / "data")
+    options = {"target": data, "log": log, "has_store": has_store, "drains": has_store, "seconds": 0.1}
+    for turn in range(2 * TURNS):
+        assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], processes.errors()
+    with storage(data) as (saver, _):
+        state = agent_on(ScriptedChatModel(), Writer(log), saver).get_state(CONFIG).values
+    swaps, ready = state["context_guard"]["compactions"], state["context_guard"]["summarizer"]["summaries"]
+    assert "messages were exchanged" in state["context_summary"]
+    assert state["context_view"]["receipt"]["messages"] == 0
+    assert calls(log) <= ready * (1 if has_store else 2) + 1
+    assert ready >= swaps >= 2
+
+
+def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path):
+    """Their turns may overwrite each other, as in any LangGraph thread; requests stay valid and the thread goes on."""
+    log, data = str(tmp_path / "log"), str(tmp_path / "data")
+    with storage(data):
+        pass
+    options = {"target": data, "log": log, "has_store": True, "first": 0, "last": TURNS}
+    assert processes.run(options | {"name": "a"}, options | {"name": "b"}) == [0, 0], processes.errors()
+    model = ScriptedChatModel(input_limit=WINDOW)
+    with storage(data) as (saver, store):
+        graph = agent_on(model, Writer(log), saver, store)
+        ask(graph, "last")
+        texts = [m.content for m in graph.get_state(CONFIG).values["messages"]]
+    check_requests(model)
+    assert texts[-2] == question("last")
+
+
+def policy(messages, tools):
+    """Ask for approval first, then answer."""
+    if messages[-1].type == "tool":
+        return AIMessage(f"done: {messages[-1].content[:20]}")
+    return AIMessage("", tool_calls=[{"name": "approve", "args": {"what": "door"}, "id": f"call-{len(messages)}"}])
+
+
+@tool
+def approve(what: str) -> str:
+    """Ask a human."""
+    return interrupt(what)
+
+
+def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
+    """While it waits the summary is finished; another process takes the answer and shows the summary."""
+    log, swaps_while_waiting = tmp_path / "log", 0
+    model = ScriptedChatModel(input_limit=WINDOW, policy=policy)
+    for number in range(TURNS):
+        jobs = SummaryJobs()
+        graph = agent_on(model, Writer(log), open_sqlite(strict=True), jobs=jobs, tools=[approve])
+        ask(graph, number)
+        jobs.drain(PATIENCE)
+        waiting = graph.get_state(CONFIG)
+        assert [task.name for task in waiting.tasks if task.interrupts] == ["tools"]
+        if number % 2:  # another process takes the answer
+            graph = agent_on(model, Writer(log), open_sqlite(strict=True), tools=[approve])
+        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 12), CONFIG)
+        state = graph.get_state(CONFIG).values
+        assert state["messages"][-1].content.startswith(f"done: yes {number}")
+        assert [m.content for m in model.requests[-1].messages if m.type == "tool"][-1].startswith(f"yes {number}")
+        before, after = (values.get("context_guard", {}).get("compactions", 0) for values in (waiting.values, state))
+        swaps_while_waiting += after > before
+    check_requests(model)
+    assert swaps_while_waiting >= 1
+    assert state["context_summary"]
+    assert len(state["messages"]) == 4 * TURNS
+
+
+class Phase:
+    """A conversation up to the point where a summary is being written, ready, or shown."""
+
+    def __init__(self, log, phase):
+        self.jobs = SummaryJobs()
+        self.model = ScriptedChatModel(input_limit=WINDOW)
+        self.graph = agent_on(self.model, Writer(log, seconds=0.05), InMemorySaver(), jobs=self.jobs)
+        self.count = 0
+        while not self.is_in(phase):
+            self.ask(drain=phase != "written")
+
+    @property
+    def state(self):
+        return self.graph.get_state(CONFIG).values
+
+    def is_in(self, phase):
+        pending = self.state.get("context_pending") or {}
+        if phase == "shown":
+            return bool(self.state.get("context_summary"))
+        return "key" in pending and bool(pending["text"]) == (phase == "ready")
+
+    def ask(self, *, drain=True, config=CONFIG):
+        self.graph.invoke({"messages": [HumanMessage(question(self.count))]}, config)
+        self.count += 1
+        if drain:
+            self.jobs.drain(PATIENCE)
+
+
+@pytest.mark.parametrize("phase", ["written", "ready", "shown"])
+@pytest.mark.parametrize("change", ["edit", "delete", "fork", "travel"])
+def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
+    """The user edits or deletes an early message, forks from a checkpoint, or runs an old one again."""
+    chat = Phase(tmp_path / "log", phase)
+    early, size = chat.state["messages"][2], len(chat.state["messages"])
+    calls_due = (each for each in chat.graph.get_state_history(CONFIG) if each.next == ("model",))
+    past = next(each for each in calls_due if len(each.values["messages"]) == EARLY)
+    if change == "edit":
+        chat.graph.update_state(CONFIG, {"messages": [HumanMessage("corrected " * 9, id=early.id)]}, as_node="model")
+    elif change == "delete":
+        chat.graph.update_state(CONFIG, {"messages": [RemoveMessage(id=early.id)]}, as_node="model")
+    elif change == "fork":
+        fork = chat.graph.update_state(past.config, {"messages": [HumanMessage("another way", id=early.id)]})
+        chat.graph.invoke(None, fork)
+    else:
+        chat.graph.invoke(None, past.config)
+    for _ in range(TURNS):
+        chat.ask()
+    check_requests(chat.model)
+    state = chat.state
+    texts = [m.content for m in state["messages"]]
+    kept = {"edit": size, "delete": size - 1, "fork": EARLY + 1, "travel": EARLY + 1}[change]
+    assert len(texts) == kept + 2 * TURNS
+    assert (early.content in texts) is (change == "travel")
+    through = state["context_view"]["covered"]["through"]["index"]
+    assert state["context_view"]["receipt"]["messages"] == max(0, state["context_view"]["start"]["index"] - through - 1)
+    assert state["context_summary"]

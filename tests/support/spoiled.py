@@ -1,0 +1,139 @@
+"""Short conversations in a small window, whose summarizer and store a test spoils."""
+
+from __future__ import annotations
+
+import threading
+
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.flow.steps import Flow
+from langchain_ctxwin.summarize.background import SummaryJobs
+from support.fakes import ScriptedChatModel, exact_count
+from support.graphs import chat_on
+
+WINDOW = 450
+WORDS = "lorem ipsum dolor sit amet " * 6
+PATIENCE = 20.0  # of what waits for a thread; nothing here takes a second
+
+
+class Writer:
+    """A summarizer that does one thing, right or wrong."""
+
+    def __init__(self, text="A short summary.", *, gate=None):
+        self.text = text
+        self.gate = gate
+        self.given = []
+        self.called = threading.Event()
+
+    def summarize(self, messages, *, previous, max_tokens):
+        self.given.append([message.content for message in messages])
+        self.called.set()
+        if self.gate:
+            assert self.gate.wait(PATIENCE)
+        if isinstance(self.text, BaseException):
+            raise self.text
+        return self.text
+
+
+class Store(InMemoryStore):
+    """A store that fails at one point of its work."""
+
+    def __init__(self, point):
+        super().__init__()
+        self.point = point
+
+    def get(self, *args, **options):
+        self._fail("read")
+        return super().get(*args, **options)
+
+    def put(self, *args, **options):
+        self._fail("before")
+        super().put(*args, **options)
+        self._fail("after")
+
+    def _fail(self, point):
+        if self.point == point:
+            raise ConnectionError("gone")
+
+
+def engine_of(writer, jobs=None, *, window=WINDOW, **config):
+    settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
+    limits = ModelLimits(context_window=window)
+    return ContextEngine(limits, exact_count, writer, settings, jobs=jobs or SummaryJobs())
+
+
+class Chat:
+    """A conversation on the nodes that notes how many turns ended without an answer: none may."""
+
+    def __init__(self, writer, *, store=None, saver=None, thread="1", engine=None, **config):
+        self.jobs = SummaryJobs()
+        self.model = ScriptedChatModel(input_limit=WINDOW)
+        engine = engine or engine_of(writer, self.jobs, **config)
+        self.graph = chat_on(engine, self.model, checkpointer=saver or InMemorySaver(), store=store)
+        self.config = {"configurable": {"thread_id": thread}}
+
+    @property
+    def state(self):
+        return self.graph.get_state(self.config).values
+
+    async def ask(self, count, *, way="sync", drain=True):
+        for _ in range(count):
+            number = len(self.state.get("messages", ())) // 2
+            question = {"messages": [HumanMessage(f"question {number} {WORDS}")]}
+            if way == "sync":
+                self.graph.invoke(question, self.config)
+            else:
+                await self.graph.ainvoke(question, self.config)
+            if drain:
+                self.jobs.drain(PATIENCE)
+
+    def check(self, turns):
+        """Every turn was answered, every request was valid and held its question, no message is gone."""
+        state, requests = self.state, [list(request.messages) for request in self.model.requests]
+        assert [request.refused for request in self.model.requests] == [False] * turns
+        assert [find_faults(request) for request in requests] == [[]] * turns
+        assert [request[-1].content for request in requests] == [f"question {n} {WORDS}" for n in range(turns)]
+        assert [m.content for m in state["messages"][::2]] == [f"question {n} {WORDS}" for n in range(turns)]
+        assert len(state["messages"]) == 2 * turns
+        check_receipt(state)
+
+
+def check_receipt(state):
+    """What is neither shown nor summarized is counted."""
+    view = state["context_view"]
+    start, through = view["start"].get("index", 0), view["covered"].get("through", {}).get("index", -1)
+    assert view["receipt"]["messages"] == max(0, start - through - 1)
+
+
+def flow_of(writer, **options):
+    engine = engine_of(writer, **options)
+    return Flow(engine, lambda state: engine.measure(state["messages"], session=state))
+
+
+def pairs(count, words=WORDS, first=0):
+    numbers = range(first, first + count)
+    said = [(HumanMessage(f"q{n} {words}", id=f"q{n}"), AIMessage(f"a{n} {words}", id=f"a{n}")) for n in numbers]
+    return [*(m for pair in said for m in pair), HumanMessage("go on", id=f"last{first + count}")]
+
+
+def results(count):
+    calls = [{"name": "read", "args": {"n": n}, "id": f"c{n}"} for n in range(count)]
+    return [
+        AIMessage("", id="calls", tool_calls=calls),
+        *(ToolMessage(WORDS * 3, id=f"t{n}", tool_call_id=f"c{n}") for n in range(count)),
+    ]
+
+
+def steps(count):
+    return [
+        message
+        for n in range(count)
+        for message in (
+            AIMessage("", id=f"a{n}", tool_calls=[{"name": "read", "args": {"n": n}, "id": f"c{n}"}]),
+            ToolMessage(f"result {n} {WORDS}", id=f"t{n}", tool_call_id=f"c{n}"),
+        )
+    ]

@@ -1,0 +1,294 @@
+"""A conversation that grows and is rewritten while its summaries come as a test says, checked after each request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.store.memory import InMemoryStore
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
+from langchain_ctxwin.core.view import View
+from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
+from langchain_ctxwin.flow.steps import Flow
+from langchain_ctxwin.flow.summaries import Place
+from langchain_ctxwin.summarize.background import Job
+from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize.timebox import attempt
+from support.conversations import CharCounter, payload
+
+COUNTER = CharCounter()
+PROMPT = "You are a careful assistant."
+TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
+FLOOR_TOKENS = 100  # a message at its clamp floor, marker and frame included
+MARKER_TOKENS = 40  # stand for what left: a receipt, an answer
+SLACK_TOKENS = 8  # the frames of summary and constraints, which the request merges into the system message
+SESSION = ("context_view", "context_summary", "context_pending", "context_counts", "context_guard", "context_report")
+TEXTS = ("good", "placeholder", "novel", "long", "contradiction", "empty", "none", "raise")
+"""What the summarizer writes, or does instead."""
+
+
+class Writer:
+    """A summarizer of changing quality; it knows of each of its texts what it was made from."""
+
+    def __init__(self):
+        self.kind = "good"
+        self.made = {}
+        """Number of a text -> contents by message id, and the summary before it."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        if self.kind == "raise":
+            raise RuntimeError("down")
+        if self.kind in {"empty", "none"}:
+            return "  " if self.kind == "empty" else None
+        number = len(self.made)
+        self.made[number] = ({m.id: m.content for m in messages}, previous)
+        body = {
+            "good": f"{len(messages)} messages were exchanged.",
+            "placeholder": "Conversation summary unavailable.",
+            "contradiction": "The user withdrew every question.",
+            "long": "and then " * (max_tokens * 4 // 9 * 2),
+            "novel": "once upon a time " * 4000,
+        }[self.kind]
+        return f"<<{number}>> {body}"
+
+    def origin(self, summary):
+        """What a shown summary was made from."""
+        return self.made[int(summary[2 : summary.index(">>")])]
+
+
+class Desk:
+    """Background jobs that end when and as a test says."""
+
+    def __init__(self):
+        self.open = {}
+        self.ended = {}
+        self.started = []
+
+    def start(self, key, write, *, timeout_seconds, shelf=None):
+        if key not in self.open and key not in self.ended:
+            self.started.append(key)
+            self.open[key] = (write, shelf)
+        return True
+
+    def find(self, key):
+        return self.ended.get(key) or (Job(state="running") if key in self.open else None)
+
+    def cancel(self, key):
+        self.open.pop(key, None)
+        self.ended.pop(key, None)
+
+    def forget(self, key):
+        self.ended.pop(key, None)
+
+    def finish(self):
+        for key, (write, shelf) in list(self.open.items()):
+            try:
+                written = attempt(write)
+            except SummarizationError as error:
+                self.ended[key] = Job(state="failed", reason=str(error))
+            else:
+                self.ended[key] = Job(state="done", written=written)
+                if shelf:
+                    shelf.put(key, written)
+            del self.open[key]
+
+
+class Conversation:
+    """A history that grows and is rewritten, driven through the steps, checked after each request."""
+
+    def __init__(self, window, *, is_async, has_store, **config):
+        self.window, self.is_async = window, is_async
+        self.writer = Writer()
+        self.place = Place("t", Shelf(InMemoryStore(), "t")) if has_store else Place()
+        self.config = ContextConfig(output_reserve=0, **config)
+        self.history, self.session, self.previous = [], {}, None
+        self.rewritten, self.is_exact = False, True
+        self.saved, self.calls, self.serial = [], [], 0
+        self.restart()
+
+    def restart(self):
+        """Another process: what was being written is lost."""
+        self.jobs = Desk()
+        self.engine = ContextEngine(
+            ModelLimits(context_window=self.window), COUNTER, self.writer, self.config, jobs=self.jobs
+        )
+        self.flow = Flow(self.engine, self.measure)
+
+    def measure(self, state):
+        return self.engine.measure(state["messages"], system_prompt=PROMPT, tools=TOOLS, session=state)
+
+    def text(self, chars):
+        self.serial += 1
+        return f"number {self.serial} " + "lorem " * (chars // 6)
+
+    def add(self, message, *, pinned=False):
+        message.id = f"m{self.serial}"
+        self.history.append(pin(message) if pinned else message)
+
+    def act(self, event):
+        name, *given = event
+        getattr(self, name)(*given)
+
+    def ask(self, chars, how):
+        text = self.text(chars)
+        image = {"type": "image", "base64": "QUJD" * 900, "mime_type": "image/png"}
+        content = [{"type": "text", "text": text}, image] if how == "image" else text
+        self.add(HumanMessage(content), pinned=how == "pin")
+        self.request()
+
+    def step(self, sizes, order):
+        """One AI message with parallel calls, ids reused now and then, results in any order."""
+        if last_user(self.history) is None:
+            return
+        names = [f"c{self.serial % 7}{number}" for number in range(len(sizes))]
+        calls = [{"name": "read", "args": {"path": name}, "id": name} for name in names]
+        self.text(0)
+        self.add(AIMessage("", tool_calls=calls))
+        for name, chars in zip(names[::order], sizes, strict=True):
+            text = self.text(chars)
+            self.add(ToolMessage(text, tool_call_id=name))
+        self.request()
+
+    def abandon(self, chars):
+        """A call that waits for a human, who asks something else; its result comes too late."""
+        if last_user(self.history) is None:
+            return
+        self.text(0)
+        self.add(AIMessage("", tool_calls=[{"name": "read", "args": {}, "id": f"late{self.serial}"}]))
+        late = f"late{self.serial}"
+        self.ask(chars, "")
+        text = self.text(40)
+        self.add(ToolMessage(text, tool_call_id=late))
+
+    def answer(self, chars):
+        if last_user(self.history) is None:
+            return
+        text = self.text(chars)
+        self.add(AIMessage(text))
+        state = {**self.session, "messages": self.history}
+        self.keep(self.awaited("summarize", state))
+
+    def edit(self, where, chars):
+        if self.history:
+            index = where % len(self.history)
+            self.history[index] = self.history[index].model_copy(update={"content": self.text(chars)})
+            self.rewritten = True
+
+    def remove(self, where):
+        if self.history:
+            self.history.pop(where % len(self.history))
+            self.rewritten = True
+
+    def fork(self, where):
+        """Go back to an earlier checkpoint; what the process knows stays."""
+        if self.saved:
+            history, self.session = self.saved[where % len(self.saved)]
+            self.history, self.rewritten, self.previous = list(history), True, None
+
+    def finish(self, kind):
+        self.writer.kind = kind
+        self.jobs.finish()
+
+    def lose(self, kind):
+        self.restart()
+        self.writer.kind = kind
+
+    def awaited(self, name, state):
+        if self.is_async:
+            return asyncio.run(getattr(self.flow, f"a{name}")(state, self.place))
+        return getattr(self.flow, name)(state, self.place)
+
+    def keep(self, update):
+        session = {key: value for key, value in {**self.session, **update}.items() if key in SESSION}
+        self.session = json.loads(json.dumps(session))
+        assert self.session == session
+
+    def request(self):
+        """Take the steps before a model call and check what must hold."""
+        if last_user(self.history) is None:
+            return
+        before, failed = self.session, set(self.jobs.ended)
+        state = {**before, "messages": list(self.history)}
+        try:
+            update = self.awaited("before", state)
+        except BudgetExceededError:
+            self.check_refusal()
+            raise
+        self.keep(update)
+        sent = self.flow.model_input({**self.session, "messages": self.history})
+        self.check_request(before, sent)
+        self.check_bookkeeping(before)
+        self.check_stability(before, sent)
+        self.saved.append((list(self.history), self.session))
+        self.previous, self.rewritten = [payload(message) for message in sent], False
+        if failed != self.jobs.ended.keys():
+            return  # a failure that was noted is forgotten: whoever takes the step again, tries again
+        again = {**before, **self.awaited("before", state), "messages": self.history}
+        assert again.get("context_view") == self.session.get("context_view")
+        assert [payload(m) for m in self.flow.model_input(again)] == self.previous
+
+    def check_refusal(self):
+        """Without any session the same history is refused as well, but for the markers of what had left."""
+        fresh = self.measure({"messages": self.history})
+        for limit in (self.window, self.window - MARKER_TOKENS):
+            try:
+                self.engine.emergency(replace(fresh, budget=replace(fresh.budget, input_limit=limit)))
+            except BudgetExceededError:
+                return
+        raise AssertionError("a request was refused that would have fit")
+
+    def check_request(self, before, sent):
+        assert find_faults(sent) == []
+        assert COUNTER(sent, tools=TOOLS) <= self.window
+        question = self.history[last_user(self.history)]
+        shown = next(message for message in sent if message.id == question.id)
+        clamped, before = (state.get("context_view", {}).get("clamped", {}) for state in (self.session, before))
+        if question.id not in clamped:
+            assert shown.content == question.content
+        elif question.id not in before:
+            verbatim = [question if message is shown else message for message in sent]
+            assert COUNTER(verbatim, tools=TOOLS) + SLACK_TOKENS > self.window
+            is_small = COUNTER([question]) < self.window / 2
+            results = [m for m in sent if is_small and m.type == "tool" and PIN_KEY not in m.additional_kwargs]
+            assert all(COUNTER([m]) <= FLOOR_TOKENS for m in results)
+
+    def check_bookkeeping(self, before):
+        """Every message is in the view, pinned, summarized or on the receipt."""
+        window = self.measure({**self.session, "messages": self.history})
+        view = window.session.view
+        start, pinned = window.request.start_of(view), {position.index for position in view.pinned}
+        covered = view.covered.index if view.covered else -1
+        assert bool(self.session.get("context_summary")) == (covered >= 0)
+        assert covered < max(start, 1)
+        left = [i for i in range(start) if i > covered and i not in pinned]
+        old = View.from_json(before.get("context_view") or {})
+        self.is_exact = (self.is_exact and not self.rewritten) or (view.start, view.covered) != (old.start, old.covered)
+        if self.is_exact:
+            assert view.receipt.messages == len(left)
+        told, summary = {}, self.session.get("context_summary")
+        while summary:
+            given, summary = self.writer.origin(summary)
+            told = {**given, **told}
+        assert {m.id for m in self.history[: covered + 1]} <= told.keys()
+        if self.session.get("context_summary") != before.get("context_summary") and covered >= 0:
+            given, _ = self.writer.origin(self.session["context_summary"])
+            now = {m.id: m.content for m in self.history}
+            assert {key: now.get(key) for key in given} == given
+
+    def check_stability(self, before, sent):
+        old, new = (
+            View.from_json(before.get("context_view") or {}),
+            View.from_json(self.session.get("context_view") or {}),
+        )
+        if old.start and old.start.find(self.history) is not None:
+            assert new.start.index >= old.start.find(self.history)
+        same = before.get("context_guard", {}).get("compactions") == self.session.get("context_guard", {}).get(
+            "compactions"
+        )
+        if same and not self.rewritten and self.previous:
+            assert [payload(message) for message in sent][: len(self.previous)] == self.previous
