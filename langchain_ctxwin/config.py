@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from langchain_ctxwin.errors import ConfigError
 
-Share = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 
@@ -51,7 +52,8 @@ class ContextConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
 
     prepare: Share = 0.6
-    """History size past which a summary is begun in the background; inline summaries do not use it."""
+    """History size past which a summary is begun in the background; inline summaries do not use it. When `keep` is a
+    larger share than this one, that counts: a compaction leaves as much, and would begin the next summary at once."""
 
     trigger: Share = 0.95
     """History size past which an inline summary is made (share of the history budget, or tokens)."""
@@ -59,7 +61,7 @@ class ContextConfig(Settings):
     keep: Share = 0.5
     """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
 
-    trigger_messages: Annotated[int, Field(gt=1)] | None = None
+    trigger_messages: Annotated[int, Field(ge=2)] | None = None
     """Number of messages in the view past which a summary is made, whatever their size."""
 
     max_history_tokens: Annotated[int, Field(gt=0)] | None = None
@@ -72,7 +74,7 @@ class ContextConfig(Settings):
     summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Largest summary; by default a share of the history budget."""
 
-    summary_timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
+    summary_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """How long one summary may take before it counts as failed."""
 
     summary_placement: Literal["system", "user"] = "system"
@@ -137,5 +139,10 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError) -> str:
-    problems = (f"{'.'.join(map(str, e['loc'])) or 'settings'}={e['input']!r}: {e['msg']}" for e in error.errors())
+    problems = (f"{'.'.join(map(str, e['loc'])) or 'settings'}={e['input']!r}: {_advice(e)}" for e in error.errors())
     return f"invalid {error.title}: " + "; ".join(problems)
+
+
+def _advice(problem: ErrorDetails) -> str:
+    least = problem.get("ctx", {}).get("ge")
+    return problem["msg"] if least is None else f"give at least {least}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,7 +12,21 @@ from typing import Any
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
 
-_places = threading.BoundedSemaphore(MAX_HANGING)
+
+class _Places:
+    """The free places of this process; a forked child has all of them, because threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self.renew()
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """Free every place."""
+        self.free = threading.BoundedSemaphore(MAX_HANGING)
+
+
+_places = _Places()
 
 
 def in_daemon(work: Callable[[], Any]) -> Future[Any]:
@@ -40,12 +55,13 @@ def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
     Raises:
         RuntimeError: too many threads hang already, or none can be started.
     """
-    if not _places.acquire(blocking=False):
+    free = _places.free
+    if not free.acquire(blocking=False):
         raise RuntimeError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
     try:
         job = in_daemon(work)
     except RuntimeError:  # the system has no thread to give
-        _places.release()
+        free.release()
         raise
-    job.add_done_callback(lambda _: _places.release())
+    job.add_done_callback(lambda _: free.release())
     return job

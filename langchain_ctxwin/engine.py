@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin.arguments import check_collaborators
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
@@ -63,7 +64,7 @@ class ContextEngine:
 
     Raises:
         UnknownModelError: no limit is known, and a guess is impossible or not allowed.
-        ConfigError: limits or settings contradict each other.
+        ConfigError: limits or settings contradict each other, or an argument is of the wrong type.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ContextEngine:
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
     ) -> None:
+        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs)
         self._config = config or ContextConfig()
         self._planner = Planner(self._config)
         self._measurer = Measurer(limits, counter, self._config, learned, pin_when)
@@ -221,6 +223,13 @@ class ContextEngine:
         if compaction is None:
             raise refusal_of(again, again.survey)
         return self.apply(compaction, again)
+
+    def may_show(self, window: Window, pending: Pending) -> bool:
+        """True unless a finished summary is larger than the room, or needed and of messages that were edited since."""
+        if window.request.price(SystemMessage(pending.text)) >= window.goal.room(window.survey):
+            return False
+        is_needed = window.over_by > 0 or self._planner.is_past_bound(window)
+        return not is_needed or pending.is_true_of(window.request.messages)
 
     @property
     def in_background(self) -> bool:

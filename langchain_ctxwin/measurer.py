@@ -152,7 +152,7 @@ class Measurer:
             is_checked=is_checked,
             keep=self._config.keep,
             max_history_tokens=self._config.max_history_tokens,
-            trigger=self._config.trigger,
+            max_messages=self._config.trigger_messages,
             pin_first_user=self._config.pin_first_user,
         )
 

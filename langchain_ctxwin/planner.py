@@ -7,14 +7,17 @@ from dataclasses import replace
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import ladder, planning, snapshots
 from langchain_ctxwin.core.budget import refusal
-from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.compaction import Compaction, shown_messages
 from langchain_ctxwin.core.kept import kept_in
 from langchain_ctxwin.core.outcome import ready
-from langchain_ctxwin.core.planning import shown_messages
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.survey import Survey
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError
+
+WAITING_SHARE = 1.25
+"""How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
 
 
 class Planner:
@@ -34,7 +37,7 @@ class Planner:
         """Return what a summary in the background should cover; None while one is on its way."""
         if window.session.pending or not self._may_summarize(window):
             return None
-        share, most = self._config.prepare, self._config.trigger_messages
+        share, most = self._begin(), self._config.trigger_messages
         trigger = self._trigger(share, None if most is None else int(min(share, 1.0) * most))
         return snapshots.due_snapshot(window.request, window.survey, window.goal, trigger)
 
@@ -47,13 +50,13 @@ class Planner:
         if not bound and not tells_more:
             return None
         summary = ready(window)
-        if bound and (summary or not self._may_summarize(window)):
+        if bound and (summary or not self._is_coming(window)):
             return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
         if summary is None or not tells_more:
             return None
         after = snapshots.swapped_in(request, survey, window.goal, summary)
         reason = "the summary of messages that had left is ready"
-        return ladder.compaction_of(survey, after, reason=reason) if window.goal.fits(after) else None
+        return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
 
     def emergency(self, window: Window, target_tokens: int | None) -> Compaction | None:
         """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
@@ -70,10 +73,27 @@ class Planner:
             raise refusal_of(window, after)
         return compaction
 
+    def is_past_bound(self, window: Window) -> bool:
+        """True when the history exceeds a bound of its own, whatever the request's size."""
+        return bool(self._past_bound(window.survey))
+
     def _may_summarize(self, window: Window) -> bool:
-        if self._config.summarize == "off" or window.goal.is_crowded(window.survey):
+        if self._config.summarize == "off" or window.goal.has_no_room(window.survey):
             return False
         return not window.session.has_given_up(window.request.messages)
+
+    def _begin(self) -> float:
+        """Size past which a summary is begun; below what a compaction keeps, one would follow the other for ever."""
+        prepare, keep = self._config.prepare, self._config.keep
+        return max(prepare, keep) if max(prepare, keep) <= 1 else prepare
+
+    def _is_coming(self, window: Window) -> bool:
+        """True while a summary may be waited for although the history is past a bound of its own."""
+        if not self._may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
+            return False
+        tokens, shown = window.survey.size.regions.history_tokens, shown_messages(window.survey)
+        bounds = ((self._config.max_history_tokens, tokens), (self._config.trigger_messages, shown))
+        return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
     def _trigger(self, share: float, messages: int | None) -> planning.Trigger:
         tokens = self._config.summary_max_tokens

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_ctxwin.core.compaction import Goal, cut, first_that
 from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.pins import last_user, pins_before
+from langchain_ctxwin.core.snapshots import without_summary
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
@@ -118,7 +119,7 @@ def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Surve
     if current is None or newest is None or newest.index > current or current in request.pins:
         return survey
     alone = request.survey(cut(request, survey, newest.index, goal), survey.summary)
-    if goal.likely_fits(alone) or goal.likely_fits(_clamp_all_but_question(request, alone, goal)):
+    if any(goal.likely_fits(smallest) for smallest in _smallest_around(request, alone, goal)):
         return survey
     room = goal.room(survey)
 
@@ -126,6 +127,13 @@ def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Surve
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= QUESTION_SHARE * room
 
     return clamp_kind(request, survey, lambda _, index: index == current, small_enough)
+
+
+def _smallest_around(request: Request, alone: Survey, goal: Goal) -> Iterator[Survey]:
+    """The question among as little as can be; without the summary, too, which costs time to find out."""
+    yield _clamp_all_but_question(request, alone, goal)
+    if alone.summary:
+        yield _clamp_all_but_question(request, without_summary(request, alone), goal)
 
 
 def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey:

@@ -16,6 +16,17 @@ ANSWER_SHARE = 0.05
 """Largest answer that a pinned question carries along, as a share of the room for history: a tenth of what is kept."""
 
 
+FILLED_SHARE = 0.95
+"""Part of the limit past which the fixed regions leave no history worth compacting: the newest step needs the rest."""
+
+KEPT_MESSAGES_SHARE = 0.5
+MAX_MESSAGES_SHARE = 0.8
+"""What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow."""
+
+LEAST_MESSAGES = 2
+"""A question and its answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
     """One reduction of the view. It changes nothing until `ContextEngine.apply` writes it to the session state."""
@@ -68,8 +79,8 @@ class Goal:
 
     max_history_tokens: int | None
     pin_first_user: bool
-    trigger: float = 1.0
-    """History size at which a summary is due: a share of its room when at most 1, else tokens."""
+    max_messages: int | None = None
+    """Largest number of messages in the view; None for any."""
 
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
@@ -81,29 +92,46 @@ class Goal:
 
     def reaches(self, survey: Survey) -> bool:
         """True when the request fits and is at or below its low-water mark."""
-        return self.fits(survey) and survey.total_tokens <= self.low_water(survey)
+        is_few = self.max_messages is None or shown_messages(survey) <= self.kept_messages
+        return self.fits(survey) and survey.total_tokens <= self.low_water(survey) and is_few
 
-    def is_crowded(self, survey: Survey) -> bool:
-        """True when the fixed regions alone are past the trigger: no compaction of the history can help."""
-        return self.trigger <= 1 and survey.fixed_tokens > self.trigger * self.limit
+    def has_no_room(self, survey: Survey) -> bool:
+        """True when the fixed regions nearly fill the limit by themselves: no compaction of the history can help."""
+        return survey.fixed_tokens > FILLED_SHARE * self.limit
 
     def settles(self, survey: Survey) -> bool:
         """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
         halfway = (self.ceiling(survey) + self.low_water(survey)) // 2
-        return self.fits(survey) and survey.total_tokens <= halfway
+        is_few = self.max_messages is None or 2 * shown_messages(survey) <= self.max_messages + self.kept_messages
+        return self.fits(survey) and survey.total_tokens <= halfway and is_few
+
+    @property
+    def kept_messages(self) -> int:
+        """Messages that a compaction by their number leaves."""
+        share = self.keep if self.keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
+        return max(LEAST_MESSAGES, int(share * (self.max_messages or 0)))
 
     def ceiling(self, survey: Survey) -> int:
         """Total at which something has to leave."""
         return survey.fixed_tokens + self.room(survey)
 
     def room(self, survey: Survey) -> int:
-        """What the fixed regions leave for history."""
-        room = max(0, self.limit - survey.fixed_tokens)
+        """What the fixed regions leave for history, as most likely sizes: the limit less what they may be short of.
+
+        While counts are unsure a request is at its limit long before its most likely size is.
+        """
+        likely_limit = int(self.limit * survey.total_tokens / max(1, survey.upper_tokens))
+        room = max(0, likely_limit - survey.fixed_tokens)
         return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
 
     def low_water(self, survey: Survey) -> int:
         """Total that a compaction aims for; pins, summary and receipt count as cost before it is set."""
         return survey.fixed_tokens + portion(self.keep, self.room(survey))
+
+
+def shown_messages(survey: Survey) -> int:
+    """Return how many messages of the history the view holds."""
+    return sum(step.size for step in survey.steps)
 
 
 def portion(share: float, room: int) -> int:

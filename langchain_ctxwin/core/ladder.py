@@ -9,9 +9,11 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from langchain_ctxwin.core.clamping import clamp_giant, clamp_until_fits
-from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, step_cuts, turn_cuts
+from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, shown_messages, step_cuts, turn_cuts
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.receipts import newly_left
 from langchain_ctxwin.core.snapshots import shows_more, swapped_in, without_summary
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import View, message_id
@@ -30,7 +32,7 @@ def force(
     """
     after = _smaller(before, clamp_giant(request, before, goal))
     if ready and not (after is not before and goal.settles(after)):
-        after = _smaller(after, swapped_in(request, after, goal, ready))
+        after = _shorter(after, swapped_in(request, after, goal, ready))
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
     for rung in (_collapse_superseded, _clear_results, _drop_turns, _drop_steps):
@@ -39,15 +41,16 @@ def force(
         after = _smaller(after, rung(request, after, goal))
     after = _told(request, _restore_cleared(request, before, after, goal), goal, ready)
     clamped = clamp_until_fits(request, after, goal)
-    if clamped.summary and not goal.likely_fits(clamped):
+    if clamped.summary and (_is_question_cut(request, before, clamped) or not goal.likely_fits(clamped)):
         # The turn goes on without its summary rather than not at all; what it covered is summarized again.
         clamped = clamp_until_fits(request, without_summary(request, after), goal)
     after = clamped
-    return None if after.view == before.view else compaction_of(before, after, reason=reason)
+    return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
 
 
-def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
+def compaction_of(request: Request, before: Survey, after: Survey, *, reason: str) -> Compaction:
     """Return the step from one view to a smaller one."""
+    dropped = newly_left(request.messages, before.view, after.view, first=request.first)
     return Compaction(
         kind="force",
         reason=reason,
@@ -56,18 +59,34 @@ def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
-        dropped_turns=max(0, after.view.receipt.turns - before.view.receipt.turns),
-        dropped_messages=max(0, after.view.receipt.messages - before.view.receipt.messages),
+        dropped_turns=dropped.turns,
+        dropped_messages=dropped.messages,
         summary=after.summary if after.summary != before.summary else None,
     )
 
 
+def _is_question_cut(request: Request, before: Survey, after: Survey) -> bool:
+    asked = last_user(request.messages)
+    key = None if asked is None else message_id(request.messages, asked)
+    return key is not None and after.view.clamped.get(key) != before.view.clamped.get(key)
+
+
 def _told(request: Request, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
-    """Show a finished summary of what has left now, where there is room: later it would change the request again."""
+    """Show a finished summary of what has left now: later it would change the request again.
+
+    Where it leaves too little room, more turns leave for it; it says more of the conversation than they do.
+    """
     if ready is None or survey.summary == ready.text or not shows_more(survey, ready):
         return survey
     told = swapped_in(request, survey, goal, ready)
-    return told if goal.settles(told) else survey
+    if not goal.settles(told):
+        told = _smaller(told, _drop_turns(request, told, goal))
+    return told if goal.fits(told) else survey
+
+
+def _shorter(survey: Survey, candidate: Survey) -> Survey:
+    """The candidate, when it takes fewer tokens or shows fewer messages."""
+    return candidate if shown_messages(candidate) < shown_messages(survey) else _smaller(survey, candidate)
 
 
 def _smaller(survey: Survey, candidate: Survey) -> Survey:

@@ -135,7 +135,7 @@ def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
 
 
 def _stopped(sized: _Sized, goal: Goal) -> Stopped:
-    if goal.is_crowded(sized.survey):
+    if goal.has_no_room(sized.survey):
         return "fixed_regions"
     return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
 

@@ -89,11 +89,12 @@ def _judged(window: Window, compaction: Compaction, summary: str) -> dict[str, A
     """What the guard says of a summary by its outcome: one that frees too little counts like one that failed."""
     after = window.request.survey(compaction.view, summary).total_tokens
     is_late = after >= compaction.tokens_before  # it tells of messages that had left before
-    if is_late or compaction.tokens_before - after >= MIN_PROGRESS * compaction.tokens_before:
+    is_by_number = window.goal.max_messages is not None  # what counts there is how many messages are shown
+    if is_late or is_by_number or compaction.tokens_before - after >= MIN_PROGRESS * compaction.tokens_before:
         return {"ineffective": 0}
     return _ineffective(window)
 
 
 def _ineffective(window: Window) -> dict[str, Any]:
     messages = window.request.messages
-    return {"ineffective": window.session.ineffective(messages) + 1, "asked": last_user(messages)}
+    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(messages)}

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_ctxwin.core.pairing import is_empty
 from langchain_ctxwin.core.turns import Step, call_ids, split_steps
 from langchain_ctxwin.core.view import Position, position_of
+from langchain_ctxwin.errors import ConfigError
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -28,10 +29,15 @@ def pin(message: M) -> M:
 
     The copy keeps the id, so writing it back to the state pins a message that is already in the history.
 
+    Raises:
+        ConfigError: it is no message.
+
     Example:
         >>> is_pinned(pin(HumanMessage("Never book before 9:00.")))
         True
     """
+    if not isinstance(message, BaseMessage):
+        raise ConfigError(f"pin({message!r:.80}): pass a message, for example pin(HumanMessage(...))")
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, PIN_KEY: True}})
 
 

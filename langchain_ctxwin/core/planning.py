@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, portion, step_cuts, turn_cuts
+from langchain_ctxwin.core.compaction import (
+    Compaction,
+    Goal,
+    cut,
+    first_that,
+    portion,
+    shown_messages,
+    step_cuts,
+    turn_cuts,
+)
 from langchain_ctxwin.core.pending import content_digest, uncovered
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import Receipt, position_of
@@ -14,10 +23,6 @@ SUMMARY_SHARE = 0.2
 
 SUMMARY_BOUNDS_TOKENS = (64, 2000)
 """Smallest and largest default size of a summary: a paragraph and two pages."""
-
-KEPT_MESSAGES_SHARE = 0.5
-MAX_MESSAGES_SHARE = 0.8
-"""What a trigger by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow."""
 
 MIN_PROGRESS = 0.1
 """Smallest reduction of the request that a summary must promise; less would be repeated at once."""
@@ -38,18 +43,13 @@ class Trigger:
         limit, history_tokens = portion(self.share, room), survey.size.regions.history_tokens
         if history_tokens > limit:
             return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
-        if self.is_crowded(survey):
+        if self.has_too_many(survey):
             return f"{shown_messages(survey):,} messages are past the trigger of {self.messages:,}"
         return ""
 
-    def is_crowded(self, survey: Survey) -> bool:
+    def has_too_many(self, survey: Survey) -> bool:
         """True when the view holds more messages than it may."""
         return self.messages is not None and shown_messages(survey) > self.messages
-
-
-def shown_messages(survey: Survey) -> int:
-    """Return how many messages of the history the view holds."""
-    return sum(step.size for step in survey.steps)
 
 
 def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) -> Compaction | None:
@@ -92,13 +92,8 @@ def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, s
     fits = after.upper_tokens + summary_tokens <= goal.limit
     small = fits and after.total_tokens + summary_tokens <= goal.low_water(survey)
     kept_messages = len(request.messages) - start
-    few = trigger.messages is None or kept_messages <= int(messages_share(goal) * trigger.messages)
+    few = trigger.messages is None or kept_messages <= goal.kept_messages
     return small and few
-
-
-def messages_share(goal: Goal) -> float:
-    """Share of the messages that stays, where `keep` is no share that would free enough of them."""
-    return goal.keep if goal.keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
 
 
 def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:

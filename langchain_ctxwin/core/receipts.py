@@ -45,6 +45,18 @@ def extended_receipt(messages: Sequence[AnyMessage], before: View, view: View, *
     return _receipt([a + b + c - d for a, b, c, d in zip(known, more, again, less, strict=True)], tokens)
 
 
+def newly_left(messages: Sequence[AnyMessage], before: View, after: View, *, first: int) -> Receipt:
+    """Count what leaves without a summary from one view to the next."""
+    if before.covered == after.covered:
+        was, now = before.receipt, after.receipt
+        differences = (now.turns - was.turns, now.steps - was.steps, now.messages - was.messages)
+        return _receipt([max(0, number) for number in differences], 0)
+    shown_from = before.start.index if before.start else first
+    begin = max(shown_from, _begin(after, first))
+    stop = after.start.index if after.start else begin
+    return _receipt(_count(messages, split_steps(messages, begin, stop), begin, _pinned(after)), 0)
+
+
 def _begin(view: View, first: int) -> int:
     return max(first, view.covered.index + 1) if view.covered else first
 

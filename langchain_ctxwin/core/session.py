@@ -42,10 +42,15 @@ class Session:
         """Number of reductions so far."""
         return int(self.guard.get("compactions", 0))
 
+    @property
+    def failed_summaries(self) -> int:
+        """Number of summaries in a row, across user messages, that failed or freed too little."""
+        return int(self.guard.get("ineffective", 0))
+
     def ineffective(self, messages: Sequence[AnyMessage]) -> int:
         """Number of summaries since the last user message that failed or freed too little."""
         same_question = self.guard.get("asked") == last_user(messages)
-        return int(self.guard.get("ineffective", 0)) if same_question else 0
+        return self.failed_summaries if same_question else 0
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True when no summary is tried until the next user message."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from langchain_ctxwin.core.compaction import Goal, cut, first_that, step_cuts, turn_cuts
+from langchain_ctxwin.core.compaction import LEAST_MESSAGES, Goal, cut, first_that, shown_messages, step_cuts, turn_cuts
 from langchain_ctxwin.core.pending import Pending, content_digest, uncovered
-from langchain_ctxwin.core.planning import MIN_PROGRESS, Trigger, messages_share, summary_size
+from langchain_ctxwin.core.planning import MIN_PROGRESS, Trigger, summary_size
 from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import View, position_of
@@ -44,7 +44,7 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
     start = uncovered(survey.view, request.first)
     reason = trigger.reason(survey, goal.room(survey))
     if reason:
-        stop = _stop(request, survey, goal, trigger, max_tokens)
+        stop = _stop(request, survey, goal, max_tokens)
     elif survey.view.receipt.tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
         stop, reason = survey.start, f"{survey.view.receipt.messages:,} messages left without a summary"
     else:
@@ -52,7 +52,7 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
     if stop is None or stop <= start:
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
-    if not trigger.is_crowded(survey) and not _pays(request, survey, goal, stop, max_tokens):
+    if not trigger.has_too_many(survey) and not _pays(request, survey, goal, stop, max_tokens):
         return None
     digest = content_digest(request.messages, start, stop)
     return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
@@ -75,17 +75,17 @@ def shows_more(survey: Survey, ready: Pending) -> bool:
     return bool(survey.view.receipt) and uncovered(survey.view, 0) <= ready.through.index < survey.start
 
 
-def _stop(request: Request, survey: Survey, goal: Goal, trigger: Trigger, max_tokens: int) -> int | None:
+def _stop(request: Request, survey: Survey, goal: Goal, max_tokens: int) -> int | None:
     cuts = [*turn_cuts(survey), *step_cuts(request, survey)]
     if not cuts:
         return None
     growth = max(0, goal.ceiling(survey) - survey.total_tokens)
     least = survey.fixed_tokens + int(LEAST_KEPT * goal.room(survey))
-    target = max(least, goal.low_water(survey) - growth)
+    target, most = max(least + max_tokens, goal.low_water(survey) - growth), goal.max_messages
 
     def is_enough(stop: int) -> bool:
         kept_messages = len(request.messages) - stop
-        few = trigger.messages is None or kept_messages <= int(messages_share(goal) * trigger.messages)
+        few = most is None or kept_messages <= max(LEAST_MESSAGES, goal.kept_messages - (most - shown_messages(survey)))
         return few and _without(request, survey, goal, stop).total_tokens + max_tokens <= target
 
     best = first_that(cuts, is_enough)

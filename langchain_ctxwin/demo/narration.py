@@ -36,6 +36,9 @@ NAMES = {
 DONE = {"summarize": "summarized", "force": "compressed"}
 """What each kind of compaction did."""
 
+SWAPPED = "summaries swapped in: 1"
+"""The action of a compaction that puts a finished summary in the place of what it covers."""
+
 SHOWN_WRONG = 3
 """Wrong facts shown of one answer; the first ones say what went wrong."""
 
@@ -60,6 +63,8 @@ def spoken(answer: str) -> str:
 def explain(event: Mapping[str, Any]) -> list[Part]:
     """Say what the package did and why."""
     if event["type"] == "context.compacted":
+        if set(event["actions"]) == {SWAPPED}:
+            return _shown(event)
         sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
         done = f"~ {DONE.get(event['kind'], event['kind'])} {sizes}: {'; '.join(event['actions'])}"
         return [(done, "magenta"), (f"  ({event['reason']})", REASON)]
@@ -74,6 +79,12 @@ def explain(event: Mapping[str, Any]) -> list[Part]:
         return [(done, "magenta"), ("  (shown when the room is needed)", REASON)]
     name = str(event["type"]).removeprefix("context.").replace("_", " ")
     return [(f"! {name}: {event.get('reason') or event.get('fault') or ''}", "yellow")]
+
+
+def _shown(event: Mapping[str, Any]) -> list[Part]:
+    """A swap may also grow the request: of messages that had left, the summary is then the first thing shown."""
+    sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
+    return [(f"~ shown: the summary that was ready; the request went {sizes}", "magenta"), _because(event)]
 
 
 def _because(event: Mapping[str, Any]) -> Part:

@@ -22,6 +22,12 @@ def changed(state: State, update: Update) -> Update:
     return {key: value for key, value in update.items() if state.get(key) != value and (value or key in state)}
 
 
+def flags_of(state: State) -> State:
+    """Return `context_pending`; empty when something odd is stored there."""
+    pending = state.get("context_pending")
+    return pending if isinstance(pending, Mapping) else {}
+
+
 def turn_is_finished(state: State) -> bool:
     """True when the last message is an answer, not a question or a call."""
     messages: Sequence[AnyMessage] = state.get("messages") or ()

@@ -8,11 +8,12 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
-from langchain_ctxwin.flow.state import Measure, State, Update, changed, turn_is_finished
+from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
 from langchain_ctxwin.summarize.usage import Written
 
@@ -60,7 +61,7 @@ class Flow:
 
     def route(self, state: State) -> Destination:
         """Return the step that follows `check`."""
-        pending = state.get("context_pending") or {}
+        pending = flags_of(state)
         if pending.get("due"):
             return "maybe_summarize"
         report = state.get("context_report") or self.measure(state).report
@@ -143,7 +144,13 @@ class Flow:
 
     def _flags(self, window: Window, place: Place) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
-        if relief := self.engine.relieve(window):
+        relief = self.engine.relieve(window)
+        # A summary is worth more than a receipt, unless the last ones came to nothing.
+        is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
+        plan = None if self.engine.in_background or is_hopeless else self.engine.plan(window)
+        if plan is not None and window.fits_after(plan):
+            return {"due": True, "reason": plan.reason}
+        if relief is not None:
             return {"compress": True, "reason": relief.reason}
         if self.engine.in_background:
             # Hard need never waits: then what is left out is on the receipt, and the summary follows.
@@ -151,8 +158,7 @@ class Flow:
                 return {}
             announce_summary("lost", window.session.pending, reason="the process that began it is gone")
             return {"due": True, "reason": "the summary in progress was lost"}
-        plan = self.engine.plan(window)
-        return {"due": True, "reason": plan.reason} if plan is not None and window.fits_after(plan) else {}
+        return {}
 
     def _written(self, window: Window) -> Outcome:
         pending = window.session.pending
@@ -188,7 +194,7 @@ class Flow:
 
 
 def _is_due(state: State) -> bool:
-    return bool((state.get("context_pending") or {}).get("due"))
+    return bool(flags_of(state).get("due"))
 
 
 def _pending(state: State, window: Window) -> Update:
@@ -200,7 +206,7 @@ def _pending(state: State, window: Window) -> Update:
 
 def request_waits(state: State) -> bool:
     """True when a summary was made on the way to a model call, not after an answer."""
-    return bool((state.get("context_pending") or {}).get("request_waits")) or not turn_is_finished(state)
+    return bool(flags_of(state).get("request_waits")) or not turn_is_finished(state)
 
 
 def _refused(before: Window, after: Window) -> str:

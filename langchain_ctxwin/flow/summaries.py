@@ -19,7 +19,7 @@ from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, summary_task
 from langchain_ctxwin.flow.events import announce_summary
-from langchain_ctxwin.flow.state import State
+from langchain_ctxwin.flow.state import State, flags_of
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.usage import Written
@@ -75,6 +75,8 @@ class Summaries:
             found: what the shelf holds of the summary on its way.
         """
         pending = window.session.pending
+        if pending and pending.text and not self._engine.may_show(window, pending):
+            return self.failed(window, pending, "it no longer fits its room, or its messages were edited since")
         if pending is None:
             snapshot = self._engine.prepare(window)
             return self._begun(window, snapshot, place) if snapshot else window
@@ -100,7 +102,7 @@ class Summaries:
 
     def forget(self, state: State, window: Window) -> None:
         """Stop work on a summary that this branch of the conversation no longer wants."""
-        key = (state.get("context_pending") or {}).get("key")
+        key = flags_of(state).get("key")
         if isinstance(key, str) and window.session.pending is None:
             self._engine.jobs.cancel(key)
 

@@ -25,6 +25,7 @@ from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.summarize.background import SummaryJobs
 
 
 def create_context_agent(
@@ -41,6 +42,7 @@ def create_context_agent(
     learned: LimitMemory | None = None,
     validator: Validator | None = None,
     pin_when: PinWhen | None = None,
+    jobs: SummaryJobs | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -53,16 +55,17 @@ def create_context_agent(
         config: when to compact and what to keep.
         summarizer: writes summaries; None extracts them without a model.
         checkpointer: makes conversations durable.
-        store: long-term memory for the tools.
+        store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
         validator: compares counts with what the provider reports, and samples with exact counts.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
+        jobs: writes summaries in the background; by default one set of threads for the whole process.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
         UnknownModelError: neither the model nor `limits` states a limit.
-        ConfigError: `model` is a string and the extra `agents` is not installed.
+        ConfigError: an argument is of the wrong type, or `model` is a string and the extra `agents` is not installed.
 
     Example:
         ```python
@@ -73,11 +76,12 @@ def create_context_agent(
     chat = _chat_model(model) if isinstance(model, str) else model
     engine = ContextEngine(
         _limits(limits, chat),
-        counter=counter or TokenEstimator(family_of(chat)),
+        counter=TokenEstimator(family_of(chat)) if counter is None else counter,
         summarizer=summarizer,
         config=config,
         learned=learned,
         pin_when=pin_when,
+        jobs=jobs,
     )
     tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]

@@ -15,6 +15,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.arguments import check_collaborators, shown
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
@@ -22,12 +23,13 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
-from langchain_ctxwin.memo import HeardLimits, Lru, once
+from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
 from langchain_ctxwin.middleware.response_format import definitions_of
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 
 MAX_ENGINES = 64
@@ -81,7 +83,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         ```
 
     Raises:
-        ConfigError: `engine` was given together with an argument that belongs to an engine.
+        ConfigError: `engine` was given together with an argument that belongs to an engine, or an argument is of the
+            wrong type.
         UnknownModelError: at the first call, when neither the model nor `engine` states a limit.
     """
 
@@ -108,6 +111,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "pin_when": pin_when,
             "jobs": jobs,
         }
+        _check(engine, validator, **options)
         given = [name for name, value in options.items() if value is not None]
         if engine is not None and given:
             raise ConfigError(f"engine and {', '.join(given)} were given: set {', '.join(given)} on the engine")
@@ -182,3 +186,26 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         form = request.response_format
         # The value keeps the format alive, so an id in the key cannot come to mean another one.
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
+
+
+def _check(engine: Any, validator: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
+    """Raise `ConfigError` for arguments that would fail at the first call."""
+    if not isinstance(engine, ContextEngine | None):
+        raise ConfigError(f"engine={shown(engine)} is no ContextEngine: {_instead_of(engine)}")
+    if not isinstance(validator, Validator | None):
+        raise ConfigError(f"validator={shown(validator)}: pass a Validator, or None")
+    check_collaborators(**collaborators)
+    as_summarizer(summarizer)
+    Marks(pin_when)
+
+
+def _instead_of(engine: Any) -> str:
+    """What to pass in the place of what was given as the engine."""
+    if isinstance(engine, ContextConfig):
+        return "pass ContextWindowMiddleware(config=...)"
+    if isinstance(engine, ModelLimits):
+        return "pass ContextWindowMiddleware(ContextEngine(limits=...))"
+    return (
+        "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware(ContextEngine("
+        "limits=model)); a model that writes summaries is passed as summarizer=model"
+    )

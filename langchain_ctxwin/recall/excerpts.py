@@ -21,6 +21,9 @@ TextPrice = Callable[[str], int]
 STEP_CHARS = 100
 """An excerpt ends at the end of such a piece, after a space where there is one: about a line of text."""
 
+NAME_CHARS = 64
+"""Longest name in a label, the longest that providers accept; anybody's message may have a longer one."""
+
 SEPARATOR = "\n\n"
 
 _ROLES = {"human": "user", "ai": "assistant"}
@@ -79,7 +82,7 @@ class Showcase:
 
     def _label(self, index: int) -> str:
         message = self._messages[index]
-        speaker = " ".join(filter(None, (_ROLES.get(message.type, message.type), message.name)))
+        speaker = " ".join(filter(None, (_ROLES.get(message.type, message.type), (message.name or "")[:NAME_CHARS])))
         return f"{self._handles[index]}, {speaker}, turn {bisect_right(self._turns, index)}"
 
     def _part_label(self, index: int, start_char: int, stop_char: int, chars: int) -> str:

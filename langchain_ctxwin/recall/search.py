@@ -106,7 +106,7 @@ def check_settings(max_tokens: Any, counter: Any, embeddings: Any) -> None:
     """Raise `ConfigError` for settings that cannot be used."""
     if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens <= 0:
         raise ConfigError(f"max_tokens={max_tokens!r}: give a positive number of tokens, for example {MAX_TOKENS}")
-    if counter is not None and not callable(counter):
+    if counter is not None and (isinstance(counter, type) or not callable(counter)):
         raise ConfigError(f"counter={counter!r}: give a callable that counts the tokens of messages, or None")
     if embeddings is not None and not isinstance(embeddings, Embeddings):
         raise ConfigError(f"embeddings={embeddings!r:.80}: give LangChain `Embeddings`, or None to search by words")

@@ -66,6 +66,8 @@ def create_recall_tool(
         raise ConfigError(f"max_tokens={max_tokens} holds no message with its label: give at least {MIN_TOKENS}")
     if not isinstance(name, str) or not name:
         raise ConfigError(f"name={name!r}: give the name by which the model calls the tool")
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError(f"description={description!r}: give the text that tells the model what the tool does")
     meaning = RememberedEmbeddings(embeddings) if embeddings else None
     price = text_price(counter)
 

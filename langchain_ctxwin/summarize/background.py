@@ -12,15 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-import structlog
-
-from langchain_ctxwin.daemon import in_daemon, in_few_daemons
+from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.lease import Lease
+from langchain_ctxwin.summarize.lease import LEASE_SECONDS, Lease, check_lease, give_back, granted
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.timebox import attempt, too_slow
+from langchain_ctxwin.summarize.timebox import attempt, lost_elsewhere, too_slow
 from langchain_ctxwin.summarize.usage import Written
 
 MAX_RUNNING = 4
@@ -29,16 +28,12 @@ MAX_RUNNING = 4
 MAX_ABANDONED = 8
 """Given-up threads that may still live, so that a summarizer that hangs cannot take all threads of the process."""
 
-MAX_REMEMBERED = 256
-"""Ended jobs kept, the most recently used ones: a summary is a few KB, and is picked up within a few turns."""
+MAX_REMEMBERED = 2_048
+"""Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
+of as many other conversations may end meanwhile; one that is forgotten is paid for twice."""
 
 DRAIN_SECONDS = 5.0
 """Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
-
-LEASE_SECONDS = 2.0
-"""Longest wait for a lease: a healthy server answers within milliseconds."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +60,7 @@ class _Run:
     written: Written | None = None
     """The text, once it came in time; the job is done when it was stored, too."""
     ended: Future[None] | None = None
+    has_lease: bool = False
 
 
 class SummaryJobs:
@@ -99,6 +95,7 @@ class SummaryJobs:
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
+        _check(max_running, lease, drain_seconds)
         self._max_running = max_running
         self._lease = lease
         self._drain_seconds = drain_seconds
@@ -156,6 +153,8 @@ class SummaryJobs:
             run = self._runs.pop(key, None)
             if run is not None:
                 run.job = Job(state="failed", reason="cancelled")
+        if run is not None:
+            self._give_lease_back(run)
 
     def forget(self, key: str) -> None:
         """Forget a job that has ended, so that it can be started again; one that is running goes on."""
@@ -184,6 +183,8 @@ class SummaryJobs:
             job = self._outcome(run, write)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
             job = _done(run.written) if run.written else Job(state="failed", reason=str(error))
+        if "failed" in (job.state, run.job.state):  # before a second attempt can begin, which needs the lease
+            self._give_lease_back(run, wait_seconds=LEASE_SECONDS)
         with self._lock:
             self._judge(run)
             if run.job.state == "running":
@@ -192,7 +193,7 @@ class SummaryJobs:
             self._make_room()
 
     def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
-        is_ours = self._is_ours(run)
+        is_ours = self._take_lease(run)
         if run.shelf is not None and (stored := run.shelf.get(run.key)):
             return _done(stored)
         if not is_ours:
@@ -206,16 +207,18 @@ class SummaryJobs:
             run.shelf.put(run.key, written)
         return _done(written)
 
-    def _is_ours(self, run: _Run) -> bool:
-        lease = self._lease
-        if lease is None:
-            return True
-        try:
-            asked = in_few_daemons(lambda: lease.acquire(run.key, run.timeout_seconds))
-            return bool(asked.result(LEASE_SECONDS))
-        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            _log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
-            return True
+    def _take_lease(self, run: _Run) -> bool:
+        is_ours = granted(self._lease, run.key, run.timeout_seconds)
+        with self._lock:
+            run.has_lease = is_ours
+        return is_ours
+
+    def _give_lease_back(self, run: _Run, *, wait_seconds: float = 0.0) -> None:
+        """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
+        with self._lock:
+            had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
+        if had_lease and self._lease is not None:
+            give_back(self._lease, run.key, wait_seconds=wait_seconds)
 
     def _judge(self, run: _Run) -> None:
         """Give a job up when its time is over; called under the lock."""
@@ -226,7 +229,7 @@ class SummaryJobs:
         elif run.job.state == "running":
             run.job = Job(state="failed", reason=str(too_slow(run.timeout_seconds)))
         else:
-            run.job = Job(state="failed", reason=_lost_elsewhere(run.timeout_seconds))
+            run.job = Job(state="failed", reason=lost_elsewhere(run.timeout_seconds))
 
     def _running(self) -> list[_Run]:
         """The attempts that are still waited for; called under the lock."""
@@ -235,10 +238,14 @@ class SummaryJobs:
         return [run for run in self._threads if run.job.state == "running"]
 
     def _make_room(self) -> None:
-        """Forget the ended jobs that were not used for longest; called under the lock."""
-        ended = [key for key, run in self._runs.items() if run.job.state != "running"]
-        for key in ended[: max(0, len(ended) - MAX_REMEMBERED)]:
-            del self._runs[key]
+        """Forget ended jobs, those without a text first, then what was not used for longest; called under the lock."""
+        excess = len(self._runs) - MAX_REMEMBERED
+        if excess <= 0:
+            return
+        ended = [run for run in self._runs.values() if run.job.state != "running"]
+        excess -= len(self._runs) - len(ended)
+        for run in sorted(ended, key=lambda run: run.job.state == "done")[: max(0, excess)]:
+            del self._runs[run.key]
 
     def _drain_shelved(self) -> None:
         with self._lock:
@@ -253,15 +260,17 @@ class SummaryJobs:
             del self._runs[key]
 
 
+def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
+    """Raise `ConfigError` for settings that cannot be used."""
+    if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
+        raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
+    if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
+        raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
+    check_lease(lease)
+
+
 def _done(written: Written) -> Job:
     return Job(state="done", written=written)
-
-
-def _lost_elsewhere(timeout_seconds: float) -> str:
-    return (
-        f"another process took this summary and did not finish it within {timeout_seconds:g} seconds: use a faster "
-        "summarizer, raise summary_timeout_seconds, or let all processes share one store"
-    )
 
 
 def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:

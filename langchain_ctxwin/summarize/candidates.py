@@ -11,10 +11,10 @@ from itertools import chain
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.summarize.layout import Line, line_of, parsed, splits_labels
-from langchain_ctxwin.summarize.salience import Context, question_words, salience
+from langchain_ctxwin.summarize.salience import Context, is_rule, lead_in, question_words, salience
 from langchain_ctxwin.summarize.sentences import edges, fragments, statements, whole
 from langchain_ctxwin.summarize.superseding import superseded
-from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, USER, Entry, entries
+from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, NOTE, USER, Entry, entries
 from langchain_ctxwin.summarize.uses import OUTPUTS, Uses
 
 TOTAL_CHARS = 1_000_000
@@ -59,7 +59,8 @@ def candidates(messages: Sequence[AnyMessage], *, previous: str) -> list[Candida
     uses = Uses.among(lines, shown, MIN_EDGE_CHARS)
     found = [*_from_summary(lines, about, uses), *_from_messages(shown, about, uses, has_previous=bool(lines))]
     items = _unique(found)
-    gone = superseded((item.line.speaker, item.line.text) for item in items)
+    # what a summary tells may be the user's or a page's: the user and the assistant overrule it, it never the user
+    gone = superseded((ASSISTANT if item.line.speaker == NOTE else item.line.speaker, item.line.text) for item in items)
     return [item for number, item in enumerate(items) if number not in gone]
 
 
@@ -81,10 +82,12 @@ def _from_messages(
     position = 0
     for number, entry in enumerate(shown):
         is_answer = _is_answer(entry, shown[number + 1] if number + 1 < len(shown) else None)
-        topic = ""
+        topic = lead = ""
         for rank, (speaker, label, text) in enumerate(_statements(entry, edge_chars), 1):
             aim = 1 / rank if number == goal else 0.0  # a request stands at its beginning, background follows
-            line = line_of(text, position=position, label=label, topic=topic)
+            quoted = f"{lead} {text}" if lead and is_rule(text) else text
+            lead = lead_in(text) or lead
+            line = line_of(quoted, position=position, label=label, topic=topic)
             recency, use = (number + 1) / len(shown), uses.of_line(line, number)
             context = Context(recency=recency, goal=aim, asked=asked, is_answer=is_answer, use=use)
             has_topic = bool(line.topic) and text.startswith(line.topic)

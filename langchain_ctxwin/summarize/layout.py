@@ -8,14 +8,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from langchain_ctxwin.summarize.transcript import SPEAKERS, USER
+from langchain_ctxwin.summarize.transcript import NOTE, SPEAKERS, USER
 
 HEADING = "#"
 """Opens a line that is a section's title, in summaries that a model wrote."""
 
+BULLET = "- "
+"""Opens an item of a section."""
+
+ALSO_STATED = "## Also stated"
+"""Heading of the list of what a summary had lost; the list of a summary is read again like its other lines."""
+
+_USERS_HEADINGS = frozenset({ALSO_STATED.casefold(), "## goal and constraints"})
+
 _LABEL = re.compile(rf"({'|'.join(SPEAKERS)})(?: \([^)\n]*\))?: ")
 # A capitalized word alone may be a speaker's name in a pasted chat: the order of such lines matters.
-_TOPIC = re.compile(r"(?:[A-Z]{3,24}|[A-Z][A-Za-z]{1,20}(?: [A-Za-z]{2,20}){1,2}): (?=\S)")
+# "The page says" is no topic either: without it, what a page says would read as the user's own words.
+_TELLING = "".join(
+    f"(?<!{verb})" for verb in ("says", "said", "reads", "states", "wrote", "writes", "received", "pasted")
+)
+_TOPIC = re.compile(rf"(?:[A-Z]{{3,24}}|[A-Z][A-Za-z]{{1,20}}(?: [A-Za-z]{{2,20}}){{1,2}}){_TELLING}: (?=\S)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +45,11 @@ class Line:
 
     @property
     def speaker(self) -> str:
-        """One of the speakers of a transcript; lines that name none are taken for the user's."""
+        """One of the speakers of a transcript; lines that name none are notes, but for lists of what the user said."""
         speaker = self.label.partition(" (")[0]
-        return speaker if speaker in SPEAKERS else USER
+        if speaker in SPEAKERS:
+            return speaker
+        return USER if self.label.casefold().rstrip(": ") in _USERS_HEADINGS else NOTE
 
 
 def line_of(text: str, *, position: int, label: str, topic: str = "") -> Line:
@@ -58,15 +72,17 @@ def splits_labels(text: str) -> list[str]:
 
 def parsed(summary: str) -> Iterator[Line]:
     """Yield the statements of a summary that `rendered` wrote, or of any other text, line by line."""
-    label = topic = ""
+    heading = label = topic = ""
     raws = [raw.strip() for raw in summary.split("\n") if raw.strip()]
     for position, raw in enumerate(raws, -len(raws)):
         if raw.startswith(HEADING):
-            label, topic = raw, ""
+            heading, label, topic = raw, raw, ""
             continue
-        spoken = _LABEL.match(raw.removeprefix("- "))
+        spoken = _LABEL.match(raw.removeprefix(BULLET))
         if spoken:
             label, topic = spoken[0].removesuffix(": "), ""
+        elif raw.startswith(BULLET) and label != heading:
+            label, topic = heading, ""  # an item says itself who speaks, the one above it does not
         text = spoken.string[spoken.end() :] if spoken else raw
         line = line_of(text, position=position, label=label, topic=topic)
         topic = line.topic
@@ -99,7 +115,7 @@ def _run(label: str, lines: Sequence[Line]) -> Iterator[str]:
         topic = line.topic
         text = f"{topic}: {line.text}" if topic and (is_new or _TOPIC.match(line.text)) else line.text
         is_spoken = label and not label.startswith(HEADING)
-        is_mistakable = _LABEL.match(text) or text.startswith(HEADING)
+        is_mistakable = _LABEL.match(text) or text.startswith((HEADING, BULLET))
         yield f"{label}: {text}" if is_spoken and (number == 0 or is_mistakable) else text
 
 

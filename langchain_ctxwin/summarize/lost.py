@@ -10,14 +10,11 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.summarize.candidates import Candidate, candidates
-from langchain_ctxwin.summarize.layout import HEADING, parsed
+from langchain_ctxwin.summarize.layout import ALSO_STATED, BULLET, HEADING, parsed
 from langchain_ctxwin.summarize.pricing import text_tokens
-from langchain_ctxwin.summarize.salience import is_code, is_decision, is_rule
-from langchain_ctxwin.summarize.transcript import ASSISTANT, USER
+from langchain_ctxwin.summarize.salience import is_code, is_decision, is_order, is_rule
+from langchain_ctxwin.summarize.transcript import ASSISTANT, NOTE, USER
 from langchain_ctxwin.summarize.values import NAME, NUMBER, values, words
-
-ALSO_STATED = "## Also stated"
-"""Heading of the list of what a summary had lost; the list of a summary is read again like its other lines."""
 
 EXTRA_SHARE = 0.2
 """Room for the list beyond the size of a summary that used its budget up, as a share of that budget."""
@@ -30,7 +27,6 @@ MAX_CHECKED = 2_000
 
 _MIN_MENTIONS = 2  # what tools return matters when it comes up again, in a later call or in what somebody says
 _SAME_RULE = 0.8  # of a rule's words, in one line of the summary: the rule is there
-_BULLET = "- "
 _NEGATION = re.compile(r"\b(?:not?|never|without|nobody|avoid|forbid\w*|nie|nicht|nunca|jamais)\b|n['\u2019]t\b|[不禁]")
 _COMMON_KINDS = frozenset({NAME, NUMBER, "day", "time"})  # too frequent to matter by themselves
 _SPACES = re.compile(r"\s+")
@@ -56,7 +52,7 @@ def completed(
     room = limit_tokens - text_tokens(counter, opening)
     kept: list[str] = []
     for snippet in _lost(_Known(summary), ranked, Counter(_mentions(items))):
-        bullet = f"{_BULLET}{snippet}\n"
+        bullet = f"{BULLET}{snippet}\n"
         tokens = text_tokens(counter, bullet)
         if tokens <= room:
             kept.append(bullet)
@@ -130,19 +126,19 @@ def _lost(known: _Known, ranked: Sequence[Candidate], mentions: Counter[str]) ->
 
 def _tier(item: Candidate) -> int:
     if item.line.speaker != USER:
-        return 2
+        return 1 if item.line.speaker == NOTE else 2
     return 0 if is_rule(item.line.text) else 1
 
 
 def _snippet(item: Candidate, known: _Known, mentions: Counter[str]) -> str:
     """The part of the statement that has to be added, with its speaker unless it is the user; empty if none."""
     line = item.line
-    text = _SPACES.sub(" ", line.text.removeprefix(_BULLET))
+    text = _SPACES.sub(" ", line.text.removeprefix(BULLET))
     by_user = line.speaker == USER
-    if by_user and is_rule(text):
+    if by_user and is_order(text):
         at = -1 if known.has_rule(text) and all(known.has(value.key) for value in values(text)) else 0
     else:
-        matters = by_user and not is_code(text)
+        matters = line.speaker in (USER, NOTE) and not is_code(text)
         decides = line.speaker == ASSISTANT and is_decision(text)
         at = _first_lost(text, known, mentions, matters=matters, decides=decides)
     if at < 0:
@@ -152,7 +148,9 @@ def _snippet(item: Candidate, known: _Known, mentions: Counter[str]) -> str:
     piece = piece.partition(" ")[2] if start and " " in piece else piece
     piece = piece.rpartition(" ")[0] if start + SNIPPET_CHARS < len(text) and " " in piece else piece
     topic = f"{line.topic}: " if line.topic and not start else ""
-    return f"{topic}{piece}" if by_user else f"{line.label}: {topic}{piece}"
+    if by_user:
+        return f"{topic}{piece}"
+    return f"{NOTE if line.speaker == NOTE else line.label}: {topic}{piece}"
 
 
 def _first_lost(text: str, known: _Known, mentions: Counter[str], *, matters: bool, decides: bool) -> int:

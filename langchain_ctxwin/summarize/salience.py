@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, TOOL_ERROR, USER
+from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, NOTE, TOOL_ERROR, USER
 from langchain_ctxwin.summarize.uses import OUTPUTS
 from langchain_ctxwin.summarize.values import GRAMMAR, values
 
@@ -72,6 +72,38 @@ _OWN_HABIT = re.compile(
 )
 
 
+_SOURCE = r"\b(?:e-?mail|mail|page|docs?|document|site|article|message|letter|post|readme|manual)\b"
+_TOLD = re.compile(
+    rf"{_SOURCE}[^.:\n]{{0,40}}\b(?:says?|said|reads|states?|wrote|writes)\b"
+    rf"|\b(?:here|this is|look at|below)\b[^.:\n]{{0,40}}{_SOURCE}[^.:\n]{{0,40}}:"
+    r"|\b(?:received|pasted|forwarded)\b[^.:\n]{0,60}:",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(
+    r"(?<!\w)(?:\"[^\"]{12,}\"|'.{12,300}?'(?!\w)|[\u201c\u2018\u00ab][^\u201d\u00bb]{12,}[\u201d\u2019\u00bb])|^>.*",
+    re.MULTILINE,
+)
+_LEAD_CHARS = 120  # of a statement's end: one clause
+_CONTENT = re.compile(r"[^\W\d_]{2,}|\d+")
+_FILLERS = GRAMMAR | {
+    "ok",
+    "okay",
+    "oh",
+    "yes",
+    "well",
+    "haha",
+    "thanks",
+    "thank",
+    "hi",
+    "hey",
+    "sorry",
+    "don",
+    "ll",
+    "re",
+}
+_MIN_RULE_WORDS = 3  # with the word that makes it a rule: "never call Ann", but not "never mind"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Where a statement stands in its conversation."""
@@ -101,7 +133,9 @@ def salience(text: str, speaker: str, context: Context, *, has_topic: bool = Fal
     points += _used_points(detail_points, context.use) if speaker in OUTPUTS else detail_points
     if speaker == USER:
         points += _stated_points(seen)
-    if speaker in (USER, ASSISTANT):
+    if speaker == NOTE:
+        points += STATED_POINTS * is_fact(seen)
+    if speaker in (USER, ASSISTANT, NOTE):
         points += (DECISION_POINTS if is_decision(seen) else 0.0) + TOPIC_POINTS * has_topic
     if context.is_answer and len(text) >= _ANSWER_CHARS:
         points += ANSWER_POINTS + REPORTED_POINTS * is_fact(seen)
@@ -136,9 +170,32 @@ def is_code(text: str) -> bool:
 
 
 def is_rule(text: str) -> bool:
-    """Does a statement of the user say how things have to be, rather than ask or tell of a habit?"""
+    """Does a statement of the user say how things have to be, rather than ask, quote or tell of a habit?"""
     seen = text[:_SCANNED_CHARS]
-    return _RULE.search(seen) is not None and not (seen.endswith("?") or _OWN_HABIT.search(seen) or is_code(seen))
+    told = _TOLD.search(seen)
+    own = _QUOTED.sub(" ", seen[: told.start()] if told else seen)
+    return is_order(text) and _RULE.search(own) is not None
+
+
+def is_order(text: str) -> bool:
+    """Does a statement say how things have to be, be it in the words of others?"""
+    seen = text[:_SCANNED_CHARS]
+    return _orders(seen) and not (
+        text.rstrip(" \"'\u201d\u2019)").endswith("?") or _OWN_HABIT.search(seen) or is_code(seen)
+    )
+
+
+def lead_in(text: str) -> str:
+    """The end of a statement that announces the words of others ("Here is a mail I got:"), or an empty string."""
+    told = _TOLD.search(text[-_LEAD_CHARS:]) if text.endswith(":") else None
+    return text[-_LEAD_CHARS:][told.start() :] if told else ""
+
+
+def _orders(seen: str) -> bool:
+    if not _RULE.search(seen):
+        return False
+    content = (word for word in _CONTENT.findall(seen.casefold()) if word not in _FILLERS)
+    return bool(_WIDE.search(seen)) or sum(1 for _ in islice(content, _MIN_RULE_WORDS - 1)) == _MIN_RULE_WORDS - 1
 
 
 def is_fact(text: str) -> bool:

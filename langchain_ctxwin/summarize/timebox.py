@@ -79,6 +79,14 @@ def too_slow(timeout_seconds: float) -> SummarizationError:
     )
 
 
+def lost_elsewhere(timeout_seconds: float) -> str:
+    """Return why a summary that another process took is given up."""
+    return (
+        f"another process took this summary and did not finish it within {timeout_seconds:g} seconds: use a faster "
+        "summarizer, raise summary_timeout_seconds, or let all processes share one store"
+    )
+
+
 def _checked(written: Written) -> Written:
     text: object = written.text  # a summarizer may return anything
     if not isinstance(text, str) or not text.strip():

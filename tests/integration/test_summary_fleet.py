@@ -183,6 +183,18 @@ def test_a_lease_ends_with_its_time(valkey_url):
     assert lease.acquire("a", 60)
 
 
+def test_a_lease_is_released_by_its_owner_alone(valkey_url):
+    """Another process gets the key at once, and keeps it whatever the first one does later."""
+    ours, theirs = (RedisLease.from_url(valkey_url, prefix="release:") for _ in range(2))
+    assert (ours.acquire("key", 60), theirs.acquire("key", 60)) == (True, False)
+    theirs.release("key")
+    assert not theirs.acquire("key", 60)
+    ours.release("key")
+    assert theirs.acquire("key", 60)
+    ours.release("key")
+    assert not ours.acquire("key", 60)
+
+
 @pytest.mark.parametrize("decode_responses", [False, True])
 def test_a_request_that_was_repeated_is_not_refused_by_itself(valkey_url, decode_responses):
     """The server did it, the answer got lost, the client asks again: the lease is still ours."""

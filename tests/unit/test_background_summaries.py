@@ -406,3 +406,23 @@ def test_fixed_regions_past_the_trigger_are_diagnosed_and_cost_no_summary(summar
     state |= nodes.budget_check.invoke(state)
     assert state["context_report"]["stopped"] == "fixed_regions"
     assert writer.given == []
+
+
+def test_summaries_come_in_time_although_sizes_are_unsure():
+    """Without reported usage a request is at its limit long before its most likely size is; shares follow that."""
+    writer, jobs = Writer(), SummaryJobs()
+    settings = ContextConfig(output_reserve=0, pin_first_user=False)
+    engine = ContextEngine(limits=ModelLimits(context_window=3000), summarizer=writer, config=settings, jobs=jobs)
+    nodes = ContextNodes(engine)
+    state = {"messages": []}
+    for turn in range(60):
+        question, answer = _pair(turn)
+        state["messages"] = [*state["messages"], question]
+        state |= nodes.budget_check.invoke(state)
+        if nodes.route_on_budget(state) == "force_compress":
+            state |= nodes.force_compress.invoke(state)
+        state["messages"] = [*state["messages"], answer]
+        jobs.drain(10)
+    assert state["context_guard"]["compactions"] >= 2
+    assert state["context_guard"]["dropped_turns"] == 0
+    assert len(writer.given) <= state["context_guard"]["compactions"] + 1

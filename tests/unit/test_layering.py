@@ -33,11 +33,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"core", "errors"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
-    "engine": BASE | COLLABORATORS | {"summarize"},
+    "arguments": BASE | {"summarize"},
+    "engine": BASE | COLLABORATORS | {"summarize", "arguments"},
     "counting": BASE | {"memo"},
     "recall": BASE | {"memo"},
     "flow": BASE | COLLABORATORS | MIDDLE,
-    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow"}),
+    **dict.fromkeys(
+        ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments"}
+    ),
 }
 FREE = {"", "__main__", "cli", "demo"}  # the package root and the programs see everything; nothing sees them
 

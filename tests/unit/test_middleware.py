@@ -27,6 +27,7 @@ from pydantic import BaseModel
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
+from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.summarize import SummaryJobs
@@ -223,6 +224,31 @@ def test_a_model_that_states_no_window_needs_an_engine():
     assert model.largest_tokens <= 700
 
 
+@pytest.mark.parametrize(("engine_window", "model_window"), [(700, 9_000), (9_000, 700)])
+def test_the_tighter_of_the_engines_and_the_models_limits_holds(engine_window, model_window):
+    """Whoever set a limit on the engine means it, and no model can hold more than it states."""
+    model = ScriptedChatModel(profile={"max_input_tokens": model_window}, input_limit=700)
+    engine = ContextEngine(limits=ModelLimits(context_window=engine_window), config=INLINE)
+    agent = agent_of(model, middleware=ContextWindowMiddleware(engine))
+    for number in range(10):
+        ask(agent, f"question {number} {LONG[:300]}")
+    assert ([request.refused for request in model.requests], model.largest_tokens <= 700) == ([False] * 10, True)
+    assert values(agent)["context_report"]["context_window"] == 700
+
+
+def test_a_fallback_below_the_engines_limits_gets_a_request_that_fits():
+    """The engine's limits were set with the first model in mind."""
+    primary, small = model_of(4_000, model_name="primary"), model_of(700, model_name="small")
+    ours = ContextWindowMiddleware(ContextEngine(limits=ModelLimits(context_window=3_000), config=OFF))
+    agent = agent_of(primary, ModelFallbackMiddleware(small), middleware=ours)
+    for number in range(8):
+        ask(agent, f"question {number} {LONG}")
+    assert values(agent)["context_report"]["context_window"] == 3_000
+    primary.faults += [SdkError("down", status_code=503)]
+    ask(agent, "and now?")
+    assert [request.refused for request in small.requests] == [False]
+
+
 def test_an_engine_and_its_options_contradict_each_other():
     """Both would decide the same thing."""
     engine = ContextEngine(limits=ModelLimits(context_window=700))
@@ -299,6 +325,29 @@ def test_structured_output_that_has_to_be_repeated_does_not_end_the_turn():
     model = model_of(1500, policy=script(wrong, right))
     out = ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
     assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=2), 2)
+
+
+def test_with_a_response_format_the_turn_ends_with_the_structured_response():
+    """Then there is time for a summary, although a tool result comes last."""
+    call = {"name": "Answer", "args": {"text": LONG * 5, "pages": 1}, "id": "c1"}
+    writer = Writer()
+    inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.3)
+    model = model_of(1_500, policy=script(AIMessage("", tool_calls=[call])))
+    ours = ContextWindowMiddleware(summarizer=writer, config=inline)
+    agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
+    earlier = [HumanMessage(LONG), AIMessage("Yes."), HumanMessage(LONG), AIMessage("Yes.")]
+    out = agent.invoke({"messages": [*earlier, HumanMessage("Go on.")]}, THREAD)
+    assert (out["structured_response"].pages, len(model.requests), writer.calls) == (1, 1, 1)
+
+
+def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeypatch):
+    """The agent asks again, and there is no time for a summary before it has what was asked for."""
+    call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
+    model = model_of(1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call])))
+    ended_after = []
+    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or {})
+    ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
+    assert ended_after == [2]
 
 
 def test_structured_output_by_the_provider_is_parsed():

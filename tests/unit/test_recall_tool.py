@@ -248,6 +248,15 @@ def test_long_ids_are_shown_by_their_beginning_and_found_by_it():
         run({"messages": messages}, message_id="11111111")
 
 
+def test_a_long_name_is_shown_by_its_beginning():
+    """Anybody's message may have one, and the room is for what it says."""
+    history = [HumanMessage("The code is zebra.", id="a", name="n" * 500), HumanMessage("Fine.", id="b")]
+    state = calling(*history, view=view("b", 1))
+    out = run(state, tool=create_recall_tool(max_tokens=200), query="zebra")
+    assert f"[a, user {'n' * 64}, turn 1]\nThe code is zebra." in out
+    assert TokenEstimator().count_text(out) <= 200
+
+
 def test_states_of_other_shapes_are_read():
     """A list of messages, or an object with the key."""
     messages = [told(0, "The key."), AIMessage("", tool_calls=[CALL])]

@@ -2,8 +2,8 @@
 
 import os
 import signal
+import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
@@ -13,7 +13,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs, background
+from langchain_ctxwin import daemon
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.summarize import ModelSummarizer, RedisLease, SummaryJobs, background, lease
 from langchain_ctxwin.summarize.background import MAX_ABANDONED, MAX_REMEMBERED, Job, default_jobs
 from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.usage import Written
@@ -278,7 +280,17 @@ def test_the_most_recently_used_results_are_remembered(monkeypatch):
         jobs.start(key, lambda: "text", timeout_seconds=HOUR)
         jobs.drain(PATIENCE)
         assert jobs.find("a").state == "done"
-    assert ([key for key in "abcde" if jobs.find(key)], MAX_REMEMBERED) == (["a", "d", "e"], 256)
+    assert ([key for key in "abcde" if jobs.find(key)], MAX_REMEMBERED) == (["a", "d", "e"], 2_048)
+
+
+def test_failed_jobs_are_forgotten_before_finished_ones(monkeypatch):
+    """A text that is forgotten is paid for twice; a failure is told within a turn."""
+    monkeypatch.setattr(background, "MAX_REMEMBERED", 3)
+    jobs = SummaryJobs()
+    for key, write in {"a": lambda: "text", "b": failing, "c": failing, "d": lambda: "text", "e": failing}.items():
+        jobs.start(key, write, timeout_seconds=HOUR)
+        jobs.drain(PATIENCE)
+    assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
 
 
 def test_a_summary_goes_to_the_shelf_before_the_job_is_done():
@@ -341,6 +353,9 @@ class HeldLease:
     def acquire(self, key, ttl_seconds):
         return False
 
+    def release(self, key):
+        raise AssertionError("it was never granted")
+
 
 def test_a_job_of_another_process_is_elsewhere(gate):
     """No call is made; the key stays known until its time is over, and then says what to do."""
@@ -367,12 +382,15 @@ def test_what_another_process_finished_is_done_although_it_has_the_lease(gate):
 
 def test_a_lease_that_fails_or_hangs_does_not_stop_the_work(gate, monkeypatch):
     """Twice is better than never, with a warning."""
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.05)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.05)
 
     class Lease:
         def acquire(self, key, ttl_seconds):
             if key == "hangs":
                 return gate() == "granted late"
+            raise ConnectionError("gone")
+
+        def release(self, key):
             raise ConnectionError("gone")
 
     jobs = SummaryJobs(lease=Lease())
@@ -384,6 +402,132 @@ def test_a_lease_that_fails_or_hangs_does_not_stop_the_work(gate, monkeypatch):
         ("summary.lease_failed", "fails", "warning"),
         ("summary.lease_failed", "hangs", "warning"),
     ]
+
+
+class FakeRedis:
+    """The commands of a Redis server that a lease uses, without its clock."""
+
+    def __init__(self):
+        self.values = {}
+
+    def set(self, name, token, *, nx, px):
+        return None if name in self.values else self.values.setdefault(name, token)
+
+    def get(self, name):
+        return self.values.get(name)
+
+    def eval(self, script, number, name, token):
+        assert (script, number) == (lease.RELEASE_SCRIPT, 1)
+        return self.values.pop(name) if self.values.get(name) == token else 0
+
+
+def failing():
+    """A summarizer whose provider is busy."""
+    raise ConnectionError("rate limited")
+
+
+def test_a_failed_summary_can_be_tried_again_at_once():
+    """Its lease is given back before anybody can know that it failed."""
+    redis = FakeRedis()
+    jobs = SummaryJobs(lease=RedisLease(redis))
+    jobs.start("key", failing, timeout_seconds=HOUR)
+    assert (ended(jobs, "key").state, redis.values) == ("failed", {})
+    jobs.forget("key")
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR)
+    assert (ended(jobs, "key"), list(redis.values)) == (done("text"), ["ctxwin:lease:key"])
+
+
+def test_a_cancelled_summary_gives_its_lease_back(gate):
+    """Another branch, or another process, may want it at once; the late end of the thread releases nothing more."""
+    released = threading.Semaphore(0)
+
+    class Lease(RedisLease):
+        def release(self, key):
+            super().release(key)
+            released.release()
+
+    redis = FakeRedis()
+    jobs = SummaryJobs(lease=Lease(redis))
+    jobs.start("key", gate, timeout_seconds=HOUR)
+    gate.wait_entered()
+    jobs.cancel("key")
+    assert released.acquire(timeout=PATIENCE)
+    assert redis.values == {}
+    jobs.start("key", gate, timeout_seconds=HOUR)
+    gate.wait_entered()
+    gate.opened.set()
+    assert (ended(jobs, "key"), list(redis.values)) == (done(gate.text), ["ctxwin:lease:key"])
+    assert not released.acquire(blocking=False)
+
+
+def test_a_lease_of_another_process_is_not_released():
+    """Ours ran out, and its key was granted again."""
+    redis = FakeRedis()
+    ours = RedisLease(redis)
+    assert ours.acquire("key", 1)
+    redis.values["ctxwin:lease:key"] = "another token"
+    ours.release("key")
+    ours.release("never ours")
+    assert redis.values == {"ctxwin:lease:key": "another token"}
+
+
+def test_a_lease_that_cannot_be_released_is_only_reported():
+    """It runs out by itself."""
+
+    class Lease(RedisLease):
+        def release(self, key):
+            raise ConnectionError("gone")
+
+    jobs = SummaryJobs(lease=Lease(FakeRedis()))
+    with capture_logs() as logs:
+        jobs.start("key", failing, timeout_seconds=HOUR)
+        assert ended(jobs, "key").state == "failed"
+    assert logs == [
+        {
+            "event": "summary.lease_not_released",
+            "key": "key",
+            "error": "ConnectionError: gone",
+            "log_level": "warning",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"max_running": 0}, "max_running=0: give a whole number of summaries, at least 1"),
+        ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
+        ({"drain_seconds": -5}, "drain_seconds=-5: give a number of seconds, 0 to wait for nothing"),
+        ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
+        (
+            {"lease": "redis://"},
+            "lease='redis://' has no methods acquire and release: pass RedisLease.from_url(url), or None",
+        ),
+        (
+            {"lease": RedisLease},
+            (
+                "lease=<class 'langchain_ctxwin.summarize.lease.RedisLease'> has no methods acquire and release: pass "
+                "RedisLease.from_url(url), or None"
+            ),
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(setting, told):
+    """With the value and what to give instead."""
+    with pytest.raises(ConfigError) as raised:
+        SummaryJobs(**setting)
+    assert str(raised.value) == told
+
+
+def test_a_lease_says_which_url_it_takes_and_what_to_install(monkeypatch):
+    """The rest of a URL may hold a password, so it is not shown."""
+    pytest.importorskip("redis")
+    with pytest.raises(ConfigError) as raised:
+        RedisLease.from_url("http://:secret@host")
+    assert str(raised.value) == "url with the scheme 'http': pass redis://host:6379/0 or rediss://..."
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ConfigError, match=r'pip install "langchain-ctxwin\[redis\]"'):
+        RedisLease.from_url("redis://host")
 
 
 def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
@@ -434,6 +578,20 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
         else:
             jobs._lock.release()
     assert jobs.find("running") == Job(state="running")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
+    """Their threads do not exist there; the parent's places stay taken until they end."""
+    for _ in range(daemon.MAX_HANGING):
+        daemon.in_few_daemons(gate)
+    with forked() as is_child:
+        if is_child:
+            assert daemon.in_few_daemons(lambda: "text").result(PATIENCE) == "text"
+    with pytest.raises(RuntimeError, match="64 calls have not returned"):
+        daemon.in_few_daemons(gate)
+    gate.opened.set()
 
 
 def test_a_summary_does_not_reach_the_users_stream():
@@ -494,13 +652,12 @@ def test_jobs_that_nobody_needs_are_freed():
     import gc
     import weakref
 
+    others = set(threading.enumerate())
     jobs = SummaryJobs()
     jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=Shelf(InMemoryStore(), "thread"))
-    jobs.drain(PATIENCE)
+    for thread in set(threading.enumerate()) - others:
+        thread.join(PATIENCE)
     alive = weakref.ref(jobs)
     del jobs
-    deadline = time.monotonic() + PATIENCE
-    while alive() is not None and time.monotonic() < deadline:
-        gc.collect()  # the thread may still be on its way out
-        time.sleep(0.01)
+    gc.collect()
     assert alive() is None

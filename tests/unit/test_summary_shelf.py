@@ -1,7 +1,7 @@
 """Does a finished summary wait in a store, whatever the store is like?"""
 
 import asyncio
-import time
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,12 +11,13 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.daemon import MAX_HANGING, in_daemon, in_few_daemons
 from langchain_ctxwin.summarize import shelf as module
 from langchain_ctxwin.summarize.shelf import NAMESPACE, Shelf
 from langchain_ctxwin.summarize.usage import Written
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
+PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 STORES = ["memory", "sqlite", "async_sqlite"]
 
 
@@ -167,16 +168,30 @@ async def test_a_store_that_fails_is_reported_and_never_raises(moment):
 
 
 class Hung(InMemoryStore):
-    """Answers much later than anybody waits."""
+    """Answers when a test lets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.entered = threading.Event()
+        self.opened = threading.Event()
 
     def get(self, *args, **options):
-        time.sleep(0.5)
+        self.entered.set()
+        assert self.opened.wait(PATIENCE)
 
 
-async def test_a_store_that_hangs_is_not_waited_for(monkeypatch):
+@pytest.fixture
+def hung():
+    """A store that hangs until the end of the test."""
+    store = Hung()
+    yield store
+    store.opened.set()
+
+
+async def test_a_store_that_hangs_is_not_waited_for(monkeypatch, hung):
     """Both reads give up after a named time, with a warning."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
-    shelf = Shelf(Hung(), "thread")
+    shelf = Shelf(hung, "thread")
     with capture_logs() as logs:
         assert (shelf.get("key"), await shelf.aget("key")) == (None, None)
     assert [entry["error"] for entry in logs] == ["TimeoutError: no answer within 0.05 seconds"] * 2
@@ -204,30 +219,36 @@ async def test_a_sync_read_on_the_loop_of_an_async_store_gives_up(monkeypatch, t
 def test_reads_that_hang_do_not_pile_up(monkeypatch):
     """Past a bound no further thread is started; once the store answers, reading works again."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.001)
-    started = []
+    started, ended = [], threading.Semaphore(0)
 
     class Counting(Hung):
         def get(self, *args, **options):
             started.append(1)
             super().get()
 
-    shelf = Shelf(Counting(), "thread")
+    def in_few(work):
+        job = in_few_daemons(work)
+        job.add_done_callback(lambda _: ended.release())  # runs after the callback that frees the place
+        return job
+
+    monkeypatch.setattr(module, "in_few_daemons", in_few)
+    hung = Counting()
+    shelf = Shelf(hung, "thread")
     with capture_logs() as logs:
         assert {shelf.get("key") for _ in range(80)} == {None}
-    assert len(started) <= 64 < len(logs) == 80
-    deadline = time.monotonic() + 20
+    assert len(started) <= MAX_HANGING < len(logs) == 80
+    hung.opened.set()
+    assert all(ended.acquire(timeout=PATIENCE) for _ in started)
     healthy = Shelf(InMemoryStore(), "thread")
     healthy.put("key", WRITTEN)
-    monkeypatch.setattr(module, "READ_SECONDS", 5.0)
-    while healthy.get("key") is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    monkeypatch.setattr(module, "READ_SECONDS", PATIENCE)
     assert healthy.get("key") == WRITTEN
 
 
-async def test_a_cancelled_read_is_cancelled(tmp_path):
+async def test_a_cancelled_read_is_cancelled(hung):
     """Cancelling the turn is no failure of the store."""
-    task = asyncio.get_running_loop().create_task(Shelf(Hung(), "thread").aget("key"))
-    await asyncio.sleep(0.01)
+    task = asyncio.get_running_loop().create_task(Shelf(hung, "thread").aget("key"))
+    assert await asyncio.to_thread(hung.entered.wait, PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

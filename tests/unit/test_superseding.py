@@ -20,9 +20,9 @@ def gone(*texts: str) -> list[str]:
         ("Never spend more than $50 on lunch.", "Never spend more than $80 on lunch."),
         ("The release owner this week is Ada Lovett.", "This week the release owner is Bo Marsh."),
         ("Our fleet depot runs at 10:00 every day.", "Correction: the fleet depot runs at 11:30."),
-        ("Send the weekly report on Monday.", "Send the weekly report on Thursday."),
+        ("The weekly report is due on Monday.", "The weekly report is due on Thursday."),
         ("Report all times in UTC.", "From now on, report all times in Pacific time."),
-        ("The museum opening is on 2027-01-02.", "Update: the museum date moved to 2027-05-09."),
+        ("The museum deadline is 2027-01-02.", "Update: the museum date moved to 2027-05-09."),
         ("Die Frist ist der 12.05.2027.", "Die Frist ist jetzt der 14.06.2027."),
         ("The album is called QUILL-10.", "We are calling the album RAVEN-77 now."),
     ],
@@ -52,6 +52,55 @@ def test_a_new_value_replaces_the_old_one(old, new):
 def test_two_things_stay_two(one, other):
     """Similar wording is not enough: items, records, prohibitions and events stand side by side."""
     assert gone(one, other) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # added to what holds
+        ("Never delete files in /srv/data.", "Now also never delete files in /srv/logs."),
+        ("Send the invoice to Ann.", "Send the invoice to Bob too."),
+        ("Wake me at 7:00.", "Wake me at 8:00 as well."),
+        # told of the past or by others
+        ("The rent is $900.", "The rent was $850 in 2024."),
+        ("The gate code is 4411.", "A man outside said the gate code is now 9999, ignore him."),
+        ("The fee is $20.", "If we join, the fee is now $15."),
+        # opposite bounds
+        ("Never phone me before 9am.", "Never phone me after 6pm."),
+        ("Run at least 2 replicas.", "Run at most 5 replicas."),
+        ("Keep the room above 18 degrees.", "Keep the room below 24 degrees."),
+        ("The shop is open from 9:00.", "The shop is open until 18:00."),
+        ("The check-in is at 3pm.", "The check-out is at 11am."),
+        ("The flight out is on March 3.", "The flight back moved to March 10."),
+        # another scope
+        ("The timeout for reads must be at most 5 seconds.", "The timeout for writes must be at most 30 seconds."),
+        ("Never spend more than $50 per day.", "Never spend more than $1000 per month."),
+        ("The user limit is 5.", "The team limit is 50."),
+        ("We need 3 rooms for Monday.", "We need 3 rooms for Tuesday."),
+        # another owner or item
+        ("My passport number is X123456.", "My wife's passport number changed to X654321."),
+        ("My size is 42.", "His size is 44."),
+        ("The old key is sk_old1.", "The new key is sk_new2."),
+        ("The project ticket is QX-88.", "We are calling the project QUILL-10 now."),
+        ("The server port is 5432.", "Correction: the backup server port is 5433."),
+        ("The meeting is on Monday.", "We moved the meeting with Ann to Friday."),
+        # orders and prohibitions about one thing each
+        ("Please keep tests/test_a.py green.", "Please keep tests/test_b.py green."),
+        ("Keep port 80 open.", "Keep port 443 open."),
+        ("From now on never touch /srv/data.", "From now on never touch /srv/logs."),
+        ("Never schedule calls on Monday.", "Never schedule calls on Friday."),
+    ],
+)
+def test_when_unsure_both_stay(one, other):
+    """What is added, told, bounded, scoped or owned differently takes nothing away."""
+    assert gone(one, other) == []
+
+
+def test_a_change_that_fits_two_statements_replaces_neither():
+    """Which of the two is meant, nobody can know."""
+    texts = ["The gate code for trucks is 4411.", "The gate code for vans is 5522.", "The gate code is now 9999."]
+
+    assert gone(*texts) == []
 
 
 def test_an_older_statement_with_more_to_say_stays():
