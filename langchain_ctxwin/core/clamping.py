@@ -29,7 +29,7 @@ GIANT_SHARE = 0.25
 PINS_SHARE = 0.75
 """Largest part of the limit that fixed regions take once a pin had to be clamped; the rest is for the conversation."""
 
-QUESTION_SHARE = 0.5
+QUESTION_SHARE = 0.6
 """Room left to a question that could not fit by itself: it is what the answer is about, so it gets more."""
 
 Kind = Callable[[AnyMessage, int], bool]

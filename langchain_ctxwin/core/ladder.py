@@ -40,11 +40,7 @@ def force(
             break
         after = _smaller(after, rung(request, after, goal))
     after = _told(request, _restore_cleared(request, before, after, goal), goal, ready)
-    clamped = clamp_until_fits(request, after, goal)
-    if clamped.summary and (_is_question_cut(request, before, clamped) or not goal.likely_fits(clamped)):
-        # The turn goes on without its summary rather than not at all; what it covered is summarized again.
-        clamped = clamp_until_fits(request, without_summary(request, after), goal)
-    after = clamped
+    after = _whole_question(request, before, after, clamp_until_fits(request, after, goal), goal)
     return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
 
 
@@ -63,6 +59,19 @@ def compaction_of(request: Request, before: Survey, after: Survey, *, reason: st
         dropped_messages=dropped.messages,
         summary=after.summary if after.summary != before.summary else None,
     )
+
+
+def _whole_question(request: Request, before: Survey, after: Survey, clamped: Survey, goal: Goal) -> Survey:
+    """Leave the summary out where only that lets the question stand whole, or the request fit at all.
+
+    What it covered is on the receipt then, and is summarized again.
+    """
+    is_cut = _is_question_cut(request, before, clamped)
+    if not clamped.summary or (goal.likely_fits(clamped) and not is_cut):
+        return clamped
+    without = clamp_until_fits(request, without_summary(request, after), goal)
+    is_better = not goal.likely_fits(clamped) or not _is_question_cut(request, before, without)
+    return without if is_better else clamped
 
 
 def _is_question_cut(request: Request, before: Survey, after: Survey) -> bool:
