@@ -131,7 +131,7 @@ class Scene:
 
 
 def build_agent(
-    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits, *, summarizer: Any
+    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits, *, summarizer: Any = None
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Wire the node set into a graph, as anybody would."""
     engine = ContextEngine(limits=limits, summarizer=summarizer)
