@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,13 +61,18 @@ def storage(target):
             store = stack.enter_context(SqliteStore.from_conn_string(f"{target}.store"))
         store.setup()
         yield saver, store
+        # A connection that is closed under a thread that writes to it takes the process with it.
+        until = time.monotonic() + 1
+        for thread in threading.enumerate():
+            if thread.name == "ctxwin":
+                thread.join(max(0, until - time.monotonic()))
 
 
 def agent_on(model, writer, saver, store=None, *, jobs=None, tools=(), **config):
     """Compile the graph of one process."""
     settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
     limits = ModelLimits(context_window=WINDOW)
-    engine = ContextEngine(limits, exact_count, writer, settings, jobs=jobs or SummaryJobs())
+    engine = ContextEngine(limits, exact_count, writer, settings, jobs=jobs)
     call = model.bind_tools(tools) if tools else model
     return chat_on(engine, call, tools=tools, checkpointer=saver, store=store)
 
@@ -79,7 +85,7 @@ def ask(graph, number):
     graph.invoke({"messages": [HumanMessage(question(number))]}, CONFIG, durability="sync")
 
 
-def work(target, log, has_store, first, last, dies=False, is_killed_in_model=False, name="", seconds=0.0, drains=False):
+def work(target, log, has_store, first, last, dies=False, is_killed_in_model=False, name="", seconds=0.0):
     """Be a process that takes some turns of the thread, and perhaps dies in the middle of one."""
     model = ScriptedChatModel(input_limit=WINDOW)
     if is_killed_in_model:
@@ -90,7 +96,7 @@ def work(target, log, has_store, first, last, dies=False, is_killed_in_model=Fal
         graph = agent_on(model, writer, saver, store if has_store else None, jobs=jobs)
         for number in range(first, last):
             ask(graph, f"{name}{number}")
-        if drains:  # while the store is open
+        if has_store:  # while it is open
             assert jobs.drain(PATIENCE) == 0
     check_requests(model)
     assert len(model.requests) == last - first
@@ -170,7 +176,7 @@ def test_a_process_killed_in_a_model_call_finds_its_summary_again(processes, tar
 def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
     """With a store and a drain the next process finds the summary; without them it is written again, inline, once."""
     log, data = str(tmp_path / "log"), str(tmp_path / "data")
-    options = {"target": data, "log": log, "has_store": has_store, "drains": has_store, "seconds": 0.1}
+    options = {"target": data, "log": log, "has_store": has_store, "seconds": 0.1}
     for turn in range(2 * TURNS):
         assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], processes.errors()
     with storage(data) as (saver, _):
