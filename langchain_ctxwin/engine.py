@@ -158,7 +158,8 @@ class ContextEngine:
         """Return what should leave or be shown although the request fits, or None; pure, calls no model.
 
         A finished summary of messages that left without one is shown, and a history past its own bounds
-        (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come.
+        (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come
+        or a quarter more has gathered meanwhile.
         """
         return self._planner.relieve(window)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
+from langchain_ctxwin.core.pending import uncovered
 from langchain_ctxwin.core.pins import step_at
 from langchain_ctxwin.core.turns import Step, split_steps
 from langchain_ctxwin.core.view import Receipt, View
@@ -22,7 +23,7 @@ def receipt_of(messages: Sequence[AnyMessage], view: View, *, first: int, tokens
     """
     if view.start is None:
         return Receipt()
-    begin = _begin(view, first)
+    begin = uncovered(view, first)
     steps = split_steps(messages, begin, view.start.index)
     return _receipt(_count(messages, steps, begin, _pinned(view)), tokens)
 
@@ -34,7 +35,7 @@ def extended_receipt(messages: Sequence[AnyMessage], before: View, view: View, *
     """
     if before.start is None or view.start is None or before.covered != view.covered:
         return receipt_of(messages, view, first=first, tokens=tokens)
-    begin, old = _begin(view, first), before.start.index
+    begin, old = uncovered(view, first), before.start.index
     was, now = _pinned(before), _pinned(view)
     changed = {step_at(messages, index, old).index: index for index in was ^ now if begin <= index < old}
     touched = [step_at(messages, index, old) for index in changed.values()]
@@ -52,13 +53,9 @@ def newly_left(messages: Sequence[AnyMessage], before: View, after: View, *, fir
         differences = (now.turns - was.turns, now.steps - was.steps, now.messages - was.messages)
         return _receipt([max(0, number) for number in differences], 0)
     shown_from = before.start.index if before.start else first
-    begin = max(shown_from, _begin(after, first))
+    begin = max(shown_from, uncovered(after, first))
     stop = after.start.index if after.start else begin
     return _receipt(_count(messages, split_steps(messages, begin, stop), begin, _pinned(after)), 0)
-
-
-def _begin(view: View, first: int) -> int:
-    return max(first, view.covered.index + 1) if view.covered else first
 
 
 def _pinned(view: View) -> frozenset[int]:
