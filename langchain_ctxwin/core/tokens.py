@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil, isfinite
 from operator import mul
 from typing import Any, ClassVar
 
-from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.content import Call, Media, Piece, compact_json, pieces
@@ -24,6 +24,9 @@ CHARS_PER_TOKEN = 4.0
 
 CHAR_RATIO_MESSAGE_TOKENS = 3
 """Role and separators of one message, the constant of LangChain's own counter."""
+
+WholePrice = Callable[[str], int]
+"""The price of a text, in whole tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,16 @@ def request_tokens(
     if tools:
         tokens += schema_tokens(tools, framing, price)
     return tokens
+
+
+def text_price(counter: Callable[..., int] | None) -> WholePrice:
+    """Return the price of a text in tokens; a counter of messages alone prices it as one user message."""
+    count = counter or TokenEstimator()
+    count_text: WholePrice | None = getattr(count, "count_text", None)
+    if count_text is not None:
+        return count_text
+    base = count([])
+    return lambda text: count([HumanMessage(text)]) - base
 
 
 def _piece_tokens(piece: Piece, framing: Framing, price: TextPrice) -> float:

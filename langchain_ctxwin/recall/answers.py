@@ -10,8 +10,9 @@ from langchain_core.messages import AnyMessage
 from langchain_core.tools import ToolException
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.recall.excerpts import SEPARATOR, Block, Showcase, TextPrice
+from langchain_ctxwin.recall.excerpts import SEPARATOR, Block, Showcase
 from langchain_ctxwin.recall.handles import positions_called
 from langchain_ctxwin.recall.relevance import Hit
 from langchain_ctxwin.recall.sight import in_sight, searchable
@@ -98,7 +99,7 @@ def _exact(messages: Sequence[AnyMessage], query: str) -> int | None:
     return next((i for i in range(len(messages)) if message_id(messages, i) == query), None)
 
 
-def answer(task: Task, hits: Sequence[Hit], price: TextPrice, max_tokens: int) -> str:
+def answer(task: Task, hits: Sequence[Hit], price: WholePrice, max_tokens: int) -> str:
     """Return what the model is told; `hits` are what a search of `task.pool` for `task.query` found."""
     showcase = Showcase(task.messages, price)
     if task.target is not None:
@@ -114,7 +115,7 @@ def _read(showcase: Showcase, index: int, start_char: int, max_tokens: int) -> s
     return showcase.excerpt(index, start_char, max_tokens).text
 
 
-def _found(task: Task, hits: Sequence[Hit], showcase: Showcase, price: TextPrice, max_tokens: int) -> str:
+def _found(task: Task, hits: Sequence[Hit], showcase: Showcase, price: WholePrice, max_tokens: int) -> str:
     """The best messages that fit, in the order in which they were said."""
     unseen = [hit for hit in hits if task.positions[hit.index] not in task.seen]
     counts = Counts(found=len(unseen), seen=len(hits) - len(unseen))
@@ -132,7 +133,7 @@ def _block(showcase: Showcase, index: int, hit: Hit, room: int, share: int) -> B
     return whole if whole.tokens <= max(share, room // 2) else showcase.excerpt(index, hit.start_char, share)
 
 
-def _page(ranked: Sequence[Block], counts: Counts, price: TextPrice, max_tokens: int) -> str:
+def _page(ranked: Sequence[Block], counts: Counts, price: WholePrice, max_tokens: int) -> str:
     """The blocks under one line; prices of parts need not add up, so the least relevant go until the whole fits."""
     for shown in range(len(ranked), 0, -1):
         blocks = sorted(ranked[:shown], key=lambda block: block.index)

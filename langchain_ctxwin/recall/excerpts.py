@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.core.turns import NOTE_KEY
-from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.recall.handles import handles
 from langchain_ctxwin.recall.passages import readable_text, spans
-
-TextPrice = Callable[[str], int]
 
 STEP_CHARS = 100
 """An excerpt ends at the end of such a piece, after a space where there is one: about a line of text."""
@@ -43,7 +40,7 @@ class Block:
 class Showcase:
     """Shows the messages of one history within a number of tokens each."""
 
-    def __init__(self, messages: Sequence[AnyMessage], price: TextPrice) -> None:
+    def __init__(self, messages: Sequence[AnyMessage], price: WholePrice) -> None:
         self._messages = messages
         self._price = price
         self._handles = handles(messages)
@@ -88,13 +85,3 @@ class Showcase:
     def _part_label(self, index: int, start_char: int, stop_char: int, chars: int) -> str:
         more = f"; read on with offset_chars={stop_char}" if stop_char < chars else ""
         return f"[{self._label(index)}, characters {start_char} to {stop_char} of {chars}{more}]"
-
-
-def text_price(counter: TokenCounter | None) -> TextPrice:
-    """Return the price of a text; a counter of messages alone prices it as one user message."""
-    count = counter or TokenEstimator()
-    count_text: TextPrice | None = getattr(count, "count_text", None)
-    if count_text is not None:
-        return count_text
-    base = count([])
-    return lambda text: count([HumanMessage(text)]) - base

@@ -8,10 +8,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 
+from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.recall.answers import answer, read_call
-from langchain_ctxwin.recall.excerpts import text_price
 from langchain_ctxwin.recall.relevance import afind, find
 from langchain_ctxwin.recall.search import MAX_TOKENS, check_settings
 from langchain_ctxwin.recall.vectors import RememberedEmbeddings

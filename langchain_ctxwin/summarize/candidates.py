@@ -10,9 +10,9 @@ from itertools import chain
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.sentences import edges, fragments, statements, whole
 from langchain_ctxwin.summarize.layout import Line, line_of, parsed, splits_labels
 from langchain_ctxwin.summarize.salience import Context, is_rule, lead_in, question_words, salience
-from langchain_ctxwin.summarize.sentences import edges, fragments, statements, whole
 from langchain_ctxwin.summarize.superseding import superseded
 from langchain_ctxwin.summarize.transcript import ASSISTANT, CALL, NOTE, USER, Entry, entries
 from langchain_ctxwin.summarize.uses import OUTPUTS, Uses

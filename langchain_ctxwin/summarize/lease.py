@@ -11,11 +11,10 @@ import structlog
 
 from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.redis_clients import redis_client
 
 PREFIX = "ctxwin:lease:"
 """Start of every Redis key, so that leases stand apart from other keys of the same server."""
-
-ANSWER_SECONDS = 1.0  # a healthy Redis answers within milliseconds; a broken one must not cost the summary's time
 
 LEASE_SECONDS = 2.0
 """Longest wait for a lease: a healthy server answers within milliseconds."""
@@ -125,26 +124,7 @@ class RedisLease:
         Raises:
             ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
         """
-        try:
-            from redis import Redis  # noqa: PLC0415  # an extra
-            from redis.backoff import NoBackoff  # noqa: PLC0415
-            from redis.retry import Retry  # noqa: PLC0415
-        except ImportError as error:
-            raise ConfigError('RedisLease needs the redis package: pip install "langchain-ctxwin[redis]"') from error
-
-        patience = {
-            "socket_timeout": ANSWER_SECONDS,
-            "socket_connect_timeout": ANSWER_SECONDS,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        try:
-            client = Redis.from_url(url, **(patience | options))
-        except (ValueError, AttributeError) as error:  # what redis raises for other schemes, and for what is no text
-            scheme = str(url).partition("://")[0]  # the rest may hold a password
-            raise ConfigError(
-                f"url with the scheme {scheme!r:.20}: pass redis://host:6379/0 or rediss://..."
-            ) from error
-        return cls(client, prefix=prefix)
+        return cls(redis_client(url, **options), prefix=prefix)
 
     def acquire(self, key: str, ttl_seconds: float) -> bool:
         """Return True when the work is ours: nobody holds the key, we got it, or the server is broken."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from langchain_ctxwin.sentences import edges
 from langchain_ctxwin.summarize.layout import Line
-from langchain_ctxwin.summarize.sentences import edges
 from langchain_ctxwin.summarize.transcript import CALL, TOOL_ERROR, TOOL_RESULT, Entry
 
 OUTPUTS = (TOOL_RESULT, TOOL_ERROR)

@@ -18,7 +18,7 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config", "daemon"}
+BASE = {"errors", "core", "protocols", "config", "daemon", "sentences", "redis_clients"}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"memo", "guarded", "pricing", "measurer", "planner"}
 MIDDLE = {
@@ -28,6 +28,8 @@ MIDDLE = {
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "daemon": set(),
+    "sentences": set(),
+    "redis_clients": {"errors"},
     "core": {"errors"},
     "protocols": {"core", "errors"},
     "config": {"core", "errors"},
@@ -37,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE | COLLABORATORS | {"summarize", "arguments"},
     "counting": BASE | {"memo"},
     "recall": BASE | {"memo"},
+    "tool_results": BASE | {"memo"},
     "flow": BASE | COLLABORATORS | MIDDLE,
     **dict.fromkeys(
         ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments"}
