@@ -4,6 +4,10 @@
     |-- BudgetExceededError     the request cannot fit, whatever is compacted
     |-- SummarizationError      no usable summary (soft: compaction goes on without it)
     |-- UnknownModelError       no source states the model's limits
+    |-- CursorError             a page of a tool result cannot be read
+    |   |-- CursorTamperedError     the cursor was changed, or belongs to another tool, call or thread
+    |   |-- CursorExpiredError      the cursor is older than its time to live
+    |   `-- ResultGoneError         the stored result is no longer there
     |-- ConfigError             a setting is out of range or contradicts another
 
 Providers' own exceptions keep their type and are never wrapped.
@@ -36,6 +40,22 @@ class SummarizationError(ContextWindowError):
 
 class UnknownModelError(ContextWindowError):
     """No source states a limit for the model."""
+
+
+class CursorError(ContextWindowError):
+    """A page of a stored tool result cannot be read."""
+
+
+class CursorTamperedError(CursorError):
+    """The cursor was changed or forged, or belongs to another tool, other arguments or another thread."""
+
+
+class CursorExpiredError(CursorError):
+    """The cursor is older than its time to live."""
+
+
+class ResultGoneError(CursorError):
+    """The stored result is no longer there: it expired, was displaced, or its store lost it."""
 
 
 class ConfigError(ContextWindowError):

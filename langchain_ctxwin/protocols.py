@@ -61,3 +61,26 @@ class Summarizer(Protocol):
         A summarizer that also has a coroutine method `asummarize` with the same arguments is awaited in async runs.
         """
         ...
+
+
+class ResultStore(Protocol):
+    """Keeps large tool results as bytes until they expire; may be called by several threads at once.
+
+    A store that also has coroutine methods `aput`, `aget` and `adelete` with the same arguments is awaited in async
+    runs. Whatever a method raises counts as a store that is down: the tool's result is then shortened, with a note.
+    """
+
+    def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
+        """Keep `value` for `ttl_seconds`, in the place of what was kept under this key.
+
+        A key is `namespace/name`: the namespace belongs to one tenant and thread.
+        """
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Forget what is kept under this key; no effect when there is nothing."""
+        ...

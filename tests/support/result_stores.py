@@ -1,0 +1,116 @@
+"""What every store of results must do, whichever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from langchain_ctxwin.daemon import in_daemon
+
+TTL_SECONDS = 600.0
+ALL_BYTES = bytes(range(256))
+LARGE = ALL_BYTES * (5 * 1024 * 4)  # 5 MB
+THREADS = 8
+
+
+class FakeClock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the time, in seconds."""
+        return self.now
+
+
+async def elsewhere(work: Callable[[], Any]) -> Any:
+    """Run blocking work in another thread while the event loop goes on."""
+    return await asyncio.wrap_future(in_daemon(work))
+
+
+async def both_ways_see_the_same(store: Any) -> None:
+    """Threads and the event loop put, get and delete the same values."""
+    await elsewhere(lambda: store.put("ns/a", b"by a thread", TTL_SECONDS))
+    await store.aput("ns/b", b"by the loop", TTL_SECONDS)
+    by_thread = await elsewhere(lambda: (store.get("ns/a"), store.get("ns/b")))
+    assert by_thread == (await store.aget("ns/a"), await store.aget("ns/b")) == (b"by a thread", b"by the loop")
+
+
+async def nothing_is_there_at_first(store: Any) -> None:
+    """What was never put is None, and deleting it does nothing."""
+    await elsewhere(lambda: store.delete("ns/a"))
+    await store.adelete("ns/a")
+    assert (await elsewhere(lambda: store.get("ns/a")), await store.aget("ns/a")) == (None, None)
+
+
+async def any_bytes_are_kept(store: Any) -> None:
+    """None at all, every byte, and five megabytes."""
+    for value in (b"", ALL_BYTES, LARGE):
+        await elsewhere(lambda value=value: store.put("ns/a", value, TTL_SECONDS))
+        assert await store.aget("ns/a") == value
+        await store.aput("ns/b", value, TTL_SECONDS)
+        assert await elsewhere(lambda: store.get("ns/b")) == value
+
+
+async def the_next_value_takes_the_place_of_the_last(store: Any) -> None:
+    """Also a shorter one."""
+    await elsewhere(lambda: store.put("ns/a", b"a long first value", TTL_SECONDS))
+    await elsewhere(lambda: store.put("ns/a", b"second", TTL_SECONDS))
+    second = await store.aget("ns/a")
+    await store.aput("ns/a", b"third", TTL_SECONDS)
+    assert (second, await elsewhere(lambda: store.get("ns/a"))) == (b"second", b"third")
+
+
+async def what_was_deleted_is_gone(store: Any) -> None:
+    """By either way, and nothing else with it."""
+    for name in "abc":
+        await store.aput(f"ns/{name}", name.encode(), TTL_SECONDS)
+    await elsewhere(lambda: store.delete("ns/a"))
+    await store.adelete("ns/b")
+    assert [await store.aget(f"ns/{name}") for name in "abc"] == [None, None, b"c"]
+
+
+async def tenants_do_not_see_each_other(store: Any) -> None:
+    """The same name in another namespace is another result, however odd the namespaces are."""
+    namespaces = ["one", "One", "one.two", "one/two", "", " ", "langgraph", "\0", "\ud800", "日本", "a" * 5000]
+    for namespace in namespaces:
+        await elsewhere(lambda namespace=namespace: store.put(f"{namespace}/r", repr(namespace).encode(), TTL_SECONDS))
+    found = [await store.aget(f"{namespace}/r") for namespace in namespaces]
+    assert found == [repr(namespace).encode() for namespace in namespaces]
+
+
+async def many_threads_may_use_it_at_once(store: Any) -> None:
+    """Each one reads what it put, and the one key that all put holds one of their values."""
+
+    def work(number: int) -> list[bytes | None]:
+        found = []
+        for turn in range(10):
+            value = bytes([number, turn]) * 1000
+            store.put(f"ns/{number}", value, TTL_SECONDS)
+            store.put("ns/shared", value, TTL_SECONDS)
+            found.append(store.get(f"ns/{number}") == value and store.get("ns/shared") is not None)
+        return found
+
+    ran = await asyncio.gather(*(elsewhere(lambda number=number: work(number)) for number in range(THREADS)))
+    assert ran == [[True] * 10] * THREADS
+
+
+async def many_tasks_may_use_it_at_once(store: Any) -> None:
+    """A burst of calls of one event loop."""
+    keys = [f"ns/{number}" for number in range(150)]
+    await asyncio.gather(*(store.aput(key, key.encode(), TTL_SECONDS) for key in keys))
+    assert await asyncio.gather(*map(store.aget, keys)) == [key.encode() for key in keys]
+
+
+CHECKS = (
+    both_ways_see_the_same,
+    nothing_is_there_at_first,
+    any_bytes_are_kept,
+    the_next_value_takes_the_place_of_the_last,
+    what_was_deleted_is_gone,
+    tenants_do_not_see_each_other,
+    many_threads_may_use_it_at_once,
+    many_tasks_may_use_it_at_once,
+)

@@ -1,0 +1,379 @@
+"""Does every store keep results until they expire, each for its own tenant, and never return something else?"""
+
+import asyncio
+import os
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite import SqliteStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.daemon import MAX_HANGING
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.stores import threads as threads_module
+from langchain_ctxwin.tool_results.stores.langgraph import _place
+from langchain_ctxwin.tool_results.stores.sealing import sealed, unsealed
+from support.result_stores import CHECKS, FakeClock, elsewhere
+
+TTL = 600.0
+KINDS = ["own memory", "memory", "sqlite", "async sqlite"]
+
+
+@asynccontextmanager
+async def opened(kind, path, clock):
+    """Open an empty store of this kind."""
+    if kind == "own memory":
+        yield MemoryResultStore(clock=clock)
+    elif kind == "memory":
+        yield LangGraphResultStore(InMemoryStore(), clock=clock)
+    elif kind == "sqlite":
+        with SqliteStore.from_conn_string(str(path)) as store:
+            store.setup()
+            yield LangGraphResultStore(store, clock=clock)
+    else:
+        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
+            await store.setup()
+            yield LangGraphResultStore(store, clock=clock)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture(params=KINDS)
+async def store(request, tmp_path, clock):
+    """Each kind of store, empty."""
+    async with opened(request.param, tmp_path / "store.sqlite", clock) as store:
+        yield store
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_a_store_keeps_its_contract(store, check):
+    """What all stores have in common, by both ways of calling them."""
+    await check(store)
+
+
+async def test_a_result_expires(store, clock):
+    """It is there until its time, not at it, and putting it again extends its life."""
+    await elsewhere(lambda: store.put("ns/a", b"first", TTL))
+    clock.now += TTL - 1
+    await store.aput("ns/b", b"second", TTL)
+    before = await store.aget("ns/a")
+    clock.now += 1
+    both = (await elsewhere(lambda: store.get("ns/a")), await store.aget("ns/a"), await store.aget("ns/b"))
+    assert (before, both) == (b"first", (None, None, b"second"))
+
+
+# ----------------------------------------------------------------------------------------------- LangGraph's stores
+
+OWN = sealed("ns/a", b"value")
+DAMAGED = {
+    "nothing": {},
+    "no expiry": {"sealed": "AAAA"},
+    "no text": {"expires_at_seconds": 2e9, "sealed": 5},
+    "an expiry that is text": {"expires_at_seconds": "soon", "sealed": "AAAA"},
+    "no base64": {"expires_at_seconds": 2e9, "sealed": "AA!A"},
+    "other bytes": {"expires_at_seconds": 2e9, "sealed": "AAAA"},
+    "an empty text": {"expires_at_seconds": 2e9, "sealed": ""},
+}
+
+
+@pytest.mark.parametrize("value", DAMAGED.values(), ids=DAMAGED)
+async def test_a_damaged_item_is_none(value):
+    """Whatever somebody wrote there is not taken for a result; a warning says so, and the next put mends it."""
+    base = InMemoryStore()
+    base.put(*_place("ns/a"), value)
+    store = LangGraphResultStore(base)
+    with capture_logs() as logs:
+        assert (store.get("ns/a"), await store.aget("ns/a")) == (None, None)
+    assert [(entry["event"], entry["key"], entry["log_level"]) for entry in logs] == [
+        ("results.damaged", "ns/a", "warning")
+    ] * 2
+    store.put("ns/a", b"value", TTL)
+    assert store.get("ns/a") == b"value"
+
+
+def test_an_item_that_was_moved_is_none():
+    """One tenant's result, copied to another one's place, is damage."""
+    base = InMemoryStore()
+    store = LangGraphResultStore(base)
+    store.put("one/a", b"value", TTL)
+    base.put(*_place("other/a"), base.get(*_place("one/a")).value)
+    with capture_logs() as logs:
+        assert store.get("other/a") is None
+    assert [entry["event"] for entry in logs] == ["results.damaged"]
+
+
+class Recording(InMemoryStore):
+    """Notes with which options it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def put(self, namespace, key, value, index=None, **options):
+        self.seen.append(("put", index, options))
+
+    def get(self, namespace, key, **options):
+        self.seen.append(("get", options))
+
+
+def test_the_store_may_remove_what_expired_where_it_can():
+    """In whole minutes, rounded up; other stores refuse the argument. Nothing is embedded."""
+    plain, expiring = Recording(), Recording()
+    expiring.supports_ttl = True
+    for base in (plain, expiring):
+        LangGraphResultStore(base).put("ns/a", b"value", 61)
+    assert (plain.seen, expiring.seen) == ([("put", False, {})], [("put", False, {"ttl": 2})])
+
+
+def test_reading_does_not_write():
+    """A read does not refresh the store's own expiry."""
+    base = Recording()
+    LangGraphResultStore(base).get("ns/a")
+    assert base.seen == [("get", {"refresh_ttl": False})]
+
+
+def test_each_tenant_has_a_namespace():
+    """What a tenant left can be listed and removed by its namespace, whatever characters its name has."""
+    base = InMemoryStore()
+    store = LangGraphResultStore(base)
+    for key in ("a.b/\0/x", "a.b/\0/y", "/z", "w"):
+        store.put(key, b"value", TTL)
+    namespaces = base.list_namespaces(prefix=("ctxwin", "results"))
+    assert sorted(len(base.search(namespace)) for namespace in namespaces) == [2, 2]
+
+
+class Broken(InMemoryStore):
+    """A store whose database is gone."""
+
+    def batch(self, ops):
+        raise ConnectionError("gone")
+
+
+async def test_a_store_that_fails_raises_its_own_error():
+    """The caller decides what that means."""
+    store = LangGraphResultStore(Broken())
+    with pytest.raises(ConnectionError, match="gone"):
+        store.put("ns/a", b"value", TTL)
+    for call in (store.aput("ns/a", b"value", TTL), store.aget("ns/a"), store.adelete("ns/a")):
+        with pytest.raises(ConnectionError, match="gone"):
+            await call
+
+
+class Slow(InMemoryStore):
+    """A store that answers when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.opened = threading.Event()
+
+    def batch(self, ops):
+        assert self.opened.wait(20)
+        return super().batch(ops)
+
+
+async def test_a_slow_store_does_not_block_the_event_loop():
+    """The loop goes on while a thread waits."""
+    base = Slow()
+    waiting = asyncio.create_task(LangGraphResultStore(base).aput("ns/a", b"value", TTL))
+    await asyncio.sleep(0)
+    base.opened.set()
+    await waiting
+    assert await LangGraphResultStore(base).aget("ns/a") == b"value"
+
+
+async def test_a_burst_of_calls_waits_for_threads():
+    """Several times as many calls at once as there are threads: each one gets its turn."""
+    store = LangGraphResultStore(InMemoryStore())
+    keys = [f"ns/{number}" for number in range(4 * MAX_HANGING)]
+    await asyncio.gather(*(store.aput(key, key.encode(), TTL) for key in keys))
+    assert await asyncio.gather(*map(store.aget, keys)) == [key.encode() for key in keys]
+
+
+async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
+    """Those that got no thread do not wait for ever."""
+    monkeypatch.setattr(threads_module, "PLACE_SECONDS", 0.05)
+    base = Slow()
+    store = LangGraphResultStore(base)
+    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]
+    await asyncio.sleep(0)
+    try:
+        with pytest.raises(RuntimeError, match="calls have not returned yet"):
+            await store.aget("ns/a")
+    finally:
+        base.opened.set()
+        await asyncio.gather(*hanging)
+
+
+@pytest.mark.parametrize("base_store", [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()], ids=repr)
+def test_what_is_no_store_is_refused(base_store):
+    """At once, not at the first large result."""
+    with pytest.raises(ConfigError, match="pass a store of LangGraph"):
+        LangGraphResultStore(base_store)
+
+
+# -------------------------------------------------------------------------------------------------------- seals
+
+
+@given(key=st.text(st.characters(codec=None)), value=st.binary(max_size=40), data=st.data())
+def test_damage_is_seen(key, value, data):
+    """What is sealed comes back, and with one bit flipped, cut or longer it does not."""
+    whole = sealed(key, value)
+    place = data.draw(st.integers(0, len(whole) - 1))
+    bit = 1 << data.draw(st.integers(0, 7))
+    changed = [
+        whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :],
+        whole[:place],
+        whole + b"\0",
+        b"",
+    ]
+    with capture_logs():
+        found = [unsealed(key, data) for data in changed]
+    assert (unsealed(key, whole), found) == (value, [None] * 4)
+
+
+@given(one=st.text(), other=st.text(), value=st.binary(max_size=8))
+def test_a_seal_is_good_for_its_key(one, other, value):
+    """Bytes that were kept under another key are damage."""
+    with capture_logs():
+        assert unsealed(other, sealed(one, value)) == (value if one == other else None)
+
+
+# ------------------------------------------------------------------------------------------------------ own memory
+
+
+def test_the_memory_is_bounded_in_bytes():
+    """Keys count too; what was used last stays."""
+    store = MemoryResultStore(max_bytes=30)
+    for name in "abc":
+        store.put(f"ns/{name}", b"123456", TTL)
+    store.get("ns/a")
+    store.put("ns/d", b"123456", TTL)
+    kept = [name for name in "abcd" if store.get(f"ns/{name}")]
+    assert (kept, len(store), store.size_bytes) == (["a", "c", "d"], 3, 30)
+
+
+def test_what_expired_goes_before_what_is_alive():
+    """Though it was used last."""
+    clock = FakeClock()
+    store = MemoryResultStore(max_bytes=20, clock=clock)
+    store.put("ns/a", b"123456", 1000)
+    store.put("ns/b", b"123456", 1)
+    clock.now += 2
+    store.put("ns/c", b"123456", 1000)
+    assert [store.get(f"ns/{name}") for name in "abc"] == [b"123456", None, b"123456"]
+
+
+def test_what_expired_is_let_go_without_being_asked_for():
+    """Any put or get frees it."""
+    clock = FakeClock()
+    store = MemoryResultStore(clock=clock)
+    store.put("ns/a", b"value", 1)
+    clock.now += 1
+    store.get("ns/other")
+    assert (len(store), store.size_bytes) == (0, 0)
+
+
+def test_a_value_that_fits_nowhere_is_refused():
+    """With its size and the limit; what is kept stays."""
+    store = MemoryResultStore(max_bytes=20)
+    store.put("ns/a", b"value", TTL)
+    with pytest.raises(ConfigError) as raised:
+        store.put("ns/b", b"x" * 2000, TTL)
+    assert str(raised.value) == (
+        "a result of 2,004 bytes does not fit into max_bytes=20: raise max_bytes of MemoryResultStore, or use another "
+        "store"
+    )
+    assert store.get("ns/a") == b"value"
+
+
+def test_putting_one_key_again_and_again_fills_no_memory():
+    """Neither its values nor the notes of when they expire pile up."""
+    store = MemoryResultStore()
+    for number in range(10_000):
+        store.put("ns/a", b"value", TTL + number)
+    assert (len(store), store.size_bytes, len(store._expiries) < 100) == (1, 9, True)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans()),
+        max_size=40,
+    )
+)
+def test_the_count_of_bytes_is_right_whatever_happens(steps):
+    """Sizes add up, the bound holds, and what is returned is what was put last and has not expired."""
+    clock = FakeClock()
+    store, expected = MemoryResultStore(max_bytes=32, clock=clock), {}
+    for name, size, ttl_seconds, is_deleted in steps:
+        clock.now += 1
+        if is_deleted:
+            store.delete(name)
+            expected.pop(name, None)
+        else:
+            store.put(name, bytes(size), ttl_seconds)
+            expected[name] = (bytes(size), clock.now + ttl_seconds)
+        found = {key: store.get(key) for key in "abcdef"}
+        kept = {key: value for key, value in found.items() if value is not None}
+        assert store.size_bytes == sum(len(key) + len(value) for key, value in kept.items()) <= 32
+        alive = {key: value for key, (value, expiry) in expected.items() if expiry > clock.now}
+        assert kept.items() <= alive.items()
+        assert sum(len(key) + len(value) for key, value in alive.items()) > 32 or kept == alive
+        expected = {key: expected[key] for key in kept}
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, 1.5, None, "64"])
+def test_a_bound_that_is_none_is_refused(max_bytes):
+    """It is a positive number of bytes."""
+    with pytest.raises(ConfigError, match="pass a positive number of bytes"):
+        MemoryResultStore(max_bytes=max_bytes)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_starts_with_an_empty_store():
+    """Though a thread of its parent held the lock at that moment."""
+    store = MemoryResultStore()
+    store.put("ns/a", b"value", TTL)
+    with store._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if (store.get("ns/a"), len(store), store.size_bytes) == (None, 0, 0) else 1)
+    assert (os.waitpid(child, 0)[1], store.get("ns/a")) == (0, b"value")
+
+
+# ---------------------------------------------------------------------------------------------------------- Redis
+
+
+def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):
+    """Other URLs are refused without showing the password, and a missing package says how to install it."""
+    pytest.importorskip("redis")
+    with pytest.raises(ConfigError) as raised:
+        RedisResultStore.from_url("http://:secret@host")
+    assert str(raised.value) == "url with the scheme 'http': pass redis://host:6379/0 or rediss://..."
+    monkeypatch.setitem(__import__("sys").modules, "redis", None)
+    with pytest.raises(ConfigError, match=r'pip install "langchain-ctxwin\[redis\]"'):
+        RedisResultStore.from_url("redis://host")
+
+
+def test_what_is_no_redis_client_is_refused():
+    """An async client would be used from other threads and loops than its own."""
+    redis = pytest.importorskip("redis")
+    for client in (None, "redis://host", redis.Redis, redis.asyncio.Redis()):
+        with pytest.raises(ConfigError, match=r"pass a redis.Redis client, or use RedisResultStore.from_url\(url\)"):
+            RedisResultStore(client)
+
+
+def test_a_redis_store_does_not_show_its_password():
+    """Not in its repr."""
+    pytest.importorskip("redis")
+    assert "secret" not in repr(RedisResultStore.from_url("redis://:secret@host"))
