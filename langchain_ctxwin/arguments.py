@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.errors import ConfigError
 
 SHOWN_CHARS = 80
@@ -13,7 +13,7 @@ SHOWN_CHARS = 80
 
 def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
-    if not isinstance(config, ContextConfig | None):
+    if isinstance(config, type) or not isinstance(config, ContextConfig | LiveConfig | None):
         raise ConfigError(f"config={shown(config)}: pass a ContextConfig, for example ContextConfig(keep=0.4)")
     if counter is not None and not _is_made(counter, "__call__"):
         raise ConfigError(

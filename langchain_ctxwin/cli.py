@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import langchain_core
 import structlog
 
 from langchain_ctxwin import __version__
+from langchain_ctxwin.config import FileConfig
+from langchain_ctxwin.config.listing import changes, defaults, listed, origins, shown
+from langchain_ctxwin.config.reading import read_table
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo.explore import Scene
@@ -42,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         with _quiet_logs():
-            return _demo(args)
+            run: Callable[[argparse.Namespace], int] = args.run
+            return run(args)
     except ContextWindowError as error:
         return _complain(str(error), EXIT_USAGE)
     except KeyboardInterrupt:
@@ -64,7 +69,20 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
     demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
+    demo.set_defaults(run=_demo)
+    _add_config(commands)
     return parser
+
+
+def _add_config(commands: Any) -> None:
+    config = commands.add_parser("config", help="check or show the settings of a file")
+    actions = config.add_subparsers(dest="action", required=True)
+    check = actions.add_parser("check", help="say whether a file is valid, and what differs from the defaults")
+    check.add_argument("file", type=Path, help="a TOML, YAML or JSON file")
+    check.set_defaults(run=_check)
+    show = actions.add_parser("show", help="print every setting and where it comes from")
+    show.add_argument("file", type=Path, nargs="?", help="a TOML, YAML or JSON file (default: the environment alone)")
+    show.set_defaults(run=_show)
 
 
 def _positive(text: str) -> int:
@@ -88,6 +106,26 @@ def _demo(args: argparse.Namespace) -> int:
         return _model_failed(error, screen.report or {}, is_real=model is not None)
     screen.finished(scene.ledger)
     return EXIT_FAILED if scene.ledger.failures else 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    config = FileConfig.from_file(args.file)
+    print(f"OK {args.file}")
+    for name, (default, value) in sorted(changes(defaults(FileConfig), listed(config)).items()):
+        print(f"  {name} = {json.dumps(value)} (default {json.dumps(default)})")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    config = FileConfig.from_file(args.file) if args.file else FileConfig()
+    sources = origins(config, read_table(args.file) if args.file else {})
+    lines = {name: f"{name} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
+    width = max(map(len, lines.values()))
+    for name, line in lines.items():
+        # what is set for one tool comes from where the table of all tools comes from
+        source = next(origin for known, origin in sources.items() if f"{name}.".startswith(f"{known}."))
+        print(f"{line:<{width}}  {source}")
+    return 0
 
 
 def _model_failed(error: Exception, report: Mapping[str, object], *, is_real: bool) -> int:

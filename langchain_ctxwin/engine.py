@@ -8,8 +8,9 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin import planner
 from langchain_ctxwin.arguments import check_collaborators
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.config import ContextConfig, LiveConfig, as_live
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import accepted, applied, gave_up, with_cost
@@ -21,7 +22,7 @@ from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.measurer import Measurer
-from langchain_ctxwin.planner import Planner, refusal_of, summary_after
+from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
@@ -42,7 +43,7 @@ class ContextEngine:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`).
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; None extracts them.
-        config: when to compact and what to keep.
+        config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
@@ -72,18 +73,16 @@ class ContextEngine:
         limits: Any,
         counter: TokenCounter | None = None,
         summarizer: Any = None,
-        config: ContextConfig | None = None,
+        config: ContextConfig | LiveConfig | None = None,
         *,
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
     ) -> None:
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs)
-        self._config = config or ContextConfig()
-        self._planner = Planner(self._config)
-        self._measurer = Measurer(limits, counter, self._config, learned, pin_when)
+        self._measurer = Measurer(limits, counter, as_live(config), learned, pin_when)
         known = self._measurer.limits
-        room = known.input_limit(known.output_reserve(self._config.output_reserve))
+        room = known.input_limit(known.output_reserve(self.config.output_reserve))
         writes = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
         self.summarizer = checked(writes, self._measurer.counter)
         """Writes the summaries."""
@@ -92,8 +91,8 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings."""
-        return self._config
+        """The settings that hold now; a request that was measured keeps those that held then."""
+        return self._measurer.settings
 
     @property
     def limits(self) -> ModelLimits:
@@ -145,14 +144,14 @@ class ContextEngine:
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return self._planner.plan(window)
+        return planner.plan(window)
 
     def prepare(self, window: Window) -> Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
 
         None also while one is on its way.
         """
-        return self._planner.prepare(window)
+        return planner.prepare(window)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return what should leave or be shown although the request fits, or None; pure, calls no model.
@@ -161,7 +160,7 @@ class ContextEngine:
         (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come
         or a quarter more has gathered meanwhile.
         """
-        return self._planner.relieve(window)
+        return planner.relieve(window)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -173,7 +172,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return self._planner.emergency(window, target_tokens)
+        return planner.emergency(window, target_tokens)
 
     def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
@@ -229,13 +228,12 @@ class ContextEngine:
         """True unless a finished summary is larger than the room, or needed and of messages that were edited since."""
         if window.request.price(SystemMessage(pending.text)) >= window.goal.room(window.survey):
             return False
-        is_needed = window.over_by > 0 or self._planner.is_past_bound(window)
+        is_needed = window.over_by > 0 or planner.is_past_bound(window)
         return not is_needed or pending.is_true_of(window.request.messages)
 
-    @property
-    def in_background(self) -> bool:
+    def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
-        return self._config.summarize == "background" and not getattr(self.summarizer, "is_local", False)
+        return settings_of(window).summarize == "background" and not getattr(self.summarizer, "is_local", False)
 
     def write(self, window: Window, pending: Pending) -> Written:
         """Write the summary that is on its way, here and now.
@@ -244,17 +242,19 @@ class ContextEngine:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
         task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
-        return write_summary(self.summarizer, **task, timeout_seconds=self._config.summary_timeout_seconds)
+        return write_summary(self.summarizer, **task, timeout_seconds=settings_of(window).summary_timeout_seconds)
 
     async def awrite(self, window: Window, pending: Pending) -> Written:
         """Like `write`, awaiting the summarizer."""
         task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
-        return await awrite_summary(self.summarizer, **task, timeout_seconds=self._config.summary_timeout_seconds)
+        return await awrite_summary(
+            self.summarizer, **task, timeout_seconds=settings_of(window).summary_timeout_seconds
+        )
 
     def _inline_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
         task = summary_task(window, start, stop, compaction.summary_max_tokens)
-        return {**task, "timeout_seconds": self._config.summary_timeout_seconds}
+        return {**task, "timeout_seconds": settings_of(window).summary_timeout_seconds}
 
 
 def summary_task(window: Window, start: int, stop: int, max_tokens: int) -> dict[str, Any]:

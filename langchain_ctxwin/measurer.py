@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Goal
@@ -25,6 +26,7 @@ from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request
 from langchain_ctxwin.core.window import About, Window
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import HeardLimits, Marks
 from langchain_ctxwin.pricing import Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
@@ -39,12 +41,13 @@ class Measurer:
         self,
         limits: Any,
         counter: TokenCounter | None,
-        config: ContextConfig,
+        live: LiveConfig,
         learned: LimitMemory | None,
         pin_when: PinWhen | None = None,
     ) -> None:
-        self._config = config
-        self.limits = _checked(ModelLimits.of(limits), config)
+        self._live = live
+        self._settings = self._refused = live.current
+        self.limits = _checked(ModelLimits.of(limits), self._settings)
         self.model = model_name(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._learned = learned or HeardLimits()
@@ -55,6 +58,21 @@ class Measurer:
         """What prices messages when a request names no model of its own."""
         return self._pricings.default.count
 
+    @property
+    def settings(self) -> ContextConfig:
+        """The settings that hold now; new ones that leave these limits no input are passed over."""
+        now = self._live.current
+        if now is self._settings or now is self._refused:
+            return self._settings
+        try:
+            _checked(self.limits, now)
+        except ConfigError as error:
+            log.warning("config.refused", reason=str(error), active="the settings before")
+            self._refused = now
+        else:
+            self._settings = now
+        return self._settings
+
     def measure(
         self,
         messages: Sequence[AnyMessage],
@@ -64,15 +82,16 @@ class Measurer:
         model: Any,
     ) -> Window:
         """Measure the next request of a conversation."""
-        pricing = self._pricings.of(model)
+        pricing, settings = self._pricings.of(model), self.settings
         stated = ModelLimits.of(model) if model is not None else self.limits
         about = About(
             model=model_name(model) or self.model,
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
             is_exact=lambda: pricing.exact,
+            settings=settings,
         )
-        request = self._request(messages, system_prompt, tools, pricing)
+        request = self._request(messages, system_prompt, tools, pricing, settings)
         checked = with_new_pins(read_session(session, messages), messages, request.pins)
         return self._window(request, checked, stated if stated.known else self.limits, about)
 
@@ -133,8 +152,9 @@ class Measurer:
 
     def _window(self, request: Request, session: Session, stated: ModelLimits, about: About) -> Window:
         heard = self._heard(about.model)
-        reserve = self._config.output_reserve
-        return measure_request(request, session, stated, about, heard=heard, output_reserve=reserve, goal=self._goal)
+        settings: ContextConfig = about.settings
+        reserve, goal = settings.output_reserve, partial(_goal, settings)
+        return measure_request(request, session, stated, about, heard=heard, output_reserve=reserve, goal=goal)
 
     def _heard(self, model: str) -> Mapping[str, int]:
         """Limits that other conversations learned; a memory that fails has none."""
@@ -146,18 +166,13 @@ class Measurer:
             log.warning("limits.not_recalled", model=model, reason=type(error).__name__)
             return {}
 
-    def _goal(self, limit: int, is_checked: bool) -> Goal:
-        return Goal(
-            limit=limit,
-            is_checked=is_checked,
-            keep=self._config.keep,
-            max_history_tokens=self._config.max_history_tokens,
-            max_messages=self._config.trigger_messages,
-            pin_first_user=self._config.pin_first_user,
-        )
-
     def _request(
-        self, messages: Sequence[AnyMessage], prompt: str | SystemMessage, tools: Sequence[Any], pricing: Pricing
+        self,
+        messages: Sequence[AnyMessage],
+        prompt: str | SystemMessage,
+        tools: Sequence[Any],
+        pricing: Pricing,
+        settings: ContextConfig,
     ) -> Request:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         system = merge_system(prompt, messages[:first])
@@ -169,14 +184,25 @@ class Measurer:
             first=first,
             system=system,
             pins=self._marks(messages),
-            constraints=self._config.constraints,
-            placement=self._config.summary_placement,
+            constraints=settings.constraints,
+            placement=settings.summary_placement,
             system_tokens=system_tokens,
             tool_tokens=tool_tokens,
             price=pricing.price,
             show=pricing.show,
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
+
+
+def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
+    return Goal(
+        limit=limit,
+        is_checked=is_checked,
+        keep=settings.keep,
+        max_history_tokens=settings.max_history_tokens,
+        max_messages=settings.trigger_messages,
+        pin_first_user=settings.pin_first_user,
+    )
 
 
 def _not_counted(window: Window, error: Exception) -> Window:

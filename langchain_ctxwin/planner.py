@@ -1,4 +1,4 @@
-"""The second verb: what should leave the view, and when; pure functions of a measured request and the settings."""
+"""The second verb: what should leave the view, and when; pure functions of a measured request."""
 
 from __future__ import annotations
 
@@ -20,92 +20,105 @@ WAITING_SHARE = 1.25
 """How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
 
 
-class Planner:
-    """Decides by the settings of one engine."""
+def plan(window: Window) -> Compaction | None:
+    """Return the summary that is due now."""
+    if not _may_summarize(window):
+        return None
+    settings = settings_of(window)
+    trigger = _trigger(settings, settings.trigger, settings.trigger_messages)
+    return planning.summarize(window.request, window.survey, window.goal, trigger)
 
-    def __init__(self, config: ContextConfig) -> None:
-        self._config = config
 
-    def plan(self, window: Window) -> Compaction | None:
-        """Return the summary that is due now."""
-        if not self._may_summarize(window):
-            return None
-        trigger = self._trigger(self._config.trigger, self._config.trigger_messages)
-        return planning.summarize(window.request, window.survey, window.goal, trigger)
+def prepare(window: Window) -> Snapshot | None:
+    """Return what a summary in the background should cover; None while one is on its way."""
+    if window.session.pending or not _may_summarize(window):
+        return None
+    settings = settings_of(window)
+    share, most = _begin(settings), settings.trigger_messages
+    trigger = _trigger(settings, share, None if most is None else int(min(share, 1.0) * most))
+    return snapshots.due_snapshot(window.request, window.survey, window.goal, trigger)
 
-    def prepare(self, window: Window) -> Snapshot | None:
-        """Return what a summary in the background should cover; None while one is on its way."""
-        if window.session.pending or not self._may_summarize(window):
-            return None
-        share, most = self._begin(), self._config.trigger_messages
-        trigger = self._trigger(share, None if most is None else int(min(share, 1.0) * most))
-        return snapshots.due_snapshot(window.request, window.survey, window.goal, trigger)
 
-    def relieve(self, window: Window) -> Compaction | None:
-        """Return what should leave, or be shown, although the request fits."""
-        if window.over_by:
-            return None
-        request, survey, pending = window.request, window.survey, window.session.pending
-        bound, tells_more = self._past_bound(survey), pending is not None and snapshots.shows_more(survey, pending)
-        if not bound and not tells_more:
-            return None
-        summary = ready(window)
-        if bound and (summary or not self._is_coming(window)):
-            return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
-        if summary is None or not tells_more:
-            return None
-        after = snapshots.swapped_in(request, survey, window.goal, summary)
-        reason = "the summary of messages that had left is ready"
-        return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
+def relieve(window: Window) -> Compaction | None:
+    """Return what should leave, or be shown, although the request fits."""
+    if window.over_by:
+        return None
+    request, survey, pending = window.request, window.survey, window.session.pending
+    bound, tells_more = _past_bound(window), pending is not None and snapshots.shows_more(survey, pending)
+    if not bound and not tells_more:
+        return None
+    summary = ready(window)
+    if bound and (summary or not _is_coming(window)):
+        return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
+    if summary is None or not tells_more:
+        return None
+    after = snapshots.swapped_in(request, survey, window.goal, summary)
+    reason = "the summary of messages that had left is ready"
+    return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
 
-    def emergency(self, window: Window, target_tokens: int | None) -> Compaction | None:
-        """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
-        limit = window.budget.input_limit if target_tokens is None else target_tokens
-        if window.survey.upper_tokens <= limit:
-            return None
-        reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
-        goal, summary = replace(window.goal, limit=limit), ready(window)
-        compaction = ladder.force(window.request, window.survey, goal, reason=reason, ready=summary)
-        view = compaction.view if compaction else window.session.view
-        after = window.request.survey(view, summary_after(compaction, window))
-        # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-        if target_tokens is None and window.request.least_tokens(after) > limit:
-            raise refusal_of(window, after)
-        return compaction
 
-    def is_past_bound(self, window: Window) -> bool:
-        """True when the history exceeds a bound of its own, whatever the request's size."""
-        return bool(self._past_bound(window.survey))
+def emergency(window: Window, target_tokens: int | None) -> Compaction | None:
+    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+    limit = window.budget.input_limit if target_tokens is None else target_tokens
+    if window.survey.upper_tokens <= limit:
+        return None
+    reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
+    goal, summary = replace(window.goal, limit=limit), ready(window)
+    compaction = ladder.force(window.request, window.survey, goal, reason=reason, ready=summary)
+    view = compaction.view if compaction else window.session.view
+    after = window.request.survey(view, summary_after(compaction, window))
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+    if target_tokens is None and window.request.least_tokens(after) > limit:
+        raise refusal_of(window, after)
+    return compaction
 
-    def _may_summarize(self, window: Window) -> bool:
-        if self._config.summarize == "off" or window.goal.has_no_room(window.survey):
-            return False
-        return not window.session.has_given_up(window.request.messages)
 
-    def _begin(self) -> float:
-        """Size past which a summary is begun; below what a compaction keeps, one would follow the other for ever."""
-        prepare, keep = self._config.prepare, self._config.keep
-        return max(prepare, keep) if max(prepare, keep) <= 1 else prepare
+def is_past_bound(window: Window) -> bool:
+    """True when the history exceeds a bound of its own, whatever the request's size."""
+    return bool(_past_bound(window))
 
-    def _is_coming(self, window: Window) -> bool:
-        """True while a summary may be waited for although the history is past a bound of its own."""
-        if not self._may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
-            return False
-        tokens, shown = window.survey.size.regions.history_tokens, shown_messages(window.survey)
-        bounds = ((self._config.max_history_tokens, tokens), (self._config.trigger_messages, shown))
-        return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
-    def _trigger(self, share: float, messages: int | None) -> planning.Trigger:
-        tokens = self._config.summary_max_tokens
-        return planning.Trigger(share=share, messages=messages, summary_max_tokens=tokens)
+def settings_of(window: Window) -> ContextConfig:
+    """Return the settings that held when the request was measured."""
+    settings: ContextConfig = window.about.settings
+    return settings
 
-    def _past_bound(self, survey: Survey) -> str:
-        """Which bound of its own the history exceeds, in words; empty when none."""
-        tokens, shown = survey.size.regions.history_tokens, shown_messages(survey)
-        most_tokens, most = self._config.max_history_tokens, self._config.trigger_messages
-        if most_tokens is not None and tokens > most_tokens:
-            return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
-        return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
+
+def _may_summarize(window: Window) -> bool:
+    if settings_of(window).summarize == "off" or window.goal.has_no_room(window.survey):
+        return False
+    return not window.session.has_given_up(window.request.messages)
+
+
+def _begin(settings: ContextConfig) -> float:
+    """Size past which a summary is begun; below what a compaction keeps, one would follow the other for ever."""
+    least = max(settings.prepare, settings.keep)
+    return least if least <= 1 else settings.prepare
+
+
+def _is_coming(window: Window) -> bool:
+    """True while a summary may be waited for although the history is past a bound of its own."""
+    if not _may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
+        return False
+    settings = settings_of(window)
+    tokens, shown = window.survey.size.regions.history_tokens, shown_messages(window.survey)
+    bounds = ((settings.max_history_tokens, tokens), (settings.trigger_messages, shown))
+    return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
+
+
+def _trigger(settings: ContextConfig, share: float, messages: int | None) -> planning.Trigger:
+    tokens = settings.summary_max_tokens
+    return planning.Trigger(share=share, messages=messages, summary_max_tokens=tokens)
+
+
+def _past_bound(window: Window) -> str:
+    """Which bound of its own the history exceeds, in words; empty when none."""
+    settings = settings_of(window)
+    tokens, shown = window.survey.size.regions.history_tokens, shown_messages(window.survey)
+    most_tokens, most = settings.max_history_tokens, settings.trigger_messages
+    if most_tokens is not None and tokens > most_tokens:
+        return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+    return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
 
 
 def summary_after(compaction: Compaction | None, window: Window) -> str:

@@ -56,6 +56,9 @@ class About:
     is_exact: Callable[[], bool]
     """Whether the counter is exact; asked after pricing, because one that failed no longer is."""
 
+    settings: Any = None
+    """The settings that held when the request began; whatever is decided about it goes by them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:

@@ -22,6 +22,7 @@ from langchain_ctxwin.flow.events import announce_lesson, announce_recovery, ann
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.planner import settings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,9 @@ class ModelExchange:
 
     def start(self, state: State) -> Exchange:
         """Yield attempts, receive the reply or the provider's exception, return the state update."""
-        flow, most = self._flow, self._flow.engine.config.max_recoveries
+        flow = self._flow
         window, update = self._fitting(state)
+        most = settings_of(window).max_recoveries
         request = (None if update else flow.built(state)) or flow.request(window)
         now = _Now(self._attempt(window, request), window, update)
         for number in count(1):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
@@ -15,7 +16,12 @@ from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
+from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.summarize.usage import Written
+
+MAX_BUILT = 1_024
+"""Requests under way at a time whose settings are known; one that is not is sent as it was built."""
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 Outcome = Written | SummarizationError | None
@@ -32,6 +38,8 @@ class Flow:
         self.engine = engine
         self.measure = measure
         self._summaries = Summaries(engine)
+        self._settings: Lru[ContextConfig] = Lru(MAX_BUILT)
+        """By which settings requests were built, by the id of their last message."""
 
     def before(self, state: State, place: Place) -> Update:
         """Take every step that precedes the model call, in one go."""
@@ -70,7 +78,7 @@ class Flow:
     def summarize(self, state: State, place: Place) -> Update:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
         window = self.measure(state)
-        if self.engine.in_background:
+        if self.engine.in_background(window):
             return self._advanced(state, window, place, self._written(window) if _is_due(state) else None)
         plan = self.engine.plan(window)
         if plan is None:
@@ -80,7 +88,7 @@ class Flow:
     async def asummarize(self, state: State, place: Place) -> Update:
         """Like `summarize`, awaiting the summarizer."""
         window = self.measure(state)
-        if self.engine.in_background:
+        if self.engine.in_background(window):
             return self._advanced(state, window, place, await self._awritten(window) if _is_due(state) else None)
         plan = self.engine.plan(window)
         if plan is None:
@@ -108,10 +116,12 @@ class Flow:
         return self.built(state) or self.request(self.measure(state))
 
     def built(self, state: State) -> list[AnyMessage] | None:
-        """Return the request that was built for this state; None when it is missing or stale."""
+        """Return the request that was built for this state; None when it is missing or stale, or by other settings."""
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
-        is_current = built and messages and _is_current(built[-1], messages[-1], state)
-        return list(built) if built and is_current else None
+        if not built or not messages or not _is_current(built[-1], messages[-1], state):
+            return None
+        settings = self._settings.get(built[-1].id)
+        return list(built) if settings is None or settings is self.engine.config else None
 
     def request(self, window: Window) -> list[AnyMessage]:
         """Return the message list of a measured request, refusing one that holds nothing to answer."""
@@ -121,7 +131,9 @@ class Flow:
                 f"nothing to send: none of the {total} messages in the history is one a model can answer; "
                 "add a user message"
             )
-        return self.engine.build(window)
+        request = self.engine.build(window)
+        self._settings.put(request[-1].id, settings_of(window))
+        return request
 
     def compacted(self, state: State, window: Window, compaction: Compaction, update: Update) -> Update:
         """Return the update of a compaction that was carried out, with the report of the request as it is now."""
@@ -137,7 +149,7 @@ class Flow:
         announce_faults(window)
         announce_stop(window, (state.get("context_report") or {}).get("stopped", ""))
         self._summaries.forget(state, window)
-        if self.engine.in_background:
+        if self.engine.in_background(window):
             window = self._summaries.advance(window, place, found)
         update, flags = seen(window), self._flags(window, place)
         return changed(state, {**update, "context_pending": {**update["context_pending"], **flags}})
@@ -147,12 +159,12 @@ class Flow:
         relief = self.engine.relieve(window)
         # A summary is worth more than a receipt, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
-        plan = None if self.engine.in_background or is_hopeless else self.engine.plan(window)
+        plan = None if self.engine.in_background(window) or is_hopeless else self.engine.plan(window)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}
         if relief is not None:
             return {"compress": True, "reason": relief.reason}
-        if self.engine.in_background:
+        if self.engine.in_background(window):
             # Hard need never waits: then what is left out is on the receipt, and the summary follows.
             if window.over_by or not window.session.pending or not self._summaries.is_lost(window, place):
                 return {}

@@ -20,6 +20,7 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, summary_task
 from langchain_ctxwin.flow.events import announce_summary
 from langchain_ctxwin.flow.state import State, flags_of
+from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.usage import Written
@@ -138,7 +139,7 @@ class Summaries:
             since_seconds=self._clock(),
             max_tokens=snapshot.max_tokens,
         )
-        timeout_seconds = self._engine.config.summary_timeout_seconds
+        timeout_seconds = settings_of(window).summary_timeout_seconds
         write = self._writing(window, pending)
         if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, shelf=place.shelf):
             return window

@@ -6,6 +6,7 @@ import pytest
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.cli import main
+from langchain_ctxwin.config import FileConfig
 
 
 @pytest.fixture
@@ -107,3 +108,64 @@ def test_the_same_seed_asks_the_same_and_another_seed_asks_otherwise(folder, cap
         out = capsys.readouterr().out
         texts.append([line for line in out.splitlines() if line.lstrip().startswith(("Turn", "=>"))])
     assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """A file that sets three things, one of them secret, beside an environment that sets another."""
+    monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "3")
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        'keep = 0.4\n[tool_results]\ncursor_keys = ["s3cret"]\n[tool_results.per_tool.search]\nmax_tokens = 5\n'
+    )
+    return path
+
+
+def test_a_valid_file_is_ok_and_shows_what_differs(settings, capsys):
+    """From the defaults, environment included, secrets masked."""
+    assert main(["config", "check", str(settings)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"OK {settings}",
+        "  keep = 0.4 (default 0.5)",
+        "  retrieval.k = 3 (default null)",
+        '  tool_results.cursor_keys = ["**********"] (default [])',
+        "  tool_results.per_tool.search.max_tokens = 5 (default null)",
+    ]
+
+
+def test_an_invalid_file_ends_with_the_exact_error(settings, capsys):
+    """The file, the field, the value and what to give, in one line."""
+    settings.write_text("trigger_messages = 1\n")
+    assert main(["config", "check", str(settings)]) == 2
+    told = f"ctxwin: {settings}: invalid FileConfig: trigger_messages=1: give at least 2\n"
+    assert _complaint(capsys) == told
+
+
+def test_every_setting_is_shown_with_its_origin(settings, capsys):
+    """The value, and whether it is from the file, the environment or a default; secrets masked."""
+    assert main(["config", "show", str(settings)]) == 0
+    lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
+    shown = {setting: origin.strip() for setting, origin in lines}
+    assert len(shown) == len(FileConfig.names())
+    assert {setting: origin for setting, origin in shown.items() if origin != "default"} == {
+        "keep = 0.4": "file",
+        'tool_results.cursor_keys = ["**********"]': "file",
+        "tool_results.per_tool.search.max_tokens = 5": "file",
+        "retrieval.k = 3": "environment",
+    }
+
+
+def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatch):
+    """The environment and the defaults; neither rich nor watchfiles is needed."""
+    for name in ("rich", "rich.console", "watchfiles"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["config", "show"]) == 0
+    assert "trigger = 0.95" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_missing_file_is_named_in_one_line(tmp_path, capsys, command):
+    """It ends with 2."""
+    path = tmp_path / "none.toml"
+    assert main(["config", command, str(path)]) == 2
+    assert _complaint(capsys) == f"ctxwin: cannot read settings from {path}: No such file or directory\n"

@@ -1,0 +1,70 @@
+"""When is the history compacted, and what is kept of it?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from langchain_ctxwin.config.settings import Settings
+
+Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A share of the history budget when at most 1, else an absolute number of tokens."""
+
+
+class ContextConfig(Settings):
+    """When to compact, what to keep, and how the summary is shown.
+
+    Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
+
+    Example:
+        >>> ContextConfig(trigger=0.9, keep=0.4).trigger
+        0.9
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
+
+    prepare: Share = 0.6
+    """History size past which a summary is begun in the background; inline summaries do not use it. When `keep` is a
+    larger share than this one, that counts: a compaction leaves as much, and would begin the next summary at once."""
+
+    trigger: Share = 0.95
+    """History size past which an inline summary is made (share of the history budget, or tokens)."""
+
+    keep: Share = 0.5
+    """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
+
+    trigger_messages: Annotated[int, Field(ge=2)] | None = None
+    """Number of messages in the view past which a summary is made, whatever their size."""
+
+    max_history_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
+
+    summarize: Literal["background", "inline", "off"] = "background"
+    """Summarize beside the agent, on the critical path, or never (compaction then only drops, with a receipt). Without
+    a model, sentences are extracted on the critical path in any case, because that takes milliseconds."""
+
+    summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Largest summary; by default a share of the history budget."""
+
+    summary_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    """How long one summary may take before it counts as failed."""
+
+    summary_placement: Literal["system", "user"] = "system"
+    """Show the summary at the end of the system message, or as a user message of its own before the history."""
+
+    pin_first_user: bool = True
+    """Keep the first user message of the session in every request."""
+
+    constraints: tuple[str, ...] = ()
+    """Rules that stay in every request, verbatim."""
+
+    max_recoveries: Annotated[int, Field(ge=0)] = 2
+    """How often one model call is repeated after the provider refused it as too large."""
+
+    output_reserve: Annotated[int, Field(ge=0)] | None = None
+    """Tokens reserved for the answer; by default what the model is set to request, else a bounded share."""
+
+    allow_guess: bool = False
+    """Accept a guessed context window (from the output limit) when no source states one."""

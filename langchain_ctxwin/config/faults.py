@@ -1,0 +1,73 @@
+"""What is wrong with settings, in words that repeat no secret?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+SECRET_NAMES = frozenset({"cursor_keys"})
+"""Settings whose values are never shown."""
+
+SHOWN_CHARS = 80
+"""Longest value in an error: enough to recognize it."""
+
+
+def explained(error: ValidationError, given: Mapping[str, Any], known: Collection[str]) -> str:
+    """Return one line with every fault: name, value, and what to give instead.
+
+    Args:
+        error: what pydantic found.
+        given: the values that code or a file gave; what is not among them came from the environment.
+        known: the names of all settings, dotted.
+    """
+    problems = (_explained(e, given, known) for e in error.errors())
+    return f"invalid {error.title}: " + "; ".join(problems)
+
+
+def _explained(problem: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
+    place, kind = problem["loc"], problem["type"]
+    name = ".".join(map(str, place)) or "settings"
+    if kind == "extra_forbidden":  # a misspelt name may well stand before a secret
+        return f"unknown setting {name}{_suggestion(name, known)}: remove it or correct its name"
+    origin = "" if _is_among(given, place) else " (from the environment)"
+    return f"{name}{_value(problem)}{origin}: {_advice(problem)}"
+
+
+def _value(problem: ErrorDetails) -> str:
+    """The value as it was given, unless it is a secret, or a whole table or list that may hold one."""
+    value = problem["input"]
+    if SECRET_NAMES.intersection(map(str, problem["loc"])) or problem["type"] in {"model_type", "dict_type"}:
+        return ""
+    if not isinstance(value, str | int | float | bool | None):
+        return ""
+    text = repr(value)
+    return f"={text}" if len(text) <= SHOWN_CHARS else f"={text[:SHOWN_CHARS]}..."
+
+
+def _advice(problem: ErrorDetails) -> str:
+    if problem["type"] in {"model_type", "dict_type"}:
+        return f"give a table of settings, not {type(problem['input']).__name__}"
+    least = problem.get("ctx", {}).get("ge")
+    return problem["msg"] if least is None else f"give at least {least}"
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    last = name.rpartition(".")[2]
+    close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _is_among(given: Mapping[str, Any], place: tuple[int | str, ...]) -> bool:
+    inner: Any = given
+    for name in place:
+        if not isinstance(inner, Mapping) or name == "[key]":
+            break  # an item of a list or a name in a table: the whole was given
+        named = {str(key): value for key, value in inner.items()}
+        if str(name) not in named:
+            return False
+        inner = named[str(name)]
+    return True

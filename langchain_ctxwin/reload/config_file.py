@@ -1,0 +1,180 @@
+"""Which settings does a file hold now? Read, checked and exchanged as a whole, or the last good ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from langchain_ctxwin.config import FileConfig
+from langchain_ctxwin.config.listing import changes, listed
+from langchain_ctxwin.config.reading import read_bytes
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.reload.lifetimes import lifetimes
+from langchain_ctxwin.reload.settling import Seen, Settling, look
+from langchain_ctxwin.reload.watching import STOP_SECONDS, Watching
+
+log = structlog.get_logger("langchain_ctxwin")
+
+OnChange = Callable[[FileConfig, FileConfig], object]
+"""Called with the settings before and after."""
+
+POLL_SECONDS = 1.0
+"""How often to look although no change was told: some network file systems tell none."""
+
+MISSING_POLL_SECONDS = 0.1
+"""The same while there is nothing to read: a folder that is gone cannot tell that it is back."""
+
+
+class ConfigFile:
+    """All settings of a program, from one TOML, YAML or JSON file that may change while the program runs.
+
+    `current` is one frozen `FileConfig`, exchanged as a whole: read it once per request, and a request in flight keeps
+    what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
+
+    Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
+    a link as Kubernetes does: then every version that is read is whole. A file that is written in place is taken when
+    it has not changed for 50 ms, and after half a second when it is empty or its last line has no end. So a writer
+    that pauses longer than that between two pieces can be read half-way when its first piece, cut at the end of a
+    line, is valid by itself; nothing but an atomic rename can exclude that. The first read, at construction, takes
+    what is there.
+
+    Setup:
+        ```bash
+        pip install "langchain-ctxwin[reload]"
+        ```
+
+    Key init args:
+        path: the file; its ending says the format.
+        on_change: called with the settings before and after, one change at a time. It runs on the watching thread, so
+            it must not take long; what it raises is logged.
+
+    Instantiate:
+        ```python
+        settings = ConfigFile("settings.toml").start()
+        ```
+
+    Use:
+        ```python
+        engine = ContextEngine(limits=model, config=settings)
+        with ConfigFile("settings.toml") as settings:  # watches until the end of the block
+            print(settings.current.tool_results.max_tokens)
+        ```
+
+    Raises:
+        ConfigError: the file is missing or invalid at construction, when there is no last good configuration yet.
+    """
+
+    def __init__(self, path: str | Path, *, on_change: OnChange | None = None) -> None:
+        self.path = Path(path).absolute()
+        """The file, as it was given; links are followed anew at each look."""
+        self.problem = ""
+        """Why the file as it is now was rejected; empty when it is what is active."""
+        content = read_bytes(self.path)
+        self._current = FileConfig.from_bytes(content, self.path)
+        self._settling = Settling(Seen(content=content))
+        self._on_change = on_change
+        self._lock = threading.RLock()  # of writers only; a callback may call `reload`
+        self._watching: Watching | None = None
+
+    @property
+    def current(self) -> FileConfig:
+        """The settings that hold now; reading them takes no lock."""
+        return self._current
+
+    def start(self) -> Self:
+        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself.
+
+        Raises:
+            ConfigError: watchfiles is not installed.
+        """
+        with self._lock:
+            if self._watching is None:
+                self._watching = Watching(self.path, self._look)
+                lifetimes.add(self)
+        return self
+
+    def stop(self) -> None:
+        """Stop watching; `current` stays. No effect when it is not watched."""
+        with self._lock:
+            watching, self._watching = self._watching, None
+            lifetimes.discard(self)
+        if watching is not None:
+            watching.stop()
+
+    def hold(self) -> bool:
+        """Let nothing change until `release`, because the process is about to fork; False when a callback hangs."""
+        return self._lock.acquire(timeout=STOP_SECONDS)
+
+    def release(self) -> None:
+        """Undo `hold`."""
+        self._lock.release()
+
+    def resume(self) -> None:
+        """Watch again in a forked process, where no other thread of its parent runs."""
+        self._lock, self._watching = threading.RLock(), None
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def reload(self) -> bool:
+        """Take the file as it is now, without waiting for it to settle; for programs that are told, as by a signal.
+
+        Returns:
+            True when what the file holds is active now, changed or not; False when it was rejected.
+        """
+        with self._lock:
+            seen = look(self.path)
+            self._settling.settle(seen)
+            return self._judge(seen)
+
+    def _look(self) -> float:
+        """Take the file if it has changed and settled; return after how many seconds to look again."""
+        with self._lock:
+            seen, now_seconds = look(self.path), time.monotonic()
+            settled = self._settling.offer(seen, now_seconds)
+            if settled is not None:
+                self._judge(settled)
+            wait_seconds = self._settling.wait_seconds(now_seconds)
+        idle_seconds = MISSING_POLL_SECONDS if seen.problem else POLL_SECONDS
+        return idle_seconds if wait_seconds is None else min(wait_seconds, idle_seconds)
+
+    def _judge(self, seen: Seen) -> bool:
+        try:
+            after = None if seen.problem else FileConfig.from_bytes(seen.content, self.path)
+        except ConfigError as error:
+            return self._reject(str(error))
+        if after is None:
+            return self._reject(seen.problem)
+        self._accept(after)
+        return True
+
+    def _reject(self, problem: str) -> bool:
+        self.problem = problem
+        log.warning("config.rejected", path=str(self.path), error=problem, active="the last good settings")
+        return False
+
+    def _accept(self, after: FileConfig) -> None:
+        before, was_rejected = self._current, bool(self.problem)
+        self.problem = ""
+        differences = changes(listed(before), listed(after))
+        if differences:
+            self._current = after
+        if differences or was_rejected:
+            log.info("config.reloaded", path=str(self.path), changes=differences)
+        if differences and self._on_change is not None:
+            self._notify(self._on_change, before, after)
+
+    def _notify(self, on_change: OnChange, before: FileConfig, after: FileConfig) -> None:
+        try:
+            on_change(before, after)
+        except Exception:  # the settings are valid and active, whatever a callback does
+            log.exception("config.callback_failed", path=str(self.path))

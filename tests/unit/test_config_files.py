@@ -1,0 +1,196 @@
+"""Which settings does a file give, what is refused, and what is never shown?"""
+
+import traceback
+
+import pytest
+from pydantic import SecretStr
+
+from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
+from langchain_ctxwin.config.faults import SECRET_NAMES
+from langchain_ctxwin.config.listing import changes, defaults, listed, origins
+from langchain_ctxwin.errors import ConfigError
+
+TOML = """
+keep = 0.4
+
+[tool_results]
+max_tokens = 2000
+
+[tool_results.per_tool.search]
+fields = ["items[].id"]
+
+[retrieval]
+k = 3
+"""
+YAML = """
+keep: 0.4
+tool_results:
+  max_tokens: 2000
+  per_tool:
+    search: {fields: ["items[].id"]}
+retrieval: {k: 3}
+"""
+JSON = """{"keep": 0.4, "retrieval": {"k": 3},
+"tool_results": {"max_tokens": 2000, "per_tool": {"search": {"fields": ["items[].id"]}}}}"""
+SETTINGS = FileConfig(
+    keep=0.4,
+    tool_results=ToolResultConfig(max_tokens=2000, per_tool={"search": ToolOverrides(fields=("items[].id",))}),
+    retrieval=RetrievalConfig(k=3),
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read a text as a settings file: `read("toml", text)`."""
+
+    def read(ending, text, kind=FileConfig):
+        path = tmp_path / f"settings.{ending}"
+        path.write_text(text)
+        return kind.from_file(path)
+
+    return read
+
+
+@pytest.fixture
+def refusal(read, tmp_path):
+    """Return the error of a text, without the folder; no traceback of it shows a secret."""
+
+    def refusal(ending, text):
+        with pytest.raises(ConfigError) as caught:
+            read(ending, text)
+        assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+        return str(caught.value).replace(f"{tmp_path}/", "")
+
+    return refusal
+
+
+@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("yml", YAML), ("json", JSON)])
+def test_every_format_gives_the_same_settings(read, ending, text):
+    """Tables of their own hold the settings of tools and retrieval."""
+    assert read(ending, text) == SETTINGS
+
+
+def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
+    """Also within a table of which the file holds a part; the file wins."""
+    monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "0.8")
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_SHARE", "0.1")
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_TOKENS", "9")
+    monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "7")
+    config = read("toml", "keep = 0.4\n[tool_results]\nmax_tokens = 2000\n")
+    tools = config.tool_results
+    assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (0.8, 0.1, 2000, 7)
+
+
+def test_yaml_that_holds_comments_only_sets_nothing(read):
+    """Everything is commented out: the defaults hold."""
+    assert read("yaml", "# keep: 0.4\n") == FileConfig()
+
+
+def test_faults_of_all_tables_are_told_at_once(refusal):
+    """With the file, the dotted name, the value and what to give."""
+    assert refusal("yaml", "keep: x\ntrigger_messages: 1\ntool_results: {max_tokens: 0}\n") == (
+        "settings.yaml: invalid FileConfig: "
+        "keep='x': Input should be a valid number, unable to parse string as a number; "
+        "trigger_messages=1: give at least 2; "
+        "tool_results.max_tokens=0: Input should be greater than 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("kepp: 1", "kepp (did you mean keep?)"),
+        ("cursor_keys: [s3cret]", "cursor_keys (did you mean tool_results.cursor_keys?)"),
+        ("tool_results: {cursor_key: s3cret}", "tool_results.cursor_key (did you mean tool_results.cursor_keys?)"),
+        ("zzzzzz: s3cret", "zzzzzz"),
+    ],
+)
+def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion):
+    """What is misspelt may be a secret."""
+    told = f"settings.yaml: invalid FileConfig: unknown setting {suggestion}: remove it or correct its name"
+    assert refusal("yaml", text) == told
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "reason"),
+    [
+        ("yaml", "tool_results: {cursor_keys: s3cret}", "tool_results.cursor_keys: Input should be a valid tuple"),
+        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "tool_results.cursor_keys.0: Input should be a valid"),
+        ("yaml", "tool_results: s3cret", "tool_results: give a table of settings, not str"),
+        ("toml", '[[tool_results]]\ncursor_keys = ["s3cret"]', "tool_results: give a table of settings, not list"),
+        ("yaml", "tool_results: {cursor_keys: [*s3cret]}", "found undefined alias '...' (at line 1, column 30)"),
+        ("yaml", 'cursor_keys: ["s3cret\n', "unexpected end of stream (at line 2, column 1)"),
+        ("yaml", "keep: !!int s3cret", "invalid literal for int() with base 10"),
+        ("toml", 'cursor_keys = ["s3cret" "x"]', "Unclosed array (at line 1, column 25)"),
+        ("json", '{"cursor_keys": ["s3cret" 1]}', "Expecting ',' delimiter: line 1 column 27 (char 26)"),
+        ("yaml", "[" * 100_000, "nested too deeply"),
+        ("toml", " \n", "it is empty: give at least one setting, or a comment"),
+        ("yaml", "- 1", "expected a table of settings, got list"),
+        ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
+        ("yaml", "1: 2", "unknown setting 1"),
+        ("yaml", "_cli_parse_args: true", "unknown setting _cli_parse_args"),
+        ("yaml", "tool_results: {_env_file: x}", "unknown setting tool_results._env_file"),
+        (
+            "yaml",
+            "tool_results: {per_tool: {1: {}}}",
+            "tool_results.per_tool.1.[key]=1: Input should be a valid string",
+        ),
+        ("toml", "keep = 1\n" + "#" * 1_000_000, "it has more than 1,000,000 bytes"),
+    ],
+)
+def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text, reason):
+    """The file is named, the reason is exact, and no text of a secret is repeated."""
+    told = refusal(ending, text)
+    assert f"settings.{ending}" in told
+    assert reason in told
+
+
+def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch):
+    """The file is innocent."""
+    monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "much")
+    assert "trigger='much' (from the environment): Input should be" in refusal("toml", "keep = 0.4\n")
+
+
+def test_secrets_in_the_environment_are_not_told(refusal, monkeypatch):
+    """Neither as bad JSON nor as a wrong type."""
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret"')
+    assert "CTXWIN_TOOL_RESULTS_...: error parsing value for field" in refusal("toml", "keep = 0.4\n")
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]')
+    assert "cursor_keys.1 (from the environment)" in refusal("toml", "keep = 0.4\n")
+
+
+def test_every_secret_is_known_as_one():
+    """A new setting that holds a secret has to be named in SECRET_NAMES."""
+    fields = [f for kind in (ContextConfig, RetrievalConfig, ToolResultConfig) for f in kind.model_fields.items()]
+    assert {name for name, field in fields if "SecretStr" in str(field.annotation)} == SECRET_NAMES
+
+
+def test_defaults_do_not_depend_on_the_environment(monkeypatch):
+    """They are what the package ships with."""
+    plain = listed(FileConfig())
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_TOKENS", "9")
+    assert defaults(FileConfig) == plain
+
+
+def test_changes_name_what_differs():
+    """Nested settings by dotted names, what is not set as None, secrets masked."""
+    keys = ToolResultConfig(cursor_keys=(SecretStr("s3cret"),))
+    assert changes(listed(FileConfig(tool_results=keys)), listed(SETTINGS)) == {
+        "keep": [0.5, 0.4],
+        "tool_results.max_tokens": [4000, 2000],
+        "tool_results.per_tool.search.fields": [None, ["items[].id"]],
+        "tool_results.cursor_keys": [["**********"], []],
+        "retrieval.k": [None, 3],
+    }
+
+
+def test_origins_are_told_apart(monkeypatch):
+    """What the file holds, what the environment added, and the rest."""
+    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_SHARE", "0.1")
+    table = {"keep": 0.4, "tool_results": {"max_tokens": 9}}
+    found = origins(FileConfig(**table), table)
+    assert {name: origin for name, origin in found.items() if origin != "default"} == {
+        "keep": "file",
+        "tool_results.max_tokens": "file",
+        "tool_results.max_share": "environment",
+    }
