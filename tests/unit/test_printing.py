@@ -1,0 +1,306 @@
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from langchain_ctxwin.tool_results.printing import Printed, print_rows, print_value
+
+# The reader: it knows the five rules of the module, and nothing of its code.
+
+KEY = r'(?:"(?:[^"\\]|\\.)*"|[^"#.:;,|(){}\[\]]+)'
+PATH = rf"{KEY}(?:\.{KEY})*"
+TABLE = re.compile(rf"{PATH}(?:\|{PATH})* \(")
+
+
+class Reader:
+    def __init__(self, text):
+        self.text, self.at = text, 0
+
+    def next(self, token):
+        is_there = self.text.startswith(token, self.at)
+        self.at += len(token) if is_there else 0
+        return is_there
+
+    def key(self):
+        found = re.compile(KEY).match(self.text, self.at)
+        self.at = found.end()
+        return json.loads(found[0]) if found[0].startswith('"') else found[0].rstrip(" ")
+
+    def path(self):
+        keys = [self.key()]
+        while self.next("."):
+            keys.append(self.key())
+        return keys
+
+    def columns(self):
+        paths = [self.path()]
+        while self.next("|"):
+            paths.append(self.path())
+        return paths
+
+    def value(self, ends):
+        if self.text.startswith('"', self.at):
+            value, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
+            return value
+        if self.next("{"):
+            return self.object()
+        if self.next("["):
+            return self.table() if TABLE.match(self.text, self.at) else self.list()
+        end = min((at for mark in ends if (at := self.text.find(mark, self.at)) >= 0), default=len(self.text))
+        word, self.at = self.text[self.at : end], end
+        try:
+            return json.loads(word)
+        except ValueError:
+            return word
+
+    def object(self):
+        read = {}
+        while not self.next("}"):
+            key = self.key()
+            assert self.next(":")
+            read[key] = self.value(",}")
+            self.next(",")
+        return read
+
+    def list(self):
+        read = []
+        while not self.next("]"):
+            read.append(self.value(",]"))
+            self.next(",")
+        return read
+
+    def table(self):
+        paths, rows = self.columns(), []
+        self.next(" ")
+        while self.next("("):
+            rows.append(self.cells(paths, "|)"))
+            assert self.next(")")
+            self.next(" ")
+        assert self.next("]")
+        return rows
+
+    def cells(self, paths, ends):
+        row = {}
+        for path in paths:
+            if self.at < len(self.text) and self.text[self.at] not in ends:
+                put(row, path, self.value(ends))
+            self.next("|")
+        return row
+
+    def run(self):
+        said = []
+        assert self.next("#")
+        while self.next(" "):
+            path = self.path()
+            assert self.next(": ")
+            said.append((path, self.value(";")))
+            self.next(";")
+        return said
+
+
+def put(row, path, value):
+    for key in path[:-1]:
+        row = row.setdefault(key, {})
+    row[path[-1]] = value
+
+
+def read_rows(printed):
+    if not printed.header:
+        return [Reader(line).value("") for line in printed.lines]
+    paths, said, rows = Reader(printed.header).columns(), [], []
+    for line in printed.lines:
+        *run, cells = line.split("\n")
+        said = Reader(run[0]).run() if run else said
+        row = Reader(cells).cells(paths, "|")
+        for path, value in said:
+            put(row, path, value)
+        rows.append(row)
+    return rows
+
+
+def exact(value):
+    """JSON text, so that 1, 1.0 and true differ and NaN equals itself."""
+    return json.dumps(value, sort_keys=True)
+
+
+TRICKY = st.text("ab |.:;,#()[]{}\"'\\\n\r\t\u2028\u00e9-+0189eE_/", max_size=6)
+WORDS = st.sampled_from(
+    ["null", "true", "NaN", "-Infinity", "1e5", "007", "1.", ".5", "-", "# a", "[]", "{}", "(1)", "a (1", "a|b"]
+)
+KEYS = (
+    st.sampled_from(["id", "a", "b", "", "a.b", "a|b", "a:b", "US Gross", "\n", "#", "[]", "1", '"', "a (b", " a"])
+    | TRICKY
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.just(10**30 + 7)
+    | st.just(-0.0)
+    | TRICKY
+    | WORDS
+    | st.text(max_size=5)
+)
+VALUES = st.recursive(
+    SCALARS, lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4), max_leaves=25
+)
+
+
+@st.composite
+def tables(draw):
+    """Rows that share most fields, with runs of equal values, absent fields and objects inside."""
+    keys = draw(st.lists(KEYS, min_size=1, max_size=4, unique=True))
+    values = {key: draw(st.lists(VALUES, min_size=1, max_size=3)) for key in keys}
+    rows = []
+    for _ in range(draw(st.integers(2, 9))):
+        shown = [key for key in keys if draw(st.integers(0, 5))]
+        rows.append({key: draw(st.sampled_from(values[key])) for key in shown})
+    return rows
+
+
+@given(st.lists(VALUES, max_size=6) | tables())
+@example([{"a": {}}, {"a": {"b": 1}}, {"a": {"b": {}}}, {"a": None}, {}])
+@example([{"a.b": 1, "a": {"b": 2}}, {"a.b": 3, "a": {"b": 4}}])
+@example([{"a": 1}] * 5)
+@example([{}, {"a": [{}, {" ": None}]}])
+@example([{"a": True, "b": 0}, {"a": 1, "b": 1}, {"a": 1.0, "b": 2}, {"a": "1", "b": 3}])
+def test_printed_rows_can_be_read_back(rows):
+    """Whatever the rows are, a reader who knows the rules gets them back."""
+    assert exact(read_rows(print_rows(rows))) == exact(rows)
+
+
+@given(VALUES)
+@example(["a (1"])
+def test_a_printed_value_can_be_read_back(value):
+    """The compact form of any value is one line that says exactly this value."""
+    printed = print_value(value)
+    assert "\n" not in printed
+    assert exact(Reader(printed).value("")) == exact(value)
+
+
+@given(tables(), st.data())
+def test_a_page_of_a_table_can_be_read_alone(rows, data):
+    """Printing some of the rows needs nothing that was said above them."""
+    start = data.draw(st.integers(0, len(rows)))
+    assert exact(read_rows(print_rows(rows[start:]))) == exact(rows[start:])
+
+
+def test_rows_of_the_same_fields_are_a_table():
+    """Fields in objects are columns of their own; an absent cell is empty, null and the empty text are not."""
+    rows = [
+        {"id": 1, "price": {"base": 9.5, "unit": "EUR"}, "note": "a, b: c"},
+        {"id": 2, "price": {"base": 1e-07}, "note": None},
+        {"id": 3, "price": {"base": 10**30, "unit": ""}, "note": "7"},
+    ]
+    lines = ("1|9.5|EUR|a, b: c", "2|1e-07||null", f'3|{10**30}|""|"7"')
+    assert print_rows(rows) == Printed(header="id|price.base|price.unit|note", lines=lines)
+
+
+def test_empty_cells_at_the_end_of_a_line_are_left_out():
+    """What is absent at the end needs no separator."""
+    rows = [{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}]
+    assert print_rows(rows) == Printed(header="a|b|c", lines=("1|2|3", "4", ""))
+
+
+def test_what_repeats_in_long_runs_is_said_once():
+    """The line that says it belongs to the first row of the run."""
+    rows = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
+    lines = (
+        "# job: Actor; sex: men\n1850",
+        "1860",
+        "1870",
+        "1880",
+        "# job: Cook; sex: men\n1850",
+        "1860",
+        "1870",
+        "1880",
+    )
+    named = [line.replace("# job: Actor; sex: men", "# sex: men; job: Actor") for line in lines]
+    named = [line.replace("# job: Cook; sex: men", "# sex: men; job: Cook") for line in named]
+    assert print_rows(rows) == Printed(header="year", lines=tuple(named))
+
+
+def test_a_run_of_absent_fields_is_told_by_a_line_that_does_not_name_them():
+    """Nothing is said above the first row when there is nothing to say."""
+    rows = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
+    lines = ("0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11")
+    assert print_rows(rows) == Printed(header="id", lines=lines)
+
+
+def test_equal_rows_keep_a_column():
+    """A table always has a header, or its lines would read as values."""
+    assert print_rows([{"a": 1}] * 4) == Printed(header="a", lines=("1",) * 4)
+
+
+def test_rows_that_share_few_fields_are_values():
+    """Each line names its own fields."""
+    rows = [{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"]
+    lines = ("{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven")
+    assert print_rows(rows) == Printed(header="", lines=lines)
+
+
+def test_equal_objects_inside_a_value_are_a_table_in_a_line():
+    """Their keys are said once."""
+    value = {"labels": [{"id": 1, "by": {"login": "ann"}}, {"id": 2, "by": {"login": "bob"}}]}
+    assert print_value(value) == "{labels:[id|by.login (1|ann) (2|bob)]}"
+
+
+def test_objects_of_unlike_fields_are_no_columns():
+    """A field whose objects differ from row to row stays one cell."""
+    rows = [{"id": number, "counts": {f"key{number}": number}} for number in range(6)]
+    assert print_rows(rows).header == "id|counts"
+    assert print_rows(rows).lines[1] == "1|{key1:1}"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -0.0, 0.1 + 0.2, 10**30 + 1, True, None])
+def test_numbers_are_exact(value):
+    """Every number is printed as Python's JSON prints it."""
+    assert print_value(value) == json.dumps(value)
+
+
+def test_a_float_is_printed_as_it_was_spelled():
+    """A float that carries its spelling keeps its digits."""
+
+    class Spelled(float):
+        text = "1.10"
+
+    assert print_rows([{"a": Spelled(1.1)}, {"a": 2.0}]).lines == ("1.10", "2.0")
+    assert print_value([Spelled(1.1)]) == "[1.10]"
+
+
+def test_half_a_character_is_escaped():
+    """A lone surrogate cannot be sent: it is printed as JSON escapes it."""
+    assert print_value({"\ud800": "a\udfff"}) == '{"\\ud800":"a\\udfff"}'
+    assert print_rows([{"a": "\ud83d"}, {"a": "😀"}]).lines == ('"\\ud83d"', "😀")
+
+
+@pytest.mark.parametrize(
+    ("levels", "wrap"),
+    [
+        (100, lambda value: {"a": value}),
+        (100, lambda value: [value]),
+        (50, lambda value: {"a": [{"b": value}, {"b": 1}]}),
+        (50, lambda value: [{"a": value}, {"c": 1}]),
+    ],
+)
+def test_deep_values_are_printed(levels, wrap):
+    """A hundred levels are no trouble."""
+    value = 1
+    for _ in range(levels):
+        value = wrap(value)
+    assert exact(Reader(print_value(value)).value("")) == exact(value)
+    assert exact(read_rows(print_rows([value, value]))) == exact([value, value])
+
+
+def test_rows_that_share_no_key_take_time_of_their_size():
+    """No cell is made for a field that a row does not have."""
+    rows = [{f"key{row}_{column}": 1 for column in range(20)} for row in range(3_000)]
+    assert len(print_rows(rows).lines) == 3_000
+
+
+def test_no_rows_are_no_lines():
+    """Nothing is printed as nothing."""
+    assert print_rows([]) == Printed(header="", lines=())
