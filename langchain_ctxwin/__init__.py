@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from langchain_ctxwin.config import ContextConfig, RetrievalConfig
+from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
@@ -15,6 +15,10 @@ from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
     ContextWindowError,
+    CursorError,
+    CursorExpiredError,
+    CursorTamperedError,
+    ResultGoneError,
     SummarizationError,
     UnknownModelError,
 )
@@ -26,6 +30,7 @@ from langchain_ctxwin.models.info import ModelInfo
 from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
+from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 
 __version__ = version("langchain-ctxwin")
 
@@ -43,15 +48,24 @@ __all__ = [
     "ContextOverflow",
     "ContextState",
     "ContextWindowError",
+    "CursorError",
+    "CursorExpiredError",
+    "CursorSigner",
+    "CursorTamperedError",
     "ExtractiveSummarizer",
+    "FileConfig",
     "ModelInfo",
     "ModelLimits",
     "ModelSummarizer",
+    "ResultGoneError",
     "RetrievalConfig",
     "RetrievalResult",
     "SummarizationError",
     "TokenBudget",
     "TokenEstimator",
+    "ToolOverrides",
+    "ToolResultConfig",
+    "ToolResultGuard",
     "UnknownModelError",
     "Window",
     "__version__",

@@ -28,7 +28,10 @@ from langchain_ctxwin import (
     ContextOverflow,
     ContextState,
     ContextWindowError,
+    CursorError,
+    CursorSigner,
     ExtractiveSummarizer,
+    FileConfig,
     ModelInfo,
     ModelLimits,
     ModelSummarizer,
@@ -37,6 +40,9 @@ from langchain_ctxwin import (
     SummarizationError,
     TokenBudget,
     TokenEstimator,
+    ToolOverrides,
+    ToolResultConfig,
+    ToolResultGuard,
     UnknownModelError,
     Window,
     __version__,
@@ -54,6 +60,8 @@ from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 from langchain_ctxwin.recall import Found, asearch_messages
+from langchain_ctxwin.tool_results import Cursor
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
 
 
 def limits_and_budget(model: BaseChatModel) -> None:
@@ -202,6 +210,23 @@ async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[Any
     return found
 
 
+async def tool_results(tools: Sequence[BaseTool], scope: Callable[[Any], str]) -> list[BaseTool]:
+    """A guard wraps tools and tool calls; cursors and stores are typed."""
+    config = ToolResultConfig(max_tokens=2000, per_tool={"search": ToolOverrides(max_tokens=500)})
+    assert_type(config.for_tool("search"), ToolResultConfig)
+    assert_type(FileConfig().tool_results, ToolResultConfig)
+    signer = CursorSigner(["old", "new"], ttl_seconds=600)
+    guard = ToolResultGuard(config, signer=signer, store=MemoryResultStore(), counter=TokenEstimator(), scope=scope)
+    assert_type(ToolResultGuard().tools, list[BaseTool])
+    cursor = signer.sign(Cursor("search", "digest", "thread", "r1", 40))
+    assert_type(cursor, str)
+    assert_type(signer.peek(cursor), str)
+    assert_type(signer.verify(cursor, tool="search", args_digest="digest", thread="thread"), Cursor)
+    assert_type(guard.read(cursor, contains="text", fields=["id"], page_tokens=500), str)
+    assert_type(await guard.aread(cursor), str)
+    return guard.wrap(tools)
+
+
 def models_and_errors(info: ModelInfo, error: Exception) -> str:
     """Model facts, overflow facts and the error tree."""
     assert_type(info.limits, ModelLimits)
@@ -215,5 +240,5 @@ def models_and_errors(info: ModelInfo, error: Exception) -> str:
         assert_type(overflow.requested_output, int | None)
     if isinstance(error, BudgetExceededError):
         assert_type(error.report, dict[str, object])
-    family: tuple[type[ContextWindowError], ...] = (SummarizationError, UnknownModelError, ConfigError)
+    family: tuple[type[ContextWindowError], ...] = (SummarizationError, UnknownModelError, ConfigError, CursorError)
     return f"{family} {assert_type(__version__, str)}"

@@ -13,7 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
@@ -26,6 +26,7 @@ from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.tool_results import ToolResultGuard
 
 
 def create_context_agent(
@@ -34,7 +35,7 @@ def create_context_agent(
     *,
     system_prompt: str | SystemMessage = "",
     limits: Any = None,
-    config: ContextConfig | None = None,
+    config: ContextConfig | LiveConfig | None = None,
     summarizer: Any = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     store: BaseStore | None = None,
@@ -43,6 +44,7 @@ def create_context_agent(
     validator: Validator | None = None,
     pin_when: PinWhen | None = None,
     jobs: SummaryJobs | None = None,
+    guard: ToolResultGuard | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -61,6 +63,7 @@ def create_context_agent(
         validator: compares counts with what the provider reports, and samples with exact counts.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
+        guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -74,16 +77,17 @@ def create_context_agent(
         ```
     """
     chat = _chat_model(model) if isinstance(model, str) else model
+    counter = TokenEstimator(family_of(chat)) if counter is None else counter
     engine = ContextEngine(
         _limits(limits, chat),
-        counter=TokenEstimator(family_of(chat)) if counter is None else counter,
+        counter=counter,
         summarizer=summarizer,
         config=config,
         learned=learned,
         pin_when=pin_when,
         jobs=jobs,
     )
-    tool_node = ToolNode([tool for tool in tools if not isinstance(tool, dict)])
+    tool_node = _tool_node([tool for tool in tools if not isinstance(tool, dict)], guard and guard.counting(counter))
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, validator=validator)
     builder = StateGraph(ContextState, output_schema=ContextOutput)
@@ -93,6 +97,12 @@ def create_context_agent(
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
     return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
+    if guard is None:
+        return ToolNode(tools)
+    return ToolNode([*tools, *guard.tools], wrap_tool_call=guard.wrap_tool_call, awrap_tool_call=guard.awrap_tool_call)
 
 
 def _limits(limits: Any, chat: BaseChatModel) -> Any:

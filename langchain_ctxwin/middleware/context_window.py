@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -16,7 +16,7 @@ from langchain.agents.middleware.types import (
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.arguments import check_collaborators, shown
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
@@ -27,10 +27,12 @@ from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
 from langchain_ctxwin.middleware.response_format import definitions_of
+from langchain_ctxwin.middleware.tool_calls import guarding
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.tool_results import ToolResultGuard
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
@@ -65,6 +67,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         validator: compares counts with what providers report, and samples with exact counts.
+        guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
 
     Instantiate:
         ```python
@@ -90,17 +93,24 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     state_schema = ContextKeys
 
+    def __new__(cls, *_: Any, guard: ToolResultGuard | None = None, **__: Any) -> Self:
+        """With a guard, make one that stands around tool calls too: LangChain looks at the class for that."""
+        kind: Any = cls
+        made: Self = super().__new__(guarding(kind) if guard is not None else kind)
+        return made
+
     def __init__(
         self,
         engine: ContextEngine | None = None,
         *,
         summarizer: Any = None,
-        config: ContextConfig | None = None,
+        config: ContextConfig | LiveConfig | None = None,
         counter: TokenCounter | None = None,
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
         validator: Validator | None = None,
+        guard: ToolResultGuard | None = None,
     ) -> None:
         super().__init__()
         options = {
@@ -111,12 +121,15 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "pin_when": pin_when,
             "jobs": jobs,
         }
-        _check(engine, validator, **options)
+        _check(engine, validator, guard, **options)
         given = [name for name, value in options.items() if value is not None]
         if engine is not None and given:
             raise ConfigError(f"engine and {', '.join(given)} were given: set {', '.join(given)} on the engine")
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
+        self.guard = guard
+        """Makes the results of tools fit; None leaves them as they are."""
+        self.tools = guard.tools if guard else []
         self._engine = engine
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
@@ -188,12 +201,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
-def _check(engine: Any, validator: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
+def _check(engine: Any, validator: Any, guard: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
     if not isinstance(engine, ContextEngine | None):
         raise ConfigError(f"engine={shown(engine)} is no ContextEngine: {_instead_of(engine)}")
     if not isinstance(validator, Validator | None):
         raise ConfigError(f"validator={shown(validator)}: pass a Validator, or None")
+    if not isinstance(guard, ToolResultGuard | None):
+        raise ConfigError(f"guard={shown(guard)}: pass a ToolResultGuard, or None")
     check_collaborators(**collaborators)
     as_summarizer(summarizer)
     Marks(pin_when)

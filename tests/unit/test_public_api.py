@@ -7,22 +7,46 @@ import pytest
 import langchain_ctxwin
 
 PUBLIC_NAMES = {
-    # the engine
-    *("ContextEngine", "ContextConfig", "ModelLimits", "TokenBudget", "Window", "Compaction", "pin"),
-    # counting
-    *("TokenEstimator", "CharRatioCounter"),
-    # LangGraph
-    *("ContextState", "ContextOutput", "ContextNodes", "add_context_nodes", "create_context_agent"),
-    # summaries
-    *("ModelSummarizer", "ExtractiveSummarizer"),
-    # retrieval
-    *("BudgetedRetriever", "BudgetedCompressor", "RetrievalResult", "RetrievalConfig"),
-    # recall
-    *("search_messages", "create_recall_tool"),
-    # models and errors
-    *("ModelInfo", "classify_overflow", "ContextOverflow"),
-    *("ContextWindowError", "BudgetExceededError", "SummarizationError", "UnknownModelError", "ConfigError"),
+    "BudgetExceededError",
+    "BudgetedCompressor",
+    "BudgetedRetriever",
+    "CharRatioCounter",
+    "Compaction",
+    "ConfigError",
+    "ContextConfig",
+    "ContextEngine",
+    "ContextNodes",
+    "ContextOutput",
+    "ContextOverflow",
+    "ContextState",
+    "ContextWindowError",
+    "CursorError",
+    "CursorExpiredError",
+    "CursorSigner",
+    "CursorTamperedError",
+    "ExtractiveSummarizer",
+    "FileConfig",
+    "ModelInfo",
+    "ModelLimits",
+    "ModelSummarizer",
+    "ResultGoneError",
+    "RetrievalConfig",
+    "RetrievalResult",
+    "SummarizationError",
+    "TokenBudget",
+    "TokenEstimator",
+    "ToolOverrides",
+    "ToolResultConfig",
+    "ToolResultGuard",
+    "UnknownModelError",
+    "Window",
     "__version__",
+    "add_context_nodes",
+    "classify_overflow",
+    "create_context_agent",
+    "create_recall_tool",
+    "pin",
+    "search_messages",
 }
 
 

@@ -1,0 +1,269 @@
+"""What did a tool return: a JSON value, a text, or blocks of text and media?"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
+from pydantic import BaseModel
+
+from langchain_ctxwin.core.content import MEDIA_TYPES, compact_json
+from langchain_ctxwin.errors import ContextWindowError
+
+MAX_DEPTH = 100
+"""Levels of a JSON value that are read as such: far more than any API returns, far fewer than Python can follow."""
+
+MAX_INT_BITS = 4 * 3_500
+"""Longer integers are written in hexadecimal: Python refuses to print more than 4,300 decimal digits."""
+
+MAX_ITEMS = 1_000_000
+"""Items taken from a generator: it may have no end, and so many of anything are no answer to a tool call."""
+
+MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")
+"""Keys under which blocks of media keep their data."""
+
+_BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
+
+
+class Spelled(float):
+    """A float whose text in the result says more than Python would print: `1.10`, or twenty digits."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A tool's result in the form in which it is kept."""
+
+    text: str
+    """The result as it came; blocks, and several texts, as the JSON list of them."""
+
+    value: Any = None
+    """What `text` says in JSON, None for plain text."""
+
+    kind: str = "text"
+    """`text`, `json`, or `blocks`: a list of what the text blocks say and of media blocks."""
+
+    @property
+    def is_text(self) -> bool:
+        """True for plain text."""
+        return self.kind == "text"
+
+
+def content_of(content: Any) -> Content:
+    """Read the content of a tool message, or what a tool returned outside of an agent.
+
+    Example:
+        >>> content_of('{"a": 1}').value
+        {'a': 1}
+        >>> content_of([{"type": "text", "text": "plain"}]).kind
+        'text'
+    """
+    if isinstance(content, str):
+        return _of_text(content)
+    if is_blocks(content):
+        texts = [text_of(block) for block in content]
+        if len(texts) == 1 and texts[0] is not None:
+            return _of_text(texts[0])
+        return restored(compact_json(list(content)), "blocks")
+    return _of_text(json.dumps(jsonable(content), ensure_ascii=False))
+
+
+def restored(text: str, kind: str) -> Content:
+    """Return the content that was kept as this text."""
+    if kind == "text":
+        return Content(text=text)
+    value = json_value(text)
+    if value is None:
+        return Content(text=text)
+    if kind == "blocks":
+        value = [_block_value(block) for block in value]
+    return Content(text=text, value=value, kind=kind)
+
+
+def json_value(text: str) -> Any:
+    """Return the object or list that a text is in JSON; None for any other text.
+
+    So that nothing is lost, what Python would read with losses counts as text: objects that state a key twice, and
+    values nested deeper than `MAX_DEPTH`. Floats keep their spelling.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(text, parse_float=_float, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        return None
+    return value if _is_shallow(value) else None
+
+
+def is_blocks(content: Any) -> bool:
+    """Say whether this is content of a message in blocks: texts, media, and whatever else states its type."""
+    return isinstance(content, list | tuple) and bool(content) and all(map(_is_block, content))
+
+
+def stays_blocks(content: Any) -> bool:
+    """Say whether LangGraph's `ToolNode` hands content on as blocks; anything else it prints as JSON, data and all."""
+    return is_blocks(content) and all(
+        isinstance(block, Mapping) and block.get("type") in TOOL_MESSAGE_BLOCK_TYPES for block in content
+    )
+
+
+def text_of(block: Any) -> str | None:
+    """Return the text of a text block, None for other blocks."""
+    if isinstance(block, str):
+        return block
+    text = block.get("text") if block.get("type", "text") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+def is_media(block: Any) -> bool:
+    """Say whether a block holds an image, audio, video or a file."""
+    return isinstance(block, Mapping) and MEDIA_TYPES.get(str(block.get("type"))) is not None
+
+
+def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a media block with the size of its data in the place of the data."""
+    return {
+        key: f"[{len(compact_json(value)):,} characters]" if key in MEDIA_DATA else value
+        for key, value in block.items()
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
+
+    Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
+    an object inside itself becomes a note of where it is; anything else becomes its `str`.
+
+    Raises:
+        ContextWindowError: a generator yields more than `MAX_ITEMS` items.
+    """
+    return _jsonable(value, ())
+
+
+def _jsonable(value: Any, around: tuple[int, ...]) -> Any:
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        return hex(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if id(value) in around:
+        return f"[the object {len(around) - around.index(id(value))} levels above]"
+    if len(around) >= MAX_DEPTH:
+        return _printed(value)
+    return _converted(value, lambda part: _jsonable(part, (*around, id(value))))
+
+
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    names = _field_names(value)
+    if names is not None:
+        return convert({name: getattr(value, name) for name in names})
+    if isinstance(value, Mapping):
+        return _string_keys(value, convert)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of_bytes(bytes(value))
+    if isinstance(value, Generator | Iterator):
+        return [convert(item) for item in _all_of(value)]
+    if isinstance(value, Sequence | AbstractSet):
+        return [convert(item) for item in value]
+    return str(value)
+
+
+def _printed(value: Any) -> str:
+    try:
+        return str(value)
+    except RecursionError:
+        return f"[a {type(value).__name__} of more levels than Python can print]"
+
+
+def _field_names(value: Any) -> list[str] | None:
+    """The fields of a model or dataclass; None for anything else."""
+    if isinstance(value, BaseModel):
+        return [*type(value).model_fields, *(value.model_extra or {})]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [field.name for field in dataclasses.fields(value)]
+    return None
+
+
+def _string_keys(value: Mapping[Any, Any], convert: Callable[[Any], Any]) -> Any:
+    """An object; pairs where two keys would become the same string."""
+    named = [(key if isinstance(key, str) else compact_json(key), convert(item)) for key, item in value.items()]
+    as_object = dict(named)
+    return as_object if len(as_object) == len(named) else [list(pair) for pair in named]
+
+
+def _text_of_bytes(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode("ascii")
+
+
+def _all_of(items: Iterator[Any]) -> list[Any]:
+    taken = list(islice(items, MAX_ITEMS + 1))
+    if len(taken) > MAX_ITEMS:
+        raise ContextWindowError(
+            f"the tool's generator yields more than {MAX_ITEMS:,} items: return a list, or fewer items"
+        )
+    return taken
+
+
+def _of_text(text: str) -> Content:
+    value = json_value(text)
+    return Content(text=text) if value is None else Content(text=text, value=value, kind="json")
+
+
+def _is_block(item: Any) -> bool:
+    return isinstance(item, str) or (isinstance(item, Mapping) and str(item.get("type")) in _BLOCK_TYPES)
+
+
+def _block_value(block: Any) -> Any:
+    """What a block says: a text block's text or JSON, any other block as it is."""
+    text = text_of(block)
+    if text is None:
+        return block
+    value = json_value(text)
+    return text if value is None else value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if repr(value) == text:
+        return value
+    spelled = Spelled(value)
+    spelled.text = text
+    return spelled
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is stated twice")
+    return found
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def as_message(content: Any, name: str) -> ToolMessage:
+    """Return a message with this content, to price it."""
+    return ToolMessage(content, tool_call_id="", name=name)

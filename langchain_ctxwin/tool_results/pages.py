@@ -1,0 +1,201 @@
+"""Which part of a result fits on one page, and where does the next one begin?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.tokens import WholePrice
+from langchain_ctxwin.tool_results.inside import Inside
+from langchain_ctxwin.tool_results.texts import page_end
+from langchain_ctxwin.tool_results.view import Shown, View
+
+FIRST_ROWS = 32
+"""Rows that are printed at first to see whether a page is full; twice as many each time it is not."""
+
+SHRINK = 0.9
+"""Part of the rows that is kept each time when together they cost more than their sum."""
+
+CHAR_BITS = 30
+QUESTION_BITS = 12
+"""Room for the position inside an entry in a cursor's offset, a billion characters, and for the digest of a question;
+the other 22 of 64 bits are left for the entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A position in a result."""
+
+    entry: int = 0
+    """Index of an entry."""
+
+    char: int = 0
+    """Position inside that entry's text, when it is larger than a page; in a search the number of a passage."""
+
+    question: int = 0
+    """Digest of the search, or of the chosen fields, that goes on here; 0 when all is read."""
+
+    @property
+    def offset(self) -> int:
+        """The place as one number, as cursors carry it."""
+        return (((self.entry << CHAR_BITS) | self.char) << QUESTION_BITS) | self.question
+
+    @classmethod
+    def at(cls, offset: int) -> Place:
+        """Return the place of a cursor's offset."""
+        place, question = divmod(offset, 1 << QUESTION_BITS)
+        entry, char = divmod(place, 1 << CHAR_BITS)
+        return cls(entry=entry, char=char, question=question)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A part of a result."""
+
+    body: str
+    start: Place
+    next: Place | None
+    """Where the next page begins; None after the last one."""
+
+    stop: int
+    """Index after the last entry that is shown to its end."""
+
+    shown: Shown
+    inside: str = ""
+    """Name of the entry that is not shown to its end, or of which this is a later part."""
+
+    chars: tuple[int, int] | None = None
+    """Which characters of a text these are."""
+
+    end: str = ""
+    """The end of a text, when it is shown with its beginning."""
+
+    @property
+    def is_everything(self) -> bool:
+        """True when nothing of the result is left out of this page."""
+        is_first = not (self.start.entry or self.start.char)
+        return is_first and self.next is None and not (self.shown.left_out or self.shown.shortened)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a page may take."""
+
+    tokens: int
+    price: WholePrice
+    rows: int | None = None
+    """Most rows; None: as many as fit."""
+
+
+def page_at(view: View, place: Place, room: Room, *, stop_char: int | None = None) -> Page:
+    """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large.
+
+    Args:
+        view: the result.
+        place: where to begin.
+        room: what the page may take.
+        stop_char: where to end a plain text, because its end was shown before.
+    """
+    if view.layout.unit == "text" or place.char:
+        return _inside_page(view, place, room, stop_char)
+    page = _whole_entries(view, place, room)
+    if page.stop == place.entry:
+        return _inside_page(view, place, room, stop_char)
+    return _filled_up(view, page, room)
+
+
+def fits_whole(view: View, room: Room) -> bool:
+    """Say whether all of a result fits on one page."""
+    count = FIRST_ROWS
+    while room.rows is None or len(view) - view.layout.head <= room.rows:
+        indexes = _indexes(view, 0, count)
+        if room.price(_body(view.shown(indexes).texts)) > room.tokens:
+            return False
+        if len(indexes) == len(view):
+            return True
+        count *= 2
+    return False
+
+
+def _whole_entries(view: View, place: Place, room: Room) -> Page:
+    count = FIRST_ROWS
+    while True:
+        indexes = _indexes(view, place.entry, min(count, room.rows or count))
+        shown = view.shown(indexes)
+        if len(indexes) < count or room.price(_body(shown.texts)) > room.tokens:
+            break
+        count *= 2
+    stop = len(_that_fit(shown.texts, room).kept)
+    if stop < len(indexes):
+        shown = view.shown(indexes[:stop])
+    while stop and room.price(_body(shown.texts)) > room.tokens:
+        stop = int(stop * SHRINK)
+        shown = view.shown(indexes[:stop])
+    end = place.entry + stop
+    following = Place(entry=end, question=place.question) if end < len(view) else None
+    return Page(body=_body(shown.texts), start=place, next=following, stop=end, shown=shown)
+
+
+def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
+    """The first texts that fit together. Their prices do not add up: each one is rounded."""
+    prices = {text: room.price(f"{text}\n") for text in texts}
+    alone, together = sum(prices[text] for text in texts), room.price(_body(texts))
+    return take_while_fits(texts, room.tokens * max(alone, 1) // max(together, 1), prices.__getitem__)
+
+
+def _filled_up(view: View, page: Page, room: Room) -> Page:
+    """Add the beginning of an entry that is larger than a page where it would leave most of this page empty."""
+    left = room.tokens - room.price(f"{page.body}\n")
+    if page.next is None or left < room.tokens // 2 or _is_full(page, room):
+        return page
+    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).texts)) <= room.tokens:
+        return page
+    following = _inside_page(view, page.next, replace(room, tokens=left), None)
+    body = f"{page.body}\n{following.body}"
+    if room.price(body) > room.tokens:
+        return page
+    shown = page.shown.with_(following.shown)
+    return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
+
+
+def _is_full(page: Page, room: Room) -> bool:
+    return room.rows is not None and page.stop - page.start.entry >= room.rows
+
+
+def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) -> Page:
+    name = view.layout.name(place.entry)
+    if view.layout.unit == "text":
+        text, title = view.layout.rows[0], ""
+    else:
+        inside = Inside(view.value(place.entry), view.layout.path_of(place.entry))
+        text, title = inside.text, inside.title_at(place.char)
+    start = min(place.char, len(text))
+    prefix = f"(goes on) {title}\n" if title else ""
+    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price, stop_char)
+    is_done = stop >= (len(text) if stop_char is None else stop_char)
+    end = place.entry + is_done
+    return Page(
+        body=prefix + text[start:stop],
+        start=place,
+        next=_after(view, place, stop, is_done=is_done),
+        stop=end,
+        shown=view.omitted(place.entry),
+        inside=name,
+        chars=(start, stop),
+    )
+
+
+def _after(view: View, place: Place, char: int, *, is_done: bool) -> Place | None:
+    if not is_done:
+        return replace(place, char=char)
+    following = replace(place, entry=place.entry + 1, char=0)
+    return following if following.entry < len(view) else None
+
+
+def _indexes(view: View, start: int, count: int) -> range:
+    return range(start, min(start + count, len(view)))
+
+
+def _body(texts: Sequence[str]) -> str:
+    return "\n".join(text for text in texts if text)

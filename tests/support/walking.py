@@ -1,0 +1,144 @@
+"""How is a large result read to its end? By the cursors in its pages, as a model would do it."""
+
+import re
+from itertools import cycle
+
+from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.tool_results.budget import Prices
+from langchain_ctxwin.tool_results.contents import content_of
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
+from langchain_ctxwin.tool_results.guard import ToolResultGuard
+from langchain_ctxwin.tool_results.inside import Inside
+from langchain_ctxwin.tool_results.pages import Place, page_at
+from langchain_ctxwin.tool_results.reading import Desk, Question
+from langchain_ctxwin.tool_results.record import Record
+from support.result_stores import FakeClock
+
+TOOL = "rows"
+RESULT_ID = "r1abcdefghij"
+PRICE = Prices(None).text
+CURSOR = re.compile(r'cursor="([^"]+)"')
+BODY = re.compile(rf"<data {RESULT_ID}>\n(.*)\n</data {RESULT_ID}>", re.DOTALL)
+
+
+def guard_of(*, clock=None, store=None, **settings):
+    """A guard with a key, an id and a clock of the test's own, so that its pages are always the same."""
+    clock = clock or FakeClock()
+    signer = CursorSigner("a key of the tests", settings.get("ttl_seconds", 600), clock)
+    config = ToolResultConfig(**settings)
+    return ToolResultGuard(config, signer=signer, store=store, clock=clock, new_id=lambda: RESULT_ID)
+
+
+def cursor_in(page):
+    """The last cursor that a page shows; None when it shows none."""
+    found = CURSOR.findall(page)
+    return found[-1] if found else None
+
+
+def body_of(page):
+    """What stands between the marks of a page; nothing when it says that there are no more."""
+    found = BODY.search(page)
+    return found[1] if found else ""
+
+
+def walk(guard, result, **question):
+    """The first view of a result, and every page after it."""
+    pages = [guard.output(result, TOOL, {"q": "all"})]
+    while (cursor := cursor_in(pages[-1])) is not None:
+        pages.append(guard.read(cursor, **question))
+    return pages
+
+
+async def awalk(guard, result, **question):
+    """Like `walk`, by the async way."""
+    pages = [await guard.aoutput(result, TOOL, {"q": "all"})]
+    while (cursor := cursor_in(pages[-1])) is not None:
+        pages.append(await guard.aread(cursor, **question))
+    return pages
+
+
+def ask(guard, result, **question):
+    """The pages that answer a question about a result, without its first view."""
+    cursor = cursor_in(guard.output(result, TOOL, {"q": "all"}))
+    pages = [guard.read(cursor, **question)]
+    while (cursor := cursor_in(pages[-1])) is not None:
+        pages.append(guard.read(cursor, **question))
+    return pages
+
+
+def answers(result, tokens, question=None, config=None):
+    """What a desk answers: the pages of a plain walk, or those of a question, with all that is known of them."""
+    content = content_of(result)
+    record = Record(tool=TOOL, args_digest="digest", thread="one", text=content.text, kind=content.kind)
+    desk = Desk(RESULT_ID, CursorSigner("a key of the tests", 600, FakeClock()), PRICE, ttl_seconds=600)
+    first = desk.first(content, record, config or ToolResultConfig(), tokens, is_stored=True)
+    found, cursor = [first], first.following
+    if question is not None:
+        found, cursor = [], _end_cursor(first.layout)
+    while cursor:
+        found.append(desk.answer(first.record, cursor, question or Question(), tokens))
+        cursor = found[-1].following
+        assert found[-1].page.next is None or _order(found[-1].page.next) > _order(found[-1].page.start)
+    return found
+
+
+def _order(place):
+    return place.entry, place.char
+
+
+def _end_cursor(layout):
+    signer = CursorSigner("a key of the tests", 600, FakeClock())
+    return signer.sign(Cursor(TOOL, "digest", "one", RESULT_ID, Place(entry=len(layout)).offset))
+
+
+def pages(view, rooms):
+    """All pages of a result, each in the next one of some rooms."""
+    found, place, sizes = [], Place(), cycle(rooms)
+    while place is not None:
+        page = page_at(view, place, next(sizes))
+        assert page.next is None or _order(page.next) > _order(place)
+        found.append(page)
+        place = page.next
+    return found
+
+
+def entries_in(view, found):
+    """The entries that these pages hold, in order; fails when a page holds anything else than it should.
+
+    A page holds whole entries, then perhaps a part of the next one. The parts of an entry must be its whole text.
+    """
+    whole, read = [], 0
+    for page in found:
+        rest, part = page.body, _partial(page)
+        for_whole = range(page.start.entry, page.stop if part is None else part)
+        if for_whole:
+            text = "\n".join(_lines(view, for_whole))
+            assert rest.startswith(text)
+            rest = rest[len(text) :].removeprefix("\n")
+            whole.extend(for_whole)
+        if part is None:
+            assert rest == ""
+            continue
+        inside = Inside(view.value(part), view.layout.path_of(part))
+        title = inside.title_at(read)
+        rest = rest.removeprefix(f"(goes on) {title}\n") if title else rest
+        assert rest == inside.text[read : read + len(rest)]
+        read += len(rest)
+        if page.next is None or not page.next.char:
+            assert read == len(inside.text)
+            whole.append(part)
+            read = 0
+    return whole
+
+
+def _lines(view, whole):
+    """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
+    first_row = len(view) if view.layout.unit == "fields" else view.layout.head
+    return [text for index, text in zip(whole, view.shown(whole).texts, strict=True) if text or index >= first_row]
+
+
+def _partial(page):
+    """The entry of which a page holds a part, or all in parts; None when it holds whole entries only."""
+    if page.next is not None and page.next.char:
+        return page.next.entry
+    return page.stop - 1 if page.inside else None

@@ -1,0 +1,458 @@
+"""What becomes of results, settings and calls that nobody should make, and of stores that fail?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.tools import tool
+from pydantic import BaseModel, ValidationError
+
+from langchain_ctxwin import ToolResultConfig, ToolResultGuard
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    CursorError,
+    CursorExpiredError,
+    CursorTamperedError,
+    ResultGoneError,
+)
+from langchain_ctxwin.tool_results import contents, vault
+from langchain_ctxwin.tool_results import results as module
+from langchain_ctxwin.tool_results.reading import Desk
+from langchain_ctxwin.tool_results.record import Record
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from support.oracle import text_tokens
+from support.result_stores import FakeClock
+from support.tool_runs import call, everything, last_cursor, pages, results
+
+BUDGETS = (300, 1_000, 4_000)
+ROWS = [{"id": index, "note": f"the note of row {index} says {index * 7919}"} for index in range(3_000)]
+both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def guard_of(max_tokens: int = 600, **options: Any) -> ToolResultGuard:
+    return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens), **options)
+
+
+def returned(guard: ToolResultGuard, value: Any, *, is_async: bool = False, **options: Any) -> Any:
+    """Return the message of a tool that returns a value, or calls it for one."""
+
+    @tool
+    def give() -> Any:
+        """Give."""
+        return value() if callable(value) else value
+
+    (message,) = results("wrap", guard, [give], call("give"), is_async=is_async, **options)
+    return message
+
+
+def cyclic() -> Any:
+    around: dict[str, Any] = {"rows": ROWS}
+    around["self"] = around
+    return around
+
+
+def nested(levels: int) -> Any:
+    value: Any = {"end": "the core " * 300}
+    for _ in range(levels):
+        value = {"inner": [value]}
+    return value
+
+
+class Loop(BaseModel):
+    rows: list[Any] = ROWS
+    parent: Any = None
+
+
+def model_in_itself() -> Loop:
+    loop = Loop()
+    loop.parent = loop
+    return loop
+
+
+SHAPES: dict[str, tuple[Any, list[str]]] = {
+    "an object in itself": (cyclic, ["levels above", "23749081"]),
+    "a model in itself": (model_in_itself, ["levels above"]),
+    "no numbers": ([{"id": i, "value": v} for i in range(500) for v in (float("nan"), float("inf"))], ["NaN", "Inf"]),
+    "bytes": (lambda: b"caf\xc3\xa9 " * 3_000, ["café"]),
+    "bytes that are no text": (lambda: bytes(range(256)) * 40, ["AAECAwQF"]),
+    "bytes in rows": ([{"id": i, "raw": b"abc %d" % i} for i in range(500)], ["abc 499"]),
+    "keys of other types": ([{1: "a", None: i, 2.5: True, (1, 2): "b"} for i in range(500)], ["499"]),
+    "a hundred levels": (nested(50), ["the core"]),
+    "too many levels for Python": (nested(3_000), []),
+    "a set": (lambda: {f"member {i}" for i in range(2_000)}, ["member 1999"]),
+    "a generator": (lambda: ({"id": i} for i in range(4_000)), ["3999"]),
+    "a range": (range(4_000), ["3999"]),
+    "an iterator": (lambda: iter(ROWS), ["23749081"]),
+    "integers of thirty digits": ([{"id": 10**29 + i} for i in range(500)], [str(10**29 + 499)]),
+    "integers of four thousand digits": ([{"id": "x", "big": 10**4_000}, *ROWS], ["0" * 100]),
+    "integers longer than Python prints": ([{"id": "x", "big": 16**5_000}, *ROWS], ["0x1000", "0" * 100]),
+    "a lone surrogate": ("half a pair \ud800 " * 3_000, ["half a pair"]),
+    "control characters": ("\x00\x1b[31m\r" * 3_000, []),
+    "a text of no spaces": ("x" * 300_000, ["xxxx"]),
+    "one long line of words": ("word " * 60_000, ["word word"]),
+    "emoji": ("\U0001f469\u200d\U0001f4bb" * 5_000, ["\U0001f469"]),
+    "blank": (" \n" * 50_000, []),
+    "empty rows": ([{} for _ in range(5_000)], []),
+    "nulls": ([None] * 20_000, []),
+    "lists in lists": ([[[i, [i]]] for i in range(2_000)], ["1999"]),
+    "objects of no type": (lambda: [object() for _ in range(400)], ["object object"]),
+    "a key stated twice": ('{"a": 1, "a": 2, "rows": ' + json.dumps(ROWS) + "}", ['"a": 1, "a": 2']),
+    "broken JSON": (json.dumps(ROWS)[:-5], ["the note of row 2999"]),
+    "one wide object": ({f"key{i}": f"value {i}" for i in range(5_000)}, ["value 4999"]),
+    "one huge field": ({"id": 1, "text": "A telling sentence. " * 10_000}, ["A telling sentence."]),
+    "Cyrillic rows": ([{"номер": i, "текст": "Съешь ещё этих мягких французских булок"} for i in range(400)], ["399"]),
+    "Chinese rows": ([{"编号": i, "正文": "天地玄黄宇宙洪荒日月盈昃"} for i in range(400)], ["399"]),
+}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "nulls"])
+def test_any_result_is_shown_within_its_budget(name, budget):
+    shown = returned(guard_of(budget), SHAPES[name][0]).text
+    assert text_tokens(shown) <= budget
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_lines_of_one_word_each_may_be_estimated_a_tenth_too_low(budget):
+    shown = returned(guard_of(budget), SHAPES["nulls"][0]).text
+    assert text_tokens(shown) <= budget * 1.1
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_of_any_result_is_lost(name):
+    value, said = SHAPES[name]
+    guard = guard_of(4_000)
+    read = everything(guard, returned(guard, value).text)
+    assert [text for text in said if text not in read] == []
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", ["keys of other types", "emoji", "Chinese rows", "one huge field", "lists in lists"])
+def test_every_page_is_within_its_budget(name, budget):
+    guard = guard_of(budget)
+    shown = returned(guard, SHAPES[name][0]).text
+    largest = max(text_tokens(page) for page, _ in zip(pages(guard, shown), range(30), strict=False))
+    assert largest <= budget
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=12), inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(row=JSON, count=st.integers(1, 300), budget=st.sampled_from(BUDGETS), as_text=st.booleans())
+def test_any_json_is_shown_within_its_budget(row, count, budget, as_text):
+    value = [row] * count
+    shown = guard_of(budget).output(json.dumps(value) if as_text else value, "give", {})
+    assert text_tokens(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)) <= budget
+
+
+def test_a_text_of_fifty_megabytes_is_kept_and_its_beginning_and_end_are_shown():
+    text = "first line\n" + "0123456789abcdef " * 3_000_000 + "\nlast line"
+    guard = guard_of(store=MemoryResultStore())
+    shown = guard.output(text, "give", {})
+    assert text_tokens(shown) <= 600
+    assert ("first line" in shown, "last line" in shown) == (True, True)
+    assert last_cursor(shown) is not None
+
+
+def test_a_generator_without_an_end_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(contents, "MAX_ITEMS", 1_000)
+
+    def endless() -> Any:
+        while True:
+            yield "and on "
+
+    with pytest.raises(ContextWindowError, match="more than 1,000 items"):
+        returned(guard_of(), endless)
+
+
+def test_a_generator_that_raises_raises_what_the_tool_would_raise():
+    def broken() -> Any:
+        yield 1
+        raise OSError("the line is dead")
+
+    with pytest.raises(OSError, match="the line is dead"):
+        returned(guard_of(), broken)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": -1},
+        {"max_share": 0.0},
+        {"max_share": 1.5},
+        {"max_share": float("nan")},
+        {"ttl_seconds": 0},
+        {"ttl_seconds": -1},
+        {"ttl_seconds": float("inf")},
+        {"page_rows": 0},
+        {"max_token": 100},
+        {"per_tool": {"search": {"max_tokens": -1}}},
+        {"per_tool": {"search": {"max_token": 1}}},
+    ],
+    ids=str,
+)
+def test_settings_that_mean_nothing_are_refused(wrong):
+    with pytest.raises((ConfigError, ValidationError)):
+        ToolResultConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"config": {"max_tokens": 100}},
+        {"config": 4000},
+        {"signer": "a secret"},
+        {"store": {}},
+        {"store": MemoryResultStore},
+        {"counter": 4},
+        {"scope": "tenant"},
+    ],
+    ids=str,
+)
+def test_arguments_of_the_wrong_type_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ToolResultGuard(**wrong)
+
+
+def test_paths_that_match_nothing_are_named_and_the_rows_stay_readable():
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=600, fields=("no.such.field",)))
+    shown = guard.output(ROWS, "give", {})
+    assert "no.such.field" in shown
+    assert "the note of row 0" in guard.read(last_cursor(shown) or "", fields=["*"])
+
+
+def first_page(guard: ToolResultGuard, **options: Any) -> str:
+    shown = guard.output(ROWS, "give", {}, **options)
+    return last_cursor(shown) or ""
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"page_tokens": 0}, "page_tokens=0"),
+        ({"page_tokens": -5}, "page_tokens=-5"),
+        ({"fields": ["a["]}, "a\\["),
+        ({"fields": [""]}, "path"),
+    ],
+    ids=str,
+)
+def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_model(question, said):
+    guard = guard_of()
+    cursor = first_page(guard)
+    with pytest.raises(ConfigError, match=said) as error:
+        guard.read(cursor, **question)
+    message = guard.tools[0].invoke(call("read_more", cursor=cursor, **question))
+    assert (message.status, message.text) == ("error", str(error.value))
+
+
+@pytest.mark.parametrize("page_tokens", [1, 10, 150, 10**9])
+def test_a_page_is_at_most_what_was_asked_for_and_at_most_the_budget(page_tokens):
+    guard = guard_of()
+    page = guard.read(first_page(guard), page_tokens=page_tokens)
+    # A page cannot be smaller than what is told around it.
+    assert text_tokens(page) <= max(150, min(page_tokens, 600))
+
+
+def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any) -> str:
+    """Return what the model is told of a cursor, which must raise `error` in code, sync and async."""
+    with pytest.raises(error) as raised:
+        guard.read(cursor, **options)
+    with pytest.raises(error):
+        asyncio.run(guard.aread(cursor, **options))
+    if not options:
+        message = guard.tools[0].invoke(call("read_more", cursor=cursor))
+        assert (message.status, message.text) == ("error", str(raised.value))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "a" * 5_000, "../../etc/passwd", "\ud800", "名前.1.2.3", " "])
+def test_a_cursor_that_never_was_is_refused(cursor):
+    told = refused(guard_of(), cursor, CursorTamperedError)
+    assert len(told) < 300
+
+
+def test_a_changed_cursor_is_refused():
+    guard = guard_of()
+    cursor = first_page(guard)
+    other = "A" if cursor[-1] != "A" else "B"
+    refused(guard, cursor[:-3] + other + cursor[-2:], CursorTamperedError)
+
+
+def test_an_old_cursor_is_refused():
+    clock = FakeClock()
+    guard = guard_of(clock=clock, store=MemoryResultStore())
+    cursor = first_page(guard)
+    clock.now += 601
+    told = refused(guard, cursor, CursorExpiredError)
+    assert len(told) < 300
+
+
+def test_a_result_that_is_gone_is_told():
+    store = MemoryResultStore()
+    guard = guard_of(store=store)
+    cursor = first_page(guard)
+    for key in list(store._entries if hasattr(store, "_entries") else store._kept):
+        store.delete(key)
+    refused(guard, cursor, ResultGoneError)
+
+
+def in_thread(thread: str) -> Any:
+    return SimpleNamespace(config={"configurable": {"thread_id": thread}})
+
+
+def test_a_cursor_of_another_thread_is_refused():
+    guard = guard_of()
+    cursor = first_page(guard, runtime=in_thread("1"))
+    assert guard.read(cursor, runtime=in_thread("1"))
+    refused(guard, cursor, CursorError, runtime=in_thread("2"))
+
+
+def test_a_cursor_of_another_tenant_is_refused():
+    guard = guard_of(scope=lambda runtime: f"{runtime.tenant}/1")
+    cursor = first_page(guard, runtime=SimpleNamespace(tenant="one"))
+    assert guard.read(cursor, runtime=SimpleNamespace(tenant="one"))
+    refused(guard, cursor, CursorError, runtime=SimpleNamespace(tenant="two"))
+
+
+def test_a_record_under_the_key_of_another_call_is_refused():
+    store = MemoryResultStore()
+    guard = guard_of(store=store)
+    keys: list[str] = []
+    store_put = store.put
+    guard._results._vault._store = SimpleNamespace(
+        put=lambda key, *rest: (keys.append(key), store_put(key, *rest)), get=store.get, delete=store.delete
+    )
+    cursor = first_page(guard)
+    guard.output(ROWS, "give", {"page": 2})
+    store.put(keys[0], store.get(keys[1]) or b"", 600.0)
+    refused(guard, cursor, CursorTamperedError)
+
+
+class DownError(Exception):
+    """What a client raises."""
+
+
+class Down:
+    """A store that does not work."""
+
+    def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
+        raise DownError("connection refused")
+
+    def get(self, key: str) -> bytes | None:
+        raise DownError("connection refused")
+
+    def delete(self, key: str) -> None:
+        raise DownError("connection refused")
+
+
+class Hanging(Down):
+    """A store that does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+
+    def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
+        self.free.wait(20)
+
+    def get(self, key: str) -> bytes | None:
+        self.free.wait(20)
+        return None
+
+
+class HangingInTheLoop(Hanging):
+    async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
+        await asyncio.sleep(20)
+
+    async def aget(self, key: str) -> bytes | None:
+        await asyncio.sleep(20)
+        return None
+
+
+@both
+@pytest.mark.parametrize("kind", [Down, Hanging, HangingInTheLoop])
+@pytest.mark.parametrize("value", [ROWS, "a line of text\n" * 5_000], ids=["rows", "text"])
+def test_a_store_that_is_down_shortens_the_result_and_says_so(is_async, kind, value, monkeypatch):
+    monkeypatch.setattr(vault, "STORE_SECONDS", 0.05)
+    store = kind()
+    message = returned(guard_of(store=store), value, is_async=is_async)
+    getattr(store, "free", threading.Event()).set()
+    assert message.status == "success"
+    assert text_tokens(message.text) <= 600
+    assert "could not be stored" in message.text
+    assert last_cursor(message.text) is None
+    assert message.response_metadata["ctxwin"]["next_cursor"] is None
+
+
+@both
+@pytest.mark.parametrize("kind", [Down, Hanging, HangingInTheLoop])
+def test_a_store_that_is_down_at_a_read_is_told_to_the_model(is_async, kind, monkeypatch):
+    guard = guard_of()
+    cursor = first_page(guard)
+    monkeypatch.setattr(vault, "STORE_SECONDS", 0.05)
+    store = kind()
+    guard._results._vault._store = store
+    (message,) = results("node", guard, [], call("read_more", cursor=cursor), is_async=is_async)
+    getattr(store, "free", threading.Event()).set()
+    assert message.status == "error"
+    assert "does not answer now" in message.text
+    with pytest.raises(ResultGoneError):
+        guard.read(cursor)
+
+
+def test_a_store_is_awaited_in_async_runs():
+    kept: dict[str, bytes] = {}
+
+    class InTheLoop(Down):
+        async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
+            await asyncio.sleep(0)
+            kept[key] = value
+
+        async def aget(self, key: str) -> bytes | None:
+            await asyncio.sleep(0)
+            return kept.get(key)
+
+    async def run() -> str:
+        guard = guard_of(store=InTheLoop())
+        shown = await guard.aoutput(ROWS, "give", {})
+        return await guard.aread(last_cursor(shown) or "")
+
+    assert "Result of give" in asyncio.run(run())
+
+
+def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
+    seen: dict[str, set[str]] = {}
+
+    def noting(name: str, work: Any) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            seen.setdefault(name, set()).add(threading.current_thread().name)
+            return work(*args, **kwargs)
+
+        return noted
+
+    monkeypatch.setattr(module, "content_of", noting("content_of", module.content_of))
+    for kind, name in ((Desk, "first"), (Desk, "answer"), (Record, "to_bytes"), (Record, "from_bytes")):
+        monkeypatch.setattr(kind, name, noting(name, getattr(kind, name)))
+
+    async def run(guard: ToolResultGuard) -> None:
+        shown = await guard.aoutput(ROWS, "give", {})
+        if cursor := last_cursor(shown):
+            await guard.aread(cursor)
+
+    asyncio.run(run(guard_of()))
+    asyncio.run(run(guard_of(store=Down())))
+    threads = {"ctxwin"}
+    assert seen == dict.fromkeys(("content_of", "first", "to_bytes", "from_bytes", "answer"), threads)

@@ -1,0 +1,299 @@
+import re
+
+import pytest
+
+from langchain_ctxwin.config import ToolOverrides
+from langchain_ctxwin.errors import CursorExpiredError, ResultGoneError
+from langchain_ctxwin.tool_results.reading import Question
+from support.result_stores import FakeClock
+from support.walking import PRICE, answers, ask, body_of, cursor_in, guard_of, walk
+
+LOGIN = "Signing in fails on the second try. "
+
+
+def issues(count, **more):
+    """A page of an issue tracker's search."""
+    items = [
+        {
+            "id": 9_000 + at,
+            "number": at,
+            "title": f"Issue {at}",
+            "state": "open" if at % 3 else "closed",
+            "html_url": f"https://tracker.example/issues/{at}",
+            "user": {"login": f"user{at % 7}", "avatar_url": f"https://tracker.example/{at}.png", "site_admin": False},
+            "created_at": "2024-05-31T10:00:00Z",
+            "body": LOGIN * 12,
+        }
+        for at in range(count)
+    ]
+    return {"total_count": count, "incomplete_results": False, "items": items, **more}
+
+
+def listing(count):
+    """A page of payments, whose rows stand beside a flag and an address."""
+    rows = [{"id": f"ch_{at}", "amount": 100 * at, "currency": "eur", "metadata": {}} for at in range(count)]
+    return {"object": "list", "url": "/v1/charges", "has_more": True, "data": rows}
+
+
+def log(lines):
+    """What a build prints."""
+    return (
+        "".join(f"2024-05-31 10:00:{at % 60:02} INFO step {at} done\n" for at in range(lines)) + "ERROR: exit code 3\n"
+    )
+
+
+def document(sections):
+    """A page of documentation."""
+    return "".join(f"## Section {at}\n\nIt says a few things about part {at}. And more.\n\n" for at in range(sections))
+
+
+def numbers_in(pages, pattern):
+    """All numbers that a pattern finds in the bodies of pages, in order."""
+    return [int(number) for page in pages for number in re.findall(pattern, body_of(page))]
+
+
+# -------------------------------------------------------------------------------------------------------- what is shown
+
+
+def test_the_first_page_begins_with_the_fields_beside_the_rows():
+    """A count, a flag, and an address are not lost among thousands of rows."""
+    pages = walk(guard_of(max_tokens=600), listing(300))
+
+    assert body_of(pages[0]).startswith("object: list\nurl: /v1/charges\n")
+    assert "has_more" in pages[0]
+    assert "Here: the fields beside the rows, rows 1-" in pages[0]
+    assert [page for page in pages[1:-1] if "beside" in page] == []
+
+
+@pytest.mark.parametrize(
+    ("result", "pattern", "count"),
+    [
+        (issues(120), r"(?m:^)9\d\d\d\|(\d+)", 120),
+        (listing(300), r"ch_(\d+)", 300),
+        ([[at, f"name {at}", None] for at in range(300)], r"name (\d+)", 300),
+        ([{"listing": at, "price": {"base": at * 2.5, "currency": "EUR"}} for at in range(400)], r"(?m:^)(\d+)\|", 400),
+        ({"hits": {"total": 200, "hits": [{"_id": f"h{at}", "_score": 1.5} for at in range(200)]}}, r"h(\d+)\|?", 200),
+        ({"result": {f"key{at}": {"size": at} for at in range(1_000)}}, r"key(\d+)", 1_000),
+        ({f"key{at}": "some text" for at in range(1_000)}, r"key(\d+)", 1_000),
+        (log(800), r"step (\d+) done", 800),
+        (document(200), r"Section (\d+)", 200),
+    ],
+    ids=["issues", "listing", "sql", "properties", "hits", "map of objects", "map of texts", "log", "document"],
+)  # fmt: skip
+def test_a_walk_shows_every_row_once_in_order(result, pattern, count):
+    """Whatever service it is from; the end of a text is shown with its beginning."""
+    pages = walk(guard_of(max_tokens=600), result)
+    head, tail, *_ = [*body_of(pages[0]).split("\n[…]\n"), ""]
+    shown = [int(number) for number in re.findall(pattern, head)]
+    shown += numbers_in([page for page in pages[1:] if "<data" in page], pattern)
+
+    assert len(pages) > 3
+    assert shown + [int(number) for number in re.findall(pattern, tail)] == list(range(count))
+    assert [PRICE(page) for page in pages if PRICE(page) > 600] == []
+
+
+def test_rows_without_any_shown_value_are_still_rows():
+    """They take a line each, so that a reader can count."""
+    rows = [{"state": "open", **({"note": f"note {at} " * 8} if at % 2 else {})} for at in range(120)]
+
+    pages = walk(guard_of(max_tokens=600), rows)
+    lines = [
+        line
+        for page in pages
+        for line in body_of(page).splitlines()
+        if line not in ("note", "state|note") and not line.startswith("# ")
+    ]
+
+    assert len(lines) == 120
+
+
+def test_a_row_larger_than_a_page_is_paged_inside_by_its_path():
+    """Every page says of which row and field it shows a part."""
+    rows = [{"id": 1}, {"id": 2, "user": {"notes": LOGIN * 300}}, {"id": 3}]
+
+    found = [answer for answer in answers({"rows": rows}, 500, Question(fields=("*",))) if answer.page.inside]
+    text = "".join(answer.page.body.partition("characters):\n")[2] for answer in found)
+
+    assert len(found) > 3
+    assert [answer for answer in found if "rows[1]" not in answer.page.inside] == []
+    assert [answer for answer in found[1:] if not answer.page.body.startswith("(goes on) rows[1].user.notes (")] == []
+    assert [answer for answer in found if "part of row 2 (rows[1])" not in answer.text] == []
+    assert text.count(LOGIN.strip()) == 300
+
+
+def test_the_empty_list_with_much_around_it_is_a_text():
+    """Nothing but blanks is no list of rows."""
+    assert "<data" in guard_of(max_tokens=300).output("[" + " \n" * 5_000 + "]", "rows", {})
+
+
+# ---------------------------------------------------------------------------------------------------- questions
+
+
+def test_fields_can_be_named_by_paths_of_the_whole_result():
+    """Paths lead through lists; what is asked of the rows is not asked of what stands beside them."""
+    pages = ask(guard_of(max_tokens=600), issues(120), fields=["items[].number", "items[].html_url"])
+
+    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(120))
+    assert "total_count" not in body_of(pages[0])
+    assert 'fields=["items[].number", "items[].html_url"]' in pages[0]
+
+
+def test_fields_that_nothing_has_are_said():
+    """A misspelled name is not answered with silence."""
+    (page,) = ask(guard_of(max_tokens=600), issues(40), fields=["number", "autor.login"])
+
+    assert "No field matches autor.login" in page
+    assert numbers_in([page], r"(?m:^(\d+)$)") == list(range(40))
+
+
+def test_a_search_shows_passages_of_fields_that_are_not_shown():
+    """Their rows are numbered."""
+    result = issues(200)
+    result["items"][150]["html_url"] = "https://tracker.example/archive/needle"
+
+    pages = ask(guard_of(max_tokens=600), result, contains="NEEDLE")
+
+    assert len(pages) == 1
+    assert "1 of 200 rows" in pages[0]
+    assert "9150" in body_of(pages[0])
+    assert "archive/needle" in body_of(pages[0])
+
+
+def test_a_search_without_any_match_says_so():
+    """And what to try next."""
+    (page,) = ask(guard_of(max_tokens=600), issues(200), contains="no such text")
+
+    assert page.startswith("[There is nothing in the result of rows")
+
+
+def test_a_page_can_be_made_smaller_but_not_larger_than_results_may_be():
+    """The budget of the tool is the limit."""
+    guard = guard_of(max_tokens=600)
+    cursor = cursor_in(guard.output(issues(200), "rows", {}))
+
+    small, large, usual = (guard.read(cursor, page_tokens=tokens) for tokens in (350, 100_000, None))
+
+    assert PRICE(small) <= 350
+    assert large == usual
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+
+
+def test_pages_have_at_most_the_configured_rows():
+    """However many would fit."""
+    found = answers([{"id": at} for at in range(50)], 400, config=guard_of(page_rows=7).config)
+
+    assert found[0].page.stop == 7
+    pages = walk(guard_of(max_tokens=2_000, page_rows=7), listing(150))
+    assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages[:-1]] == [6, *[7] * 20, 4]
+
+
+def test_without_pagination_there_is_one_view_and_all_of_it_can_be_read():
+    """The end of the view has the cursor by which every field is read."""
+    guard = guard_of(max_tokens=600, pagination=False)
+    page = guard.output(issues(200), "rows", {})
+    everything = ask(guard, issues(200), fields=["*"])
+
+    assert "Next page" not in page
+    assert PRICE(page) <= 600
+    assert numbers_in(everything, r"tracker\.example/issues/(\d+)") == list(range(200))
+
+
+def test_a_text_without_pagination_can_be_read_from_its_beginning():
+    """Whatever of it is shown at first."""
+    guard = guard_of(max_tokens=600, pagination=False)
+
+    pages = ask(guard, log(800), fields=["*"])
+
+    assert "".join(f"{body_of(page)}\n" for page in pages) == log(800)
+
+
+def test_without_projection_every_field_is_shown():
+    """Nothing is said to be left out."""
+    pages = walk(guard_of(max_tokens=600, projection=False), issues(60))
+
+    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(60))
+    assert [page for page in pages if "eft out" in page] == []
+
+
+def test_without_extraction_texts_are_cut_to_their_beginning():
+    """No sentence is chosen."""
+    rows = [{"id": at, "body": f"First {at}. " + "word " * 400 + "An error occurred."} for at in range(40)]
+
+    pages = walk(guard_of(max_tokens=900, extraction=False), rows)
+
+    assert "An error occurred" not in "".join(pages)
+    assert re.search(r"First 0\. word .*… \[[\d,]+ more characters\]", pages[0])
+
+
+def test_one_tool_can_have_its_own_settings():
+    """Size, fields and time to live of another tool stay as they were."""
+    guard = guard_of(
+        max_tokens=900,
+        ttl_seconds=900,
+        per_tool={"small": ToolOverrides(max_tokens=400, fields=("number",), ttl_seconds=60)},
+    )
+
+    small, other = guard.output(issues(200), "small", {}), guard.output(issues(200), "rows", {})
+
+    assert (PRICE(small) <= 400 < PRICE(other) <= 900, "title" in body_of(small), "title" in body_of(other)) == (
+        True,
+        False,
+        True,
+    )
+    assert ("60 seconds" in small, "900 seconds" in other) == (True, True)
+
+
+# -------------------------------------------------------------------------------------------------------------- expiry
+
+
+def test_each_read_extends_the_expiry():
+    """Reads 500 seconds apart go on and on; the cursor says for how long it is good."""
+    clock = FakeClock()
+    guard = guard_of(max_tokens=600, clock=clock)
+    page = guard.output(issues(400), "rows", {})
+    for _ in range(5):
+        assert "600 seconds" in page
+        clock.now += 500
+        page = guard.read(cursor_in(page))
+
+    assert "Result of rows" in page
+
+
+def test_a_result_that_was_not_read_for_longer_is_gone():
+    """From the first second after its time."""
+    clock = FakeClock()
+    guard = guard_of(max_tokens=600, clock=clock)
+    page = guard.read(cursor_in(guard.output(issues(400), "rows", {})))
+
+    clock.now += 601
+
+    with pytest.raises((CursorExpiredError, ResultGoneError), match="repeating it is safe"):
+        guard.read(cursor_in(page))
+
+
+def test_an_old_cursor_ends_although_its_result_was_read():
+    """What was shown long ago in the conversation is no way to keep a result forever."""
+    clock = FakeClock()
+    guard = guard_of(max_tokens=600, clock=clock)
+    page = guard.output(issues(400), "rows", {})
+    clock.now += 500
+    newer = guard.read(cursor_in(page))
+    clock.now += 101
+
+    with pytest.raises(CursorExpiredError, match="newest cursor"):
+        guard.read(cursor_in(page))
+    assert "Result of rows" in guard.read(cursor_in(newer))
+
+
+def test_read_more_tells_the_model_what_is_wrong():
+    """As a sentence in a message with the status of an error, not as an exception."""
+    guard = guard_of(max_tokens=600)
+    read_more = guard.tools[0]
+
+    message = read_more.invoke(
+        {"type": "tool_call", "name": "read_more", "id": "c1", "args": {"cursor": "r1.0.0.none"}}
+    )
+
+    assert (message.status, "not the form of a cursor" in message.content) == ("error", True)

@@ -1,0 +1,313 @@
+import json
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from langchain_ctxwin.errors import CursorError
+from langchain_ctxwin.tool_results import inside
+from langchain_ctxwin.tool_results.budget import MIN_TOKENS
+from langchain_ctxwin.tool_results.contents import content_of
+from langchain_ctxwin.tool_results.inside import Inside
+from langchain_ctxwin.tool_results.layout import layout_of
+from langchain_ctxwin.tool_results.pages import Room
+from langchain_ctxwin.tool_results.reading import Question
+from langchain_ctxwin.tool_results.reduction import style_of
+from langchain_ctxwin.tool_results.view import Style, View, row_lines
+from support.walking import PRICE, answers, ask, cursor_in, entries_in, guard_of, pages, walk
+
+RUNS = settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+# ------------------------------------------------------------------------------------------------ results of any kind
+
+ODD_TEXT = st.text('ab |.:;,#()[]{}"\\\n\té你👩', max_size=8)
+KEYS = st.sampled_from(["id", "name", "state", "url", "a", "b", "", "a.b", "a: b", "US Gross", "[]", "1"]) | ODD_TEXT
+TEXTS = ODD_TEXT | st.text(max_size=20) | st.builds(str.__mul__, ODD_TEXT, st.integers(0, 120))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=8
+)
+CONTAINERS = st.lists(VALUES, max_size=12) | st.dictionaries(KEYS, VALUES, max_size=8)
+
+
+@st.composite
+def uniform_rows(draw):
+    """Rows that share their fields; the values of a field come again and again."""
+    columns = draw(st.dictionaries(KEYS, st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=5))
+    count = draw(st.integers(2, 25))
+    return [{key: pool[at % len(pool)] for key, pool in columns.items()} | {"id": at} for at in range(count)]
+
+
+def wrapped(rows, beside, path):
+    """Rows under keys, as most services return them, with other fields beside them."""
+    for key in reversed(path):
+        rows = {**beside, key: rows}
+    return rows
+
+
+MAPS = st.builds(
+    lambda value, count: {f"key {at}": [value, at] for at in range(count)}, st.integers() | ODD_TEXT, st.integers(0, 90)
+)
+RESULTS = st.one_of(
+    CONTAINERS,
+    uniform_rows(),
+    MAPS,
+    st.builds(
+        wrapped, uniform_rows(), st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, min_size=1, max_size=3)
+    ),
+)
+STYLES = st.sampled_from(
+    [
+        Style(),
+        Style(text_chars=160),
+        Style(text_chars=10, extraction=False),
+        Style(fields=("*",)),
+        Style(fields=("id",)),
+    ]
+)
+CHEAP_ROOMS = st.lists(
+    st.builds(
+        Room,
+        tokens=st.integers(8, 400),
+        price=st.sampled_from([len, lambda text: len(text) // 4, lambda text: len(text.encode("utf-8", "replace"))]),
+        rows=st.none() | st.integers(1, 5),
+    ),
+    min_size=1,
+    max_size=4,
+)
+PROSE = st.lists(
+    st.sampled_from(
+        ["A sentence. ", "# Title\n", "\n\n", "word ", "a" * 80, "\t", "你好。", "e\u0301", "👩\u200d👧", "1,2,3\n"]
+    ),
+    max_size=60,
+).map("".join)
+PLAIN_TEXTS = st.builds(str.__mul__, PROSE, st.integers(1, 60))
+BUDGETS = st.integers(MIN_TOKENS, 900)
+
+
+def as_json(value):
+    """The text of a value, as a tool returns it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def view_of(result, style):
+    """The entries of a result."""
+    return View(layout_of(content_of(as_json(result))), style)
+
+
+# ------------------------------------------------------------------------------------------------------- nothing lost
+
+
+@RUNS
+@given(RESULTS, STYLES, CHEAP_ROOMS)
+def test_pages_of_any_sizes_hold_every_entry_once(result, style, rooms):
+    """Whatever the style, and also when the size of a page changes from read to read."""
+    view = view_of(result, style)
+    assume(view.layout.unit != "text")
+
+    assert entries_in(view, pages(view, rooms)) == list(range(len(view)))
+
+
+@RUNS
+@given(RESULTS, STYLES)
+def test_what_is_shown_of_an_entry_does_not_depend_on_its_page(result, style):
+    """A row is projected alike alone and among others."""
+    view = view_of(result, style)
+    assume(view.layout.unit == "rows")
+    rows = range(view.layout.head, len(view))
+
+    assert list(view.shown(rows).texts) == list(row_lines([view.value(index) for index in rows]))
+
+
+@RUNS
+@given(RESULTS)
+def test_entries_are_all_of_the_result(result):
+    """The value can be put together from them, in the order of the original but for what stands beside the rows."""
+    layout = layout_of(content_of(as_json(result)))
+    entries = [layout.entry(index) for index in range(len(layout))]
+
+    if layout.unit == "text":
+        rebuilt = json.loads(entries[0])
+    elif layout.unit == "fields":
+        rebuilt = {key: item for entry in entries for key, item in entry.items()}
+    else:
+        rebuilt = put_together(entries[0] if layout.head else {}, layout.path, entries[layout.head :])
+
+    assert exact(rebuilt) == exact(json.loads(as_json(result)))
+
+
+def put_together(beside, path, rows):
+    """Put rows back to where they stood."""
+    if not path:
+        return rows
+    first, *others = path
+    return {**beside, first: put_together(beside.get(first, {}), others, rows)}
+
+
+def exact(value):
+    """JSON text, so that 1, 1.0 and true differ and NaN equals itself."""
+    return json.dumps(value, sort_keys=True)
+
+
+@RUNS
+@given(st.lists(st.recursive(st.sampled_from([0, "", "0", "a: 0", "long"]), lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from(["a", "b", "a.b", "a: 0", "a[0]", "[0]", ""]), inner, max_size=2), max_leaves=4),
+    min_size=2, max_size=12), st.sampled_from([0, 3, 200]))  # fmt: skip
+def test_different_values_are_read_differently_inside(values, small_chars):
+    """Also where keys look like paths, and where something is empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "SMALL_CHARS", small_chars)
+        texts = {exact(value): Inside(value, "r[0]").text for value in values}
+
+    assert len(set(texts.values())) == len(texts)
+
+
+# ---------------------------------------------------------------------------------------------------- pages with notes
+
+
+@RUNS
+@given(RESULTS, BUDGETS)
+def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
+    """Every page fits, its notes included, from `MIN_TOKENS` on; nothing is left when the pages end."""
+    found = answers(as_json(result), budget)
+    first = found[0]
+    assume(first.layout.unit != "text")
+
+    assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
+    assert entries_in(View(first.layout, style_of(first.record)), [answer.page for answer in found]) == list(
+        range(len(first.layout))
+    )
+
+
+@RUNS
+@given(RESULTS, BUDGETS)
+def test_a_walk_with_all_fields_leaves_nothing_out(result, budget):
+    """Every row can be read as it was, and nothing is said to be missing."""
+    found = answers(as_json(result), budget, Question(fields=("*",)))
+    view = view_of(result, Style())
+    assume(view.layout.unit != "text")
+
+    assert entries_in(view, [answer.page for answer in found]) == list(range(len(view)))
+    told = {(*page.shown.left_out, *page.shown.shortened, *page.shown.missing) for page in (a.page for a in found)}
+    assert told <= {()}
+    assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
+
+
+@RUNS
+@given(PLAIN_TEXTS, BUDGETS)
+def test_head_pages_and_tail_are_the_text(text, budget):
+    """Character by character; the end that was shown at first is not shown again."""
+    found = answers(text, budget)
+
+    assert "".join(answer.page.body for answer in found) + found[0].page.end == text
+    assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
+
+
+@RUNS
+@given(PLAIN_TEXTS, BUDGETS)
+def test_a_text_can_be_read_anew_from_its_beginning(text, budget):
+    """All of it, its end included."""
+    found = answers(text, budget, Question(fields=("*",)))
+
+    assert "".join(answer.page.body for answer in found) == text
+
+
+@RUNS
+@given(RESULTS.map(as_json) | PLAIN_TEXTS, BUDGETS)
+def test_the_same_reads_give_the_same_pages(result, budget):
+    """Cursors and all."""
+    first, second = (walk(guard_of(max_tokens=budget), result) for _ in range(2))
+
+    assert first == second
+
+
+@pytest.mark.parametrize("budget", [1, 20, 100, 200])
+@pytest.mark.parametrize("result", [[{"id": 1, "text": "some words " * 4}] * 2, "some words\n" * 6])
+def test_smaller_budgets_than_notes_need_still_end(budget, result):
+    """A page takes its notes and at least one character, whatever the budget."""
+    found = answers(result if isinstance(result, str) else as_json(result), budget)
+
+    assert found[-1].following == ""
+
+
+# ------------------------------------------------------------------------------------------------------------- search
+
+NEEDLES = st.sampled_from(
+    ["needle", 'say "it"', "C:\\new\\table", "two\nlines", "a, b|c", "STRASSE", "你好", "(x)", "  ", "#1"]
+)
+FILLERS = st.builds(
+    str.__mul__, st.sampled_from(["word ", 'He "said", ok. ', "line\n", "x", "C:\\d "]), st.integers(0, 100)
+)
+FIELDS = st.sampled_from(["id", "title", "state", "body", "html_url", "etag", "a.b", "nested"])
+
+
+@st.composite
+def rows_with_needles(draw):
+    """Rows, some of them with a needle and a number behind it in some field, and which rows these are."""
+    needle, rows, holders = draw(NEEDLES), [], set()
+    for at in range(draw(st.integers(2, 15))):
+        key, filler = draw(FIELDS), draw(FILLERS)
+        is_holder = draw(st.booleans())
+        text = f"{filler}{needle if is_holder else 'nothing'}@{at}@{filler}"
+        rows.append({"number": at, key: {"inner": [text]} if key == "nested" else text})
+        holders |= {at} if is_holder else set()
+    return needle, rows, holders
+
+
+@RUNS
+@given(rows_with_needles(), st.booleans(), st.none() | st.integers(1, 3), st.integers(400, 1_500))
+def test_a_search_finds_every_row_once(case, is_wrapped, page_rows, budget):
+    """Also in fields that are not shown, inside rows larger than a page, and whatever the printing escapes."""
+    needle, rows, holders = case
+    rows = [*rows, {"number": "filler", "body": "some more words " * 500}]  # so that the result is never small
+    result = {"total": 1, "items": rows} if is_wrapped else rows
+
+    found = ask(guard_of(max_tokens=budget, page_rows=page_rows), result, contains=needle.swapcase())
+
+    shown = {at: sum(f"@{at}@" in page for page in found) for at in range(len(rows) - 1)}
+    assert shown == {at: int(at in holders) for at in range(len(rows) - 1)}
+
+
+@RUNS
+@given(PROSE, st.integers(0, 40), st.integers(400, 900))
+def test_a_search_in_a_text_finds_every_place(prose, count, budget):
+    """Each place once."""
+    text = "".join(f"{prose}needle@{at}@\n" for at in range(count)) + "some words " * 1_000
+
+    found = "\n".join(ask(guard_of(max_tokens=budget), text, contains="NEEDLE"))
+
+    assert [found.count(f"needle@{at}@") for at in range(count)] == [1] * count
+
+
+@RUNS
+@given(RESULTS, st.text(max_size=3_000), st.lists(ODD_TEXT, max_size=40), BUDGETS)
+def test_pages_of_any_question_fit_or_it_is_refused(result, contains, fields, budget):
+    """Long needles and many fields are repeated beside the cursor: they take room, too."""
+    question = Question(contains=contains, fields=tuple(json.dumps(field) for field in fields))
+    assume(contains or fields)
+
+    found = answers(as_json(result), budget, question)
+
+    assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
+
+
+# ------------------------------------------------------------------------------------------------------------- cursors
+
+
+@RUNS
+@given(st.data())
+def test_a_cursor_with_one_wrong_character_is_refused(data):
+    """On the first view, and on pages after it."""
+    guard = guard_of(max_tokens=500)
+    page = guard.output([{"id": at, "name": f"name {at}"} for at in range(300)], "rows", {})
+    if data.draw(st.booleans()):
+        page = guard.read(cursor_in(page))
+    cursor = cursor_in(page)
+    at = data.draw(st.integers(0, len(cursor) - 1))
+    wrong = data.draw(st.sampled_from("abcXYZ019-_.") | st.characters(exclude_categories=["Cs"]))
+    assume(wrong != cursor[at])
+
+    with pytest.raises(CursorError):
+        guard.read(cursor[:at] + wrong + cursor[at + 1 :])

@@ -1,0 +1,446 @@
+"""Does wrapping change nothing about a tool but what becomes of its results?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForToolRun
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langchain_ctxwin import ToolResultConfig, ToolResultGuard
+from langchain_ctxwin.errors import ConfigError
+from support.oracle import text_tokens
+from support.tool_runs import NODES, WIRINGS, call, everything, results, wired
+
+BUDGET = 500
+LINES = [f"line {index} says {index * 7919}" for index in range(400)]
+
+everywhere = pytest.mark.parametrize("wiring", WIRINGS)
+both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def large(*facts: Any) -> str:
+    """Return a large result that begins with what the tool was given."""
+    return "\n".join([repr(facts), *LINES])
+
+
+@tool
+def with_state(query: str, state: Annotated[Any, InjectedState]) -> str:
+    """Look into the state."""
+    return large(query, state["messages"][0].text)
+
+
+@tool
+def with_a_field(query: str, history: Annotated[list[Any], InjectedState("messages")]) -> str:
+    """Look into one field of the state."""
+    return large(query, history[0].text)
+
+
+@tool
+def with_store(query: str, store: Annotated[BaseStore, InjectedStore()]) -> str:
+    """Look into the store."""
+    return large(query, store.get(("facts",), "one").value["fact"])
+
+
+@tool
+def with_call_id(query: str, call_id: Annotated[str, InjectedToolCallId]) -> str:
+    """Know the call."""
+    return large(query, call_id)
+
+
+@tool
+def with_runtime(query: str, runtime: ToolRuntime) -> str:
+    """Know the runtime."""
+    return large(query, runtime.tool_call_id, len(runtime.state["messages"]))
+
+
+@tool
+def with_a_named_runtime(query: str, around: ToolRuntime) -> str:
+    """Know the runtime by another name."""
+    return large(query, around.tool_call_id, len(around.state["messages"]))
+
+
+@tool
+def with_config(query: str, config: RunnableConfig) -> str:
+    """Know the config."""
+    return large(query, config["configurable"]["tenant"])
+
+
+@tool
+def with_callbacks(query: str, callbacks: Any = None) -> str:
+    """Know the callbacks."""
+    return large(query, callbacks is not None)
+
+
+@tool
+async def in_the_loop(query: str, config: RunnableConfig, runtime: ToolRuntime) -> str:
+    """Await."""
+    await asyncio.sleep(0)
+    return large(query, config["configurable"]["tenant"], runtime.tool_call_id)
+
+
+class Wanted(BaseModel):
+    """What to look for."""
+
+    query: str = Field(description="The text.", alias="query")
+    limit: int = 3
+
+
+def wanted(query: str, limit: int) -> str:
+    return large(query, limit)
+
+
+with_model = StructuredTool.from_function(wanted, name="with_model", description="By a model.", args_schema=Wanted)
+with_json_schema = StructuredTool(
+    name="with_json_schema",
+    description="By a schema.",
+    func=lambda **given: large(given),
+    args_schema={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+)
+single = Tool(name="single", description="One text.", func=large)
+
+
+class OnlyRun(BaseTool):
+    name: str = "only_run"
+    description: str = "Blocks."
+
+    def _run(self, query: str, run_manager: CallbackManagerForToolRun | None = None) -> str:
+        return large(query, run_manager is not None)
+
+
+class OnlyArun(BaseTool):
+    name: str = "only_arun"
+    description: str = "Awaits."
+
+    def _run(self, query: str) -> str:
+        raise AssertionError("blocked")
+
+    async def _arun(self, query: str, config: RunnableConfig) -> str:
+        return large(query, config["configurable"]["tenant"])
+
+
+class Fetch(BaseModel):
+    """Fetch a page."""
+
+    query: str
+
+
+class WithRuntimeField(BaseTool):
+    name: str = "with_runtime_field"
+    description: str = "A class with a schema."
+    args_schema: Any = Fetch
+
+    def _run(self, query: str) -> str:
+        return large(query)
+
+
+SYNC = [
+    (with_state, ("x", "What is there?")),
+    (with_a_field, ("x", "What is there?")),
+    (with_store, ("x", "it rains")),
+    (with_call_id, ("x", "c1")),
+    (with_runtime, ("x", "c1", 2)),
+    (with_a_named_runtime, ("x", "c1", 2)),
+    (with_config, ("x", "acme")),
+    (with_callbacks, ("x", True)),
+    (with_model, ("x", 3)),
+    (with_json_schema, ({"query": "x"},)),
+    (single, ("x",)),
+    (OnlyRun(), ("x", True)),
+    (WithRuntimeField(), ("x",)),
+]
+ASYNC = [(in_the_loop, ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
+CASES = [*((one, facts, loop) for one, facts in SYNC for loop in (False, True)), *((*case, True) for case in ASYNC)]
+TOOLS = [one for one, _ in [*SYNC, *ASYNC]]
+
+
+def guard_of(**settings: Any) -> ToolResultGuard:
+    return ToolResultGuard(ToolResultConfig(max_tokens=BUDGET, **settings))
+
+
+def store_of_facts() -> InMemoryStore:
+    store = InMemoryStore()
+    store.put(("facts",), "one", {"fact": "it rains"})
+    return store
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("one", "facts", "is_async"), CASES, ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, _, loop in CASES]
+)
+def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_async):
+    guard = guard_of()
+    argument = {"__arg1": "x"} if one is single else {"query": "x"}
+    config = {"configurable": {"tenant": "acme"}}
+    (message,) = results(
+        wiring, guard, [one], call(one.name, **argument), is_async=is_async, store=store_of_facts(), config=config
+    )
+    assert message.status == "success", message.text[:300]
+    assert text_tokens(message.text) <= BUDGET
+    read = everything(guard, message.text)
+    assert repr(facts) in read or (one is with_callbacks and "('x', " in read), read[:300]
+    assert LINES[-1] in read
+
+
+@pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
+def test_the_model_sees_the_same_definition(one):
+    wrapped, _ = guard_of().wrap([one])
+    assert convert_to_openai_tool(wrapped) == convert_to_openai_tool(one)
+    assert (wrapped.name, wrapped.description, wrapped.args) == (one.name, one.description, one.args)
+    assert type(wrapped).__name__ == type(one).__name__
+    assert isinstance(wrapped, type(one))
+
+
+@pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
+def test_the_tool_itself_stays_as_it_was(one):
+    kind, before = type(one), dict(one)
+    guard_of().wrap([one])
+    assert (type(one), dict(one)) == (kind, before)
+
+
+def test_functions_become_tools():
+    def look(query: str) -> str:
+        """Look."""
+        return query
+
+    assert [one.name for one in guard_of().wrap([look])] == ["look", "read_more"]
+
+
+@pytest.mark.parametrize("value", [7, None, {"type": "web_search"}, "look"])
+def test_what_is_no_tool_cannot_be_wrapped(value):
+    with pytest.raises(ConfigError, match="is no tool"):
+        guard_of().wrap([value])
+
+
+def test_the_guards_own_tool_is_wrapped_once():
+    guard = guard_of()
+    once = guard.wrap([with_config])
+    assert [one.name for one in guard.wrap(once)] == ["with_config", "read_more"]
+
+
+def test_a_wrapped_tool_works_outside_of_a_graph():
+    guard = guard_of()
+    wrapped, read_more = guard.wrap([with_model])
+    shown = wrapped.invoke({"query": "x"})
+    assert text_tokens(shown) <= BUDGET
+    assert LINES[-1] in everything(guard, shown)
+    message = wrapped.invoke(call("with_model", query="x"))
+    cursor = message.response_metadata["ctxwin"]["next_cursor"]
+    page = read_more.invoke(call("read_more", cursor=cursor))
+    assert (page.status, page.name, page.text[:1]) == ("success", "read_more", "[")
+
+
+def test_a_wrapped_tool_works_in_a_node_of_your_own():
+    from langgraph.graph import END, START, StateGraph
+
+    tools = {one.name: one for one in guard_of().wrap([with_model])}
+
+    def run(state: MessagesState) -> Any:
+        return {"messages": [tools[one["name"]].invoke(one) for one in state["messages"][-1].tool_calls]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", run)
+    builder.add_edge(START, "tools")
+    builder.add_edge("tools", END)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "1"}}
+    first = graph.invoke({"messages": [AIMessage("", tool_calls=[call("with_model", query="x")])]}, thread)
+    cursor = first["messages"][-1].response_metadata["ctxwin"]["next_cursor"]
+    second = graph.invoke({"messages": [AIMessage("", tool_calls=[call("read_more", "c2", cursor=cursor)])]}, thread)
+    assert second["messages"][-1].text.startswith("[Result of with_model. Here:")
+
+
+class Recorder(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+        self.events.append(f"start {serialized['name']} {kwargs['inputs']}")
+
+    def on_tool_end(self, output: Any, **kwargs: Any) -> None:
+        self.events.append("end")
+
+    def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.events.append(f"error {error}")
+
+
+@pytest.mark.parametrize("wiring", NODES)
+@both
+def test_callbacks_hear_of_a_call_once(wiring, is_async):
+    recorder = Recorder()
+    results(
+        wiring,
+        guard_of(),
+        [with_state],
+        call("with_state", query="x"),
+        is_async=is_async,
+        config={"callbacks": [recorder]},
+    )
+    assert recorder.events == ["start with_state {'query': 'x'}", "end"]
+
+
+class BrokenError(Exception):
+    """Nothing that LangChain knows."""
+
+
+@tool
+def breaks() -> str:
+    """Break."""
+    raise BrokenError("the disk is full")
+
+
+@tool
+def refuses() -> str:
+    """Refuse."""
+    raise ToolException("no such city: " + "x" * 100)
+
+
+@tool
+def explains() -> str:
+    """Refuse at length."""
+    raise ToolException("no such city: " + "Atlantis " * 5_000)
+
+
+explains.handle_tool_error = True
+
+
+@pytest.mark.parametrize("wiring", [*NODES, "middleware", "agent"])
+@both
+@pytest.mark.parametrize(("one", "error"), [(breaks, BrokenError), (refuses, ToolException)], ids=["other", "tool"])
+def test_exceptions_leave_a_tool_as_they_do_without_a_guard(wiring, is_async, one, error):
+    with pytest.raises(error):
+        results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
+
+
+@pytest.mark.parametrize("wiring", NODES)
+@both
+def test_exceptions_that_the_node_handles_become_the_same_error_message(wiring, is_async):
+    (message,) = results(
+        wiring, guard_of(), [breaks], call("breaks"), is_async=is_async, node={"handle_tool_errors": True}
+    )
+    (plain,) = results("plain", None, [breaks], call("breaks"), node={"handle_tool_errors": True})
+    assert (message.content, message.status) == (plain.content, "error")
+
+
+@everywhere
+@both
+def test_a_long_error_that_the_tool_handles_is_clamped_and_stays_an_error(wiring, is_async):
+    (message,) = results(wiring, guard_of(), [explains], call("explains"), is_async=is_async)
+    assert message.status == "error"
+    assert "no such city: Atlantis" in message.text
+    assert text_tokens(message.text) <= BUDGET
+
+
+@pytest.mark.parametrize("wiring", [*NODES, "middleware", "agent"])
+@both
+def test_invalid_arguments_are_told_to_the_model(wiring, is_async):
+    (message,) = results(wiring, guard_of(), [with_model], call("with_model", limit="many"), is_async=is_async)
+    assert message.status == "error"
+    assert "limit" in message.text
+
+
+@everywhere
+@both
+def test_a_tool_that_interrupts_is_resumed(wiring, is_async):
+    @tool
+    def ask(query: str) -> str:
+        """Ask a person."""
+        return large(query, interrupt("May I?"))
+
+    guard = guard_of(max_share=1.0)
+    asking = AIMessage("", tool_calls=[call("ask", query="x")])
+    graph = wired(wiring, guard, [ask], asking, checkpointer=InMemorySaver())
+    given = {"messages": [HumanMessage("Ask."), *([asking] if wiring in NODES else [])]}
+    thread = {"configurable": {"thread_id": "1"}}
+    steps = (given, Command(resume="yes"))
+    states = [asyncio.run(graph.ainvoke(step, thread)) if is_async else graph.invoke(step, thread) for step in steps]
+    assert states[0]["__interrupt__"][0].value == "May I?"
+    (message,) = [one for one in states[1]["messages"] if isinstance(one, ToolMessage)]
+    assert repr(("x", "yes")) in message.text
+    assert text_tokens(message.text) <= BUDGET
+
+
+@pytest.mark.parametrize("wiring", ["middleware"])
+@both
+def test_a_tool_that_returns_directly_ends_the_turn_with_its_first_page(wiring, is_async):
+    @tool(return_direct=True)
+    def answer() -> str:
+        """Answer."""
+        return large("x")
+
+    asking = AIMessage("", tool_calls=[call("answer")])
+    graph = wired(wiring, guard_of(), [answer], asking)
+    given = {"messages": [HumanMessage("Go.")]}
+    state = asyncio.run(graph.ainvoke(given)) if is_async else graph.invoke(given)
+    assert state["messages"][-1].type == "tool"
+    assert text_tokens(state["messages"][-1].text) <= BUDGET
+    assert guard_of().wrap([answer])[0].return_direct is True
+
+
+class Counting(BaseTool):
+    """A tool with a memory of its own."""
+
+    name: str = "counting"
+    description: str = "Count calls."
+    calls: int = 0
+    _seen: list[int] = PrivateAttr(default_factory=list)
+
+    def _run(self) -> str:
+        self.calls += 1
+        self._seen.append(self.calls)
+        return json.dumps(self._seen)
+
+
+@everywhere
+def test_a_tool_remembers_its_calls_and_so_does_the_one_that_was_given(wiring):
+    one, guard = Counting(), guard_of()
+    told = [results(wiring, guard, [one], call("counting"))[0].text for _ in range(3)]
+    assert (told, one.calls) == (["[1]", "[1, 2]", "[1, 2, 3]"], 3)
+
+
+@both
+def test_a_tool_that_runs_in_a_way_of_its_own_is_guarded_too(is_async):
+    class Proxy(BaseTool):
+        name: str = "proxy"
+        description: str = "Runs elsewhere."
+
+        def _run(self) -> str:
+            raise AssertionError("not run")
+
+        def run(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            return ToolMessage(large("x"), tool_call_id=kwargs["tool_call_id"], name="proxy")
+
+        async def arun(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.run(tool_input, **kwargs)
+
+    for wiring in WIRINGS:
+        (message,) = results(wiring, guard_of(), [Proxy()], call("proxy"), is_async=is_async)
+        assert text_tokens(message.text) <= BUDGET
+
+
+@pytest.mark.parametrize("shape", ["messages", "pairs", "dicts", "a tuple", "one"])
+def test_messages_in_every_form_of_an_update_are_guarded(shape):
+    message = ToolMessage(large("x"), tool_call_id="c1", name="move")
+    update: Any = {
+        "messages": {"messages": [message]},
+        "pairs": [("messages", [message])],
+        "dicts": {"messages": [{"role": "tool", "content": large("x"), "tool_call_id": "c1"}]},
+        "a tuple": {"messages": (message,)},
+        "one": {"messages": message},
+    }[shape]
+    shown = guard_of().output(Command(update=update), "move", {})
+    assert text_tokens(repr(shown)) <= BUDGET * 2
+    assert len(repr(shown)) < len(large("x"))
