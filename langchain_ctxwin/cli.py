@@ -21,8 +21,11 @@ from langchain_ctxwin.config.listing import changes, defaults, listed, origins, 
 from langchain_ctxwin.config.reading import read_table
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.demo.big_results import BigResults
 from langchain_ctxwin.demo.explore import Scene
 from langchain_ctxwin.demo.folder import Folder
+from langchain_ctxwin.demo.payload import Payload
+from langchain_ctxwin.demo.result_screen import ResultScreen
 from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 
@@ -69,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
     demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
+    demo.add_argument("--big-results", action="store_true", help="another scenario: questions about a huge tool result")
+    demo.add_argument("--data", type=Path, metavar="FILE", help="a JSON array of objects for it, or a data folder")
     demo.set_defaults(run=_demo)
     _add_config(commands)
     return parser
@@ -93,9 +98,13 @@ def _positive(text: str) -> int:
 
 def _demo(args: argparse.Namespace) -> int:
     try:
-        screen = Screen.standard()
+        screen = (ResultScreen if args.big_results or args.data else Screen).standard()
     except ImportError:
         return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
+    return _big_results(args, screen) if isinstance(screen, ResultScreen) else _explore(args, screen)
+
+
+def _explore(args: argparse.Namespace, screen: Screen) -> int:
     folder = Folder.open(args.path)
     model = _real_model(args.model) if args.model else None
     scene = Scene.set_up(folder, window_tokens=args.window, seed=args.seed, model=model)
@@ -106,6 +115,19 @@ def _demo(args: argparse.Namespace) -> int:
         return _model_failed(error, screen.report or {}, is_real=model is not None)
     screen.finished(scene.ledger)
     return EXIT_FAILED if scene.ledger.failures else 0
+
+
+def _big_results(args: argparse.Namespace, screen: ResultScreen) -> int:
+    payload = Payload.read(args.data) if args.data else Payload.generated(seed=args.seed)
+    model = _real_model(args.model) if args.model else None
+    scene = BigResults.set_up(payload, window_tokens=args.window, seed=args.seed, model=model)
+    try:
+        with screen.opened(*scene.headlines(args.model)):
+            scene.play(screen)
+    except Exception as error:  # noqa: BLE001  # as above
+        return _model_failed(error, screen.report or {}, is_real=model is not None)
+    screen.summed_up(scene.ledger, scene.tally, scene.failures)
+    return EXIT_FAILED if scene.failures else 0
 
 
 def _check(args: argparse.Namespace) -> int:

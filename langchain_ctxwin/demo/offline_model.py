@@ -16,7 +16,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.demo import ruler
-from langchain_ctxwin.demo.sight import EVIDENCE, digest, look, write_note
+from langchain_ctxwin.demo.sight import EVIDENCE, Sight, digest, look, write_note
 from langchain_ctxwin.demo.skills import Move, next_move
 
 CHUNK_CHARS = 24
@@ -94,23 +94,24 @@ class OfflineChatModel(BaseChatModel):
                 f"{tokens + requested} tokens ({tokens} in the messages, {requested} in the completion). "
                 "Please reduce the length of the messages or completion."
             )
-        answer = _message(messages)
+        answer = self._message(messages)
         output = ruler.message_tokens(answer)
         answer.usage_metadata = UsageMetadata(input_tokens=tokens, output_tokens=output, total_tokens=tokens + output)
         return answer
 
+    def _message(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        """Decide, and write the decision as a message; call ids follow from what was seen."""
+        sight = look(messages)
+        move = self._next_move(sight, messages)
+        if not move.calls:
+            return AIMessage(_answer_text(move, sight.question, sight.rule_word))
+        seen = digest("\n".join([*(message.text for message in messages[-len(move.calls) :]), json.dumps(move.note)]))
+        named = enumerate(move.calls)
+        calls = [{"name": name, "args": args, "id": f"call-{seen}-{number}"} for number, (name, args) in named]
+        return AIMessage(" ".join(filter(None, [move.text, write_note(move.note)])), tool_calls=calls)
 
-def _message(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Decide, and write the decision as a message; call ids follow from what was seen."""
-    sight = look(messages)
-    move = next_move(sight)
-    if not move.calls:
-        return AIMessage(_answer_text(move, sight.question, sight.rule_word))
-    seen = digest("\n".join([*(message.text for message in messages[-len(move.calls) :]), json.dumps(move.note)]))
-    calls = [
-        {"name": name, "args": args, "id": f"call-{seen}-{number}"} for number, (name, args) in enumerate(move.calls)
-    ]
-    return AIMessage(" ".join(filter(None, [move.text, write_note(move.note)])), tool_calls=calls)
+    def _next_move(self, sight: Sight, messages: Sequence[BaseMessage]) -> Move:  # noqa: ARG002  # for other scenarios
+        return next_move(sight)
 
 
 def _answer_text(move: Move, question: str, rule_word: str) -> str:

@@ -13,12 +13,16 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_ctxwin import ModelLimits, classify_overflow
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import phrases, ruler
+from langchain_ctxwin.demo.big_results import BigResults
 from langchain_ctxwin.demo.checks import keeps_rule, verify
 from langchain_ctxwin.demo.explore import Scene, build_agent
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.gauge import cells
 from langchain_ctxwin.demo.offline_model import OfflineChatModel, RequestTooLargeError
+from langchain_ctxwin.demo.payload import Payload
 from langchain_ctxwin.demo.questions import KINDS, Interview
+from langchain_ctxwin.demo.reader_model import ReaderModel
+from langchain_ctxwin.demo.result_screen import ResultScreen
 from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.demo.sight import digest, look, read_facts
 from langchain_ctxwin.demo.tools import FolderTools
@@ -428,3 +432,56 @@ def test_a_fault_of_our_own_is_not_hidden(library, monkeypatch):
     monkeypatch.setattr(OfflineChatModel, "_answer", BrokenModel._answer)
     with pytest.raises(ConnectionError):
         main(["demo", str(library)])
+
+
+def test_half_a_million_tokens_are_answered_from_through_a_small_window(capsys):
+    """Every answer agrees with the payload, of which the agent saw a few percent; a changed cursor is one sentence."""
+    assert main(["demo", "--big-results"]) == 0
+    out = capsys.readouterr().out
+    payload_tokens = int(re.search(r"the payload +([\d,]+) tokens", out)[1].replace(",", ""))
+    shown_tokens = int(re.search(r"shown of all results together +([\d,]+)", out)[1].replace(",", ""))
+    assert (payload_tokens > 490_000, shown_tokens < payload_tokens / 10) == (True, True)
+    assert out.count("verified against the payload, rule kept") == out.count("\nTurn ") == 7
+    assert "was changed, or belongs to another call" in out
+
+
+@pytest.mark.parametrize("window", [4096, 16384])
+def test_questions_about_rows_of_a_file_are_answered_in_other_windows(tmp_path, window, capsys):
+    """The questions come from the rows, whatever they are."""
+    rows = [
+        {"name": f"Station {n}", "kind": ["rail", "bus", "ferry"][n % 3], "open": n % 2 == 0, "height_m": n * 7 % 913}
+        for n in range(1_200)
+    ]
+    path = tmp_path / "stations.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    assert main(["demo", "--data", str(path), "--window", str(window)]) == 0
+    out = capsys.readouterr().out
+    assert ("stations.json: 1,200 rows" in out, "WRONG" in out) == (True, False)
+
+
+class LossyReader(ReaderModel):
+    """Reads results whose data has other digits."""
+
+    def _answer(self, messages, **options):
+        return super()._answer(list(map(_garbled_data, messages)), **options)
+
+
+def _garbled_data(message):
+    before, mark, data = message.text.partition("<data ")
+    data, end, after = data.partition("</data ")
+    if not isinstance(message, ToolMessage) or not end:
+        return message
+    name, line_break, data = data.partition("\n")
+    garbled = "".join([before, mark, name, line_break, re.sub(r"\d", "7", data), end, after])
+    return message.model_copy(update={"content": garbled})
+
+
+def test_a_reader_that_sees_wrong_pages_fails_the_run(monkeypatch, capsys):
+    """Answers come from what the pages show: garbled pages give wrong answers, which are reported."""
+    monkeypatch.setattr("langchain_ctxwin.demo.big_results.ReaderModel", LossyReader)
+    scene = BigResults.set_up(Payload.generated(rows=300), window_tokens=WINDOW)
+    screen = ResultScreen.standard()
+    scene.play(screen)
+    screen.summed_up(scene.ledger, scene.tally, scene.failures)
+    assert any("answers are wrong" in failure for failure in scene.failures)
+    assert "FAILED" in capsys.readouterr().out
