@@ -1,0 +1,313 @@
+"""How many tokens does a large tool result cost an agent, is what it needs in sight, and can all of it be read?
+
+    python benchmarks/tool_results.py --data DIR    # DIR/json_payloads: index.jsonl.gz and one gzipped payload per line
+    python benchmarks/tool_results.py               # made-up payloads
+
+before      tokens (o200k) of the result as the service sent it
+first       tokens of what the model sees at first; of a result that fits, the result
+all         tokens of all pages of a walk to the end with every field, when somebody wants all of it
+in budget   pages, of the walk and of the walk with all fields, that take at most the budget
+lossless    results of which these walks hold every row, and every character, exactly once
+in sight    identifiers, states, amounts and dates (by the rules of `projection.py`) that the first view spells out;
+            "paged" counts those on all pages of the plain walk
+
+Beside it: the first 80,000 characters of the result, and what deepagents' file system middleware leaves of it, with its
+own threshold and with the same budget as ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import logging
+import random
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import exact
+from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.tool_results.budget import Prices
+from langchain_ctxwin.tool_results.contents import Content, content_of
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
+from langchain_ctxwin.tool_results.inside import Inside
+from langchain_ctxwin.tool_results.pages import Page, Place
+from langchain_ctxwin.tool_results.reading import Answer, Desk, Question
+from langchain_ctxwin.tool_results.record import Record
+from langchain_ctxwin.tool_results.reduction import style_of
+from langchain_ctxwin.tool_results.view import Style, View
+from projection import CLASSES, classes, last_key, leaves, spelled
+from tool_result_peers import Ways, other_ways
+
+BUDGETS = (1_000, 4_000)
+MS_GOAL = 10.0
+RUNS = 3
+PRICE = Prices(None).text
+CONFIG = ToolResultConfig()
+SIGNER = CursorSigner("a key of the benchmark")
+EVERYTHING = Question(fields=("*",))
+Leaf = tuple[str, str]
+"""A key and the value under it as text."""
+
+WORD = re.compile(r"[^\s|,;:(){}\[\]\"]+")
+
+
+@dataclass(kw_only=True)
+class Figures:
+    """What the results of one source add up to at one budget."""
+
+    results: int = 0
+    large: int = 0
+    before: int = 0
+    first: int = 0
+    all_pages: int = 0
+    pages: int = 0
+    in_budget: int = 0
+    lossless: int = 0
+    chars: int = 0
+    seconds: float = 0.0
+    wanted: Counter[str] = field(default_factory=Counter)
+    seen: Counter[tuple[str, str]] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Figures) -> None:
+        for name in self.__dataclass_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, name, mine + theirs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with json_payloads; without it payloads are made up")
+    parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    began = time.perf_counter()
+    payloads = list(real(options.data / "json_payloads") if options.data else made_up())
+    for budget in options.budgets:
+        with other_ways(budget) as ways:
+            sources: dict[str, Figures] = defaultdict(Figures)
+            for source, text in payloads:
+                sources[source].add(measured(text, budget, ways))
+        report(sources, budget)
+    if "deepagents" not in ways:
+        print("\ndeepagents is not installed: its columns are empty")
+    print(f"{time.perf_counter() - began:.0f} seconds")
+
+
+def real(folder: Path) -> Iterator[tuple[str, str]]:
+    for line in gzip.decompress((folder / "index.jsonl.gz").read_bytes()).decode().splitlines():
+        name = json.loads(line)["path"]
+        yield name.split("/")[0], gzip.decompress((folder / f"{name}.gz").read_bytes()).decode()
+
+
+def made_up() -> Iterator[tuple[str, str]]:
+    """Listings as an issue tracker, a database and a shop return them, and one large document; always the same."""
+    rng = random.Random(7)  # noqa: S311  # data, not secrets
+    words = ["error", "login", "page", "slow", "table", "price", "room", "guest", "order", "failed", "again", "after"]
+
+    def prose(count: int) -> str:
+        return " ".join(rng.choices(words, k=count)).capitalize() + "."
+
+    for count in (20, 100, 500):
+        issues = [
+            {"id": rng.getrandbits(40), "number": at, "state": rng.choice(["open", "closed"]), "title": prose(6),
+             "url": f"https://tracker.example/issues/{at}", "user": {"login": rng.choice(words), "id": at % 9,
+             "avatar_url": f"https://tracker.example/{at}.png"}, "created_at": f"2024-05-{at % 28 + 1:02}T10:00:00Z",
+             "body": prose(80), "locked": False, "comments": at % 5}
+            for at in range(count)
+        ]  # fmt: skip
+        yield "issues", json.dumps({"total_count": count, "items": issues})
+        yield "sql", json.dumps([[at, rng.choice(words), rng.random() * 100, None] for at in range(count * 5)])
+        products = [{"sku": f"SKU-{at}", "name": prose(3), "price": {"amount": at * 1.5, "currency": "EUR"}}
+                    for at in range(count)]  # fmt: skip
+        yield "shop", json.dumps({"products": products, "page": 1, "has_more": True}, indent=2)
+    yield "document", json.dumps({"id": "doc-1", "title": "Notes", "text": "\n".join(prose(40) for _ in range(900))})
+
+
+# --------------------------------------------------------------------------------------------------------- measuring
+
+
+def measured(text: str, budget: int, ways: Ways) -> Figures:
+    value, before = json.loads(text), exact.text_tokens(text)
+    figures = Figures(results=1, before=before)
+    if PRICE(text) <= budget:
+        figures.first = figures.all_pages = before
+        figures.lossless = 1
+        whole_value = Counter(leaf_of(*leaf) for leaf in leaves(value))
+        shown = {"first": ("", whole_value), "paged": ("", whole_value)}
+    else:
+        content, record, desk = opened(text)
+        first, figures.seconds = fastest(lambda: desk.first(content, record, CONFIG, budget, is_stored=True))
+        walked, whole = [first, *following(desk, first, budget)], list(asked(desk, first, budget))
+        figures.large, figures.chars, figures.first = 1, len(text), exact.text_tokens(first.text)
+        figures.all_pages = sum(exact.text_tokens(answer.text) for answer in whole)
+        figures.pages = len(walked) + len(whole)
+        figures.in_budget = sum(exact.text_tokens(answer.text) <= budget for answer in [*walked, *whole])
+        style = style_of(first.record)
+        shown = {"first": ("", in_pages([first], style)), "paged": ("", in_pages(walked, style))}
+        figures.lossless = int(holds_all(walked, style) and holds_all(whole, Style()))
+    others = {name: way(text) for name, way in ways.items()}
+    figures.others.update({name: exact.text_tokens(other) for name, other in others.items()})
+    count_in_sight(figures, value, {**shown, **{name: (other, in_text(other)) for name, other in others.items()}})
+    return figures
+
+
+def opened(text: str) -> tuple[Content, Record, Desk]:
+    content = content_of(text)
+    record = Record(tool="fetch", args_digest="digest", thread="one", text=content.text, kind=content.kind)
+    return content, record, Desk("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
+
+
+def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
+    seconds = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        answer = work()
+        seconds.append(time.perf_counter() - start)
+    return answer, min(seconds)
+
+
+def following(desk: Desk, answer: Answer, budget: int, question: Question | None = None) -> Iterator[Answer]:
+    while answer.following:
+        answer = desk.answer(answer.record, answer.following, question or Question(), budget)
+        yield answer
+
+
+def asked(desk: Desk, first: Answer, budget: int) -> Iterator[Answer]:
+    """The walk with all fields, from the cursor that every first view has."""
+    end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", Place(entry=len(first.layout)).offset))
+    answer = desk.answer(first.record, end, EVERYTHING, budget)
+    yield answer
+    yield from following(desk, answer, budget, EVERYTHING)
+
+
+def holds_all(answers: list[Answer], style: Style) -> bool:
+    """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
+    view = View(answers[0].layout, style)
+    if view.layout.unit == "text":
+        return "".join(answer.page.body for answer in answers) + answers[0].page.end == view.layout.rows[0]
+    found, read = [], 0
+    for answer in answers:
+        rest, part = answer.page.body, partial(answer.page)
+        whole = range(answer.page.start.entry, answer.page.stop if part is None else part)
+        text = "\n".join(lines(view, whole))
+        if not rest.startswith(text) or (part is None and rest != text):
+            return False
+        found.extend(whole)
+        if part is None:
+            continue
+        inside = Inside(view.value(part), view.layout.path_of(part))
+        title = inside.title_at(read)
+        rest = (
+            rest[len(text) :].removeprefix("\n" if whole else "").removeprefix(f"(goes on) {title}\n" if title else "")
+        )
+        if rest != inside.text[read : read + len(rest)]:
+            return False
+        is_done = answer.page.next is None or not answer.page.next.char
+        read = 0 if is_done else read + len(rest)
+        found.extend([part] * is_done)
+    return found == list(range(len(view)))
+
+
+def lines(view: View, whole: range) -> list[str]:
+    """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
+    first_row = len(view) if view.layout.unit == "fields" else view.layout.head
+    texts = view.shown(whole).texts if whole else ()
+    return [text for index, text in zip(whole, texts, strict=True) if text or index >= first_row]
+
+
+def partial(page: Page) -> int | None:
+    """The entry of which a page holds a part, or all in parts."""
+    if page.next is not None and page.next.char:
+        return page.next.entry
+    return page.stop - 1 if page.inside else None
+
+
+def in_pages(answers: list[Answer], style: Style) -> Counter[Leaf]:
+    """The values that pages show: those of what is left of their entries, if the pages spell them out."""
+    view, text = View(answers[0].layout, style), "\n".join(answer.text for answer in answers)
+    if view.layout.unit == "text":
+        return in_text(text)
+    stops = [page.next.entry + bool(page.next.char) if page.next else page.stop for page in (a.page for a in answers)]
+    kept = Counter(leaf_of(place, leaf) for index in range(max(stops)) for place, leaf in leaves(view.value(index)))
+    words = in_text(text)
+    return Counter({leaf: number for leaf, number in kept.items() if words["", leaf[1]] or is_spelled(leaf[1], text)})
+
+
+def in_text(text: str) -> Counter[Leaf]:
+    """The words of a text that says nothing of their keys."""
+    return Counter(("", word) for word in WORD.findall(text))
+
+
+def is_spelled(leaf: str, text: str) -> bool:
+    return leaf in text or json.dumps(leaf, ensure_ascii=False)[1:-1] in text
+
+
+def count_in_sight(figures: Figures, value: Any, shown: dict[str, tuple[str, Counter[Leaf]]]) -> None:
+    """Count the values that are there; equal ones under equal keys as often as they are there."""
+    wanted = Counter((name, leaf_of(place, leaf)) for place, leaf in leaves(value) for name in classes(place, leaf))
+    for (name, leaf), number in wanted.items():
+        figures.wanted[name] += number
+        for way, (text, found) in shown.items():
+            figures.seen[way, name] += min(number, found[leaf] or found["", leaf[1]] or times(leaf[1], text))
+
+
+def times(leaf: str, text: str) -> int:
+    """How often a text of several words stands in a page whose values are not known."""
+    return 0 if WORD.fullmatch(leaf) else text.count(json.dumps(leaf, ensure_ascii=False)[1:-1])
+
+
+def leaf_of(place: tuple[str | int, ...], leaf: Any) -> Leaf:
+    return last_key(place), spelled(leaf)
+
+
+# ------------------------------------------------------------------------------------------------------------- report
+
+
+def report(sources: dict[str, Figures], budget: int) -> None:
+    total = Figures()
+    for figures in sources.values():
+        total.add(figures)
+    rows = {**sources, "total": total}
+    print(f"\nbudget {budget:,} tokens")
+    titles = [("results", 8), ("large", 6), ("before", 11), ("first", 9), ("less", 7), ("all", 11), ("pages", 7)]
+    titles += [("in budget", 10), ("lossless", 9), *((name, 13) for name in CLASSES)]
+    titles += [("together", 10), ("paged", 8), ("ms/100 KB", 11), ("ms each", 9)]
+    print(" " * 26 + "".join(f"{title:>{width}}" for title, width in titles))
+    for source, one in rows.items():
+        print(f"{source:26}{one.results:>8}{one.large:>6}{one.before:>11,}{one.first:>9,}", end="")
+        print(f"{1 - one.first / one.before:>7.1%}{one.all_pages:>11,}{one.pages:>7,}{one.in_budget:>10,}", end="")
+        print(f"{one.lossless:>9}" + "".join(f"{in_sight(one, 'first', (name,)):>13}" for name in CLASSES), end="")
+        print(f"{in_sight(one, 'first', CLASSES):>10}{in_sight(one, 'paged', CLASSES):>8}{milliseconds(one)}")
+    print(f"{'goals':26}{'':59}{total.pages:>10,}{total.results:>9}{'':70}{MS_GOAL:>11.1f}")
+    print(f"\n{'beside it, all results':26}{'tokens':>11}{'less':>7}" + "".join(f"{name:>13}" for name in CLASSES))
+    for way, tokens in (("first view", total.first), *total.others.items()):
+        name = "first" if way == "first view" else way
+        print(f"{way:26}{tokens:>11,}{1 - tokens / total.before:>7.1%}", end="")
+        print("".join(f"{in_sight(total, name, (kind,)):>13}" for kind in CLASSES))
+
+
+def in_sight(figures: Figures, way: str, names: tuple[str, ...]) -> str:
+    wanted = sum(figures.wanted[name] for name in names)
+    return f"{sum(figures.seen[way, name] for name in names) / wanted:.1%}" if wanted else "-"
+
+
+def milliseconds(figures: Figures) -> str:
+    if not figures.large:
+        return f"{'-':>11}{'-':>9}"
+    return f"{figures.seconds * 1e3 / (figures.chars / 1e5):>11.1f}{figures.seconds * 1e3 / figures.large:>9.1f}"
+
+
+if __name__ == "__main__":
+    main()
