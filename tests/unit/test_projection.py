@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tool_results.automatic import project_automatically
 from langchain_ctxwin.tool_results.classes import Kind, classify
 from langchain_ctxwin.tool_results.paths import compile_fields
-from langchain_ctxwin.tool_results.projection import Projected, project, project_automatically
+from langchain_ctxwin.tool_results.projection import Projected, project
 
 LISTING = {
     "total": 2,
