@@ -102,7 +102,11 @@ def create_context_agent(
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
     if guard is None:
         return ToolNode(tools)
-    return ToolNode([*tools, *guard.tools], wrap_tool_call=guard.wrap_tool_call, awrap_tool_call=guard.awrap_tool_call)
+    return ToolNode(
+        [*guard.others(tools), *guard.tools],
+        wrap_tool_call=guard.wrap_tool_call,
+        awrap_tool_call=guard.awrap_tool_call,
+    )
 
 
 def _limits(limits: Any, chat: BaseChatModel) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core.tokens import TokenEstimator, text_price
-from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
+from langchain_ctxwin.guarded import GuardedCounter
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 from langchain_ctxwin.tool_results.contents import content_of, stays_blocks
 
 MIN_TOKENS = 300
@@ -51,7 +52,7 @@ class Prices:
     """
 
     def __init__(self, counter: TokenCounter | None) -> None:
-        self._count = TokenEstimator() if counter is None else counter
+        self._count = _safe(counter)
         self._count_text = text_price(self._count)
         self._upper: Callable[[int], int] = getattr(self._count, "upper", int)
         self._empty = self._count([ToolMessage("", tool_call_id="")])
@@ -71,6 +72,17 @@ class Prices:
     def message(self, message: Any) -> int:
         """Return the tokens of a message."""
         return self._upper(self._count([message]))
+
+
+def _safe(counter: Any) -> TokenCounter:
+    """A counter that cannot fail a tool call; one that asks a provider estimates here: pages are priced often."""
+    if isinstance(counter, RequestCounter):
+        return counter.estimator
+    if counter is None:
+        return TokenEstimator()
+    return (
+        counter if isinstance(counter, TokenEstimator | CharRatioCounter) else GuardedCounter(counter, TokenEstimator())
+    )
 
 
 def call_of(

@@ -21,7 +21,7 @@ from langchain_ctxwin.tool_results.contents import jsonable
 from langchain_ctxwin.tool_results.cursors import CursorSigner
 from langchain_ctxwin.tool_results.notes import READ_MORE
 from langchain_ctxwin.tool_results.outputs import contents, with_views
-from langchain_ctxwin.tool_results.read_more import read_more_tool
+from langchain_ctxwin.tool_results.read_more import is_read_more, read_more_tool
 from langchain_ctxwin.tool_results.reading import Fields, question_of
 from langchain_ctxwin.tool_results.record import ID_CHARS
 from langchain_ctxwin.tool_results.results import Results
@@ -132,8 +132,15 @@ class ToolResultGuard:
         Raises:
             ConfigError: one of them is no tool, or has the name `read_more`.
         """
-        wrapped = [guarded(_as_tool(one), self) for one in tools if one is not self._read_more]
-        return [*wrapped, self._read_more]
+        return [*(guarded(tool, self) for tool in self.others(tools)), self._read_more]
+
+    def others(self, tools: Sequence[Any]) -> list[BaseTool]:
+        """Return tools without `read_more` of this or another guard; functions become tools.
+
+        Raises:
+            ConfigError: one of them is no tool, or one of yours has the name `read_more`.
+        """
+        return [tool for tool in map(_as_tool, tools) if not is_read_more(tool)]
 
     def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
@@ -226,7 +233,7 @@ class ToolResultGuard:
     def _prepared(self, request: Any) -> Any:
         tool = request.tool
         if request.tool_call["name"] == READ_MORE:
-            return request if tool is self._read_more else request.override(tool=self._own(tool))
+            return request if tool is not None and is_read_more(tool) else request.override(tool=self._own(tool))
         if tool is None:
             return request
         # The value keeps the tool alive, so an id in the key cannot come to mean another one.
@@ -265,7 +272,7 @@ def _as_tool(one: Any) -> BaseTool:
         raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools ({error})") from error
     if not isinstance(found, BaseTool):
         raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools")
-    if found.name == READ_MORE:
+    if found.name == READ_MORE and not is_read_more(found):
         raise ConfigError(NAME_TAKEN)
     return found
 

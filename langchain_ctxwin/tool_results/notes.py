@@ -27,6 +27,9 @@ NAMES_SHARE = 0.1
 TERSE_TOKENS = 400
 """A page smaller than this has short notes: a sentence more would be a row less."""
 
+TERSE_MARK_CHARS = 6
+"""Part of the mark around data on such a page: 36 random bits, which a tool's result cannot know either."""
+
 REPEATED_CHARS = 200
 """Arguments of a search are repeated beside the cursor up to this length; the model still knows longer ones."""
 
@@ -81,10 +84,10 @@ class Notes:
     def __init__(self, record: Record, layout: Layout, mark: str, price: WholePrice, tokens: int) -> None:
         self._record = record
         self._layout = layout
-        self._mark = mark
+        self._is_terse = tokens < TERSE_TOKENS
+        self._mark = mark[:TERSE_MARK_CHARS] if self._is_terse else mark
         self._price = price
         self._names_tokens = int(tokens * NAMES_SHARE)
-        self._is_terse = tokens < TERSE_TOKENS
 
     def around(self, page: Page, reading: Reading, cursors: Cursors) -> str:
         """Return a page between a line that says what it is and one that says what it is not."""
@@ -152,13 +155,16 @@ class Notes:
         if not cursors.end or (reading.is_first and shows_everything and page.is_everything):
             return ""
         valid = f"This cursor works for {cursors.ttl_seconds:g} seconds; each read gives a new one"
+        if cursors.following and self._is_terse:
+            call = f'{READ_MORE}(cursor="{cursors.following}"{reading.arguments})'
+            return f"Next page: {call}, for {cursors.ttl_seconds:g} seconds"
         if cursors.following:
             go_on = f'Next page: {READ_MORE}(cursor="{cursors.following}"{reading.arguments})'
             other = 'Add contains="text" to search all of it, or fields=["name"], ["*"] for all'
-            return ". ".join([go_on, other, valid] if reading.is_first and not self._is_terse else [go_on, valid])
+            return ". ".join([go_on, other, valid] if reading.is_first else [go_on, valid])
         if reading.arguments:
             return "End of what was asked for"
-        if page.shown.left_out or page.shown.shortened or not shows_everything:
+        if page.shown.left_out or page.shown.shortened or page.form or not shows_everything:
             return f'End of the result. Other fields: {READ_MORE}(cursor="{cursors.end}", fields=["*"]). {valid}'
         return "End of the result"
 
@@ -180,6 +186,8 @@ def nothing_more(record: Record) -> str:
 
 
 def _here(layout: Layout, page: Page) -> str:
+    if page.form:
+        return f"Here: {page.form}."
     if layout.unit == "text" and page.chars:
         tail = f" and the last {len(page.end):,}" if page.end else ""
         return f"Here: characters {page.chars[0]:,}-{page.chars[1]:,} of {len(layout.rows[0]):,}{tail}."

@@ -71,11 +71,15 @@ class Page:
     end: str = ""
     """The end of a text, when it is shown with its beginning."""
 
+    form: str = ""
+    """What this is of the whole, when it is no part of it but a shortened form."""
+
     @property
     def is_everything(self) -> bool:
         """True when nothing of the result is left out of this page."""
         is_first = not (self.start.entry or self.start.char)
-        return is_first and self.next is None and not (self.shown.left_out or self.shown.shortened)
+        is_whole = not (self.shown.left_out or self.shown.shortened or self.form)
+        return is_first and self.next is None and is_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,9 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool
 from langchain_ctxwin.errors import ConfigError, CursorError
 from langchain_ctxwin.tool_results.notes import READ_MORE
 
+TAG = "ctxwin:read_more"
+"""Marks the tool, also in traces."""
+
 DESCRIPTION = (
     "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
     "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
@@ -21,6 +24,11 @@ Contains = Annotated[str | None, "Show only what contains this text, whatever it
 FieldPaths = Annotated[list[str] | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
 PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
 Runtime = Annotated[Any, InjectedToolArg]
+
+
+def is_read_more(tool: BaseTool) -> bool:
+    """Say whether this is the tool of a guard, rather than one that somebody gave the same name."""
+    return tool.name == READ_MORE and TAG in (tool.tags or ())
 
 
 def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
@@ -60,6 +68,7 @@ def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]
         aread_more,
         name=READ_MORE,
         description=DESCRIPTION,
+        tags=[TAG],
         handle_tool_error=True,
         parse_docstring=False,
     )

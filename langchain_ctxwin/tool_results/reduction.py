@@ -22,6 +22,10 @@ or two. Fields are left out from the first of them on."""
 CHARS_PER_TOKEN = 2
 """Length for each token of the room that comes before those: a result that is mostly one text shows a page of it."""
 
+TELLING = "its most telling parts"
+EDGES = "its beginning and its end"
+"""What a result is called that is shown in one shortened form."""
+
 SHRINK = 0.8
 """Part of an extract that is asked for again while it costs too much."""
 
@@ -93,17 +97,17 @@ def _head_page(record: Record, view: View, room: Room) -> tuple[Record, Page]:
 def _only_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> Page:
     """All of a result in one shortened form."""
     if view.layout.unit == "text":
-        shown = Shown(texts=(), shortened=("text",))
-        return _page_of(view, _shortened(view.layout.rows[0], record, config, room), shown)
+        body = _shortened(view.layout.rows[0], record, config, room)
+        return _page_of(view, body, TELLING if config.extraction else EDGES, Shown(texts=()))
     shown = view.shown(range(len(view)))
     whole = "\n".join(filter(None, shown.texts))
-    body = _head_and_tail(whole, room) if room.price(whole) > room.tokens else whole
-    cut = ("rows",) if body != whole else ()
-    return _page_of(view, body, replace(shown, shortened=(*shown.shortened, *cut)))
+    if room.price(whole) <= room.tokens:
+        return _page_of(view, whole, "", shown)
+    return _page_of(view, _head_and_tail(whole, room), EDGES, shown)
 
 
-def _page_of(view: View, body: str, shown: Shown) -> Page:
-    return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown)
+def _page_of(view: View, body: str, form: str, shown: Shown) -> Page:
+    return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown, form=form)
 
 
 def _shortened(text: str, record: Record, config: ToolResultConfig, room: Room) -> str:

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE | COLLABORATORS | {"summarize", "arguments"},
     "counting": BASE | {"memo"},
     "recall": BASE | {"memo"},
-    "tool_results": BASE | {"memo"},
+    "tool_results": BASE | {"memo", "guarded"},
     "flow": BASE | COLLABORATORS | MIDDLE,
     **dict.fromkeys(
         ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments"}
