@@ -1,6 +1,6 @@
 """Large tool results: shown in a form that fits, kept until they expire, read on by cursor.
 
-    guard       what users hold: wraps tools, tool nodes and agents (wrapped, outputs, read_more)
+    guard       what users hold: wraps tools, tool nodes and agents (given, wrapped, outputs, read_more)
     results     a result is priced (budget), read (contents), kept (record, vault, stores), and shown
     reduction   the mildest form that fits: printed compactly, projected, or page by page
     reading     answers a cursor (cursors, cursor_form): the next page, a search (found), other fields

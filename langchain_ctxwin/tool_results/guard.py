@@ -9,16 +9,16 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
-from langchain_ctxwin.config import FileConfig, LiveConfig, ToolResultConfig
+from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru, once
 from langchain_ctxwin.protocols import Clock, ResultStore, TokenCounter
 from langchain_ctxwin.tool_results.budget import Call, Prices, Scope, call_of, message_ids, thread_of
 from langchain_ctxwin.tool_results.contents import jsonable
 from langchain_ctxwin.tool_results.cursors import CursorSigner
+from langchain_ctxwin.tool_results.given import NAME_TAKEN, as_own_tool, check_arguments, settings_of
 from langchain_ctxwin.tool_results.notes import READ_MORE
 from langchain_ctxwin.tool_results.outputs import contents, with_views
 from langchain_ctxwin.tool_results.read_more import is_read_more, read_more_tool
@@ -32,8 +32,6 @@ ID_BYTES = ID_CHARS * 3 // 4
 
 MAX_TOOLS = 256
 """Tools whose copies are remembered; making one again costs a millisecond."""
-
-NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
@@ -88,7 +86,7 @@ class ToolResultGuard:
         scope: Scope | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_BYTES),
     ) -> None:
-        _check(config=config, signer=signer, store=store, counter=counter, scope=scope)
+        check_arguments(config=config, signer=signer, store=store, counter=counter, scope=scope)
         self._config = ToolResultConfig() if config is None else config
         self._signer = signer
         self._clock = clock
@@ -140,7 +138,7 @@ class ToolResultGuard:
         Raises:
             ConfigError: one of them is no tool, or one of yours has the name `read_more`.
         """
-        return [tool for tool in map(_as_tool, tools) if not is_read_more(tool)]
+        return [tool for tool in map(as_own_tool, tools) if not is_read_more(tool)]
 
     def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
@@ -257,39 +255,3 @@ class ToolResultGuard:
 def _known(output: Any, runtime: Any) -> frozenset[str]:
     """Ids of the messages that were there before the call; looked up only where an output may repeat them."""
     return message_ids(getattr(runtime, "state", None)) if isinstance(output, Command | list) else frozenset()
-
-
-def settings_of(config: Any) -> Any:
-    """Return the settings for tool results in what was given as a configuration, as they are now."""
-    current = config.current if isinstance(config, LiveConfig) else config
-    return current.tool_results if isinstance(current, FileConfig) else current
-
-
-def _as_tool(one: Any) -> BaseTool:
-    try:
-        found = one if isinstance(one, BaseTool) else as_tool(one)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools ({error})") from error
-    if not isinstance(found, BaseTool):
-        raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools")
-    if found.name == READ_MORE and not is_read_more(found):
-        raise ConfigError(NAME_TAKEN)
-    return found
-
-
-def _check(*, config: Any, signer: Any, store: Any, counter: Any, scope: Any) -> None:
-    """Raise `ConfigError` for arguments that would fail at the first large result."""
-    if config is not None and not isinstance(settings_of(config), ToolResultConfig):
-        raise ConfigError(f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None")
-    if not isinstance(signer, CursorSigner | None):
-        raise ConfigError(f"signer={type(signer).__name__}: pass a CursorSigner, or None")
-    if store is not None and (
-        isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("put", "get", "delete"))
-    ):
-        raise ConfigError(
-            f"store={store!r:.80} has no methods put, get and delete: pass MemoryResultStore() or the like"
-        )
-    if counter is not None and not callable(counter):
-        raise ConfigError(f"counter={counter!r:.80} cannot be called: pass a token counter, or None")
-    if scope is not None and not callable(scope):
-        raise ConfigError(f"scope={scope!r:.80} cannot be called: pass a function of the tool's runtime, or None")
