@@ -14,15 +14,18 @@ from langchain_ctxwin.tool_results.contents import Content, restored
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
 from langchain_ctxwin.tool_results.found import Search
 from langchain_ctxwin.tool_results.layout import Layout, layout_of
-from langchain_ctxwin.tool_results.notes import Cursors, Notes, Reading, nothing_more
+from langchain_ctxwin.tool_results.notes import TERSE_TOKENS, Cursors, Notes, Reading, nothing_more
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, page_at
 from langchain_ctxwin.tool_results.paths import compile_fields
 from langchain_ctxwin.tool_results.record import Record
 from langchain_ctxwin.tool_results.reduction import chosen, first_page, style_of
 from langchain_ctxwin.tool_results.view import Shown, View
 
-NOTE_TOKENS = 200
+NOTE_TOKENS = 250
 """What the notes around a page take, before they are written: two lines, a dozen names of fields, a cursor."""
+
+TERSE_NOTE_TOKENS = 120
+"""The same for short notes."""
 
 MAX_CONTAINS_CHARS = 500
 """Longest text to search for: a sentence or two."""
@@ -33,8 +36,8 @@ MAX_FIELDS = 100
 MIN_BODY_SHARE = 0.25
 """Least part of a page that is data, however long the notes."""
 
-SHRINK = 0.85
-"""Part of the data that is kept each time when it and its notes cost too much together."""
+LEAST_CUT = 20
+"""Part of the data, one in so many, that goes at least each time when it and its notes cost too much together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +156,10 @@ class Desk:
         body_tokens = _body_tokens(tokens)
         while True:
             answer = view(body_tokens)
-            if body_tokens == 1 or self._price(answer.text) <= tokens:
+            over = self._price(answer.text) - tokens
+            if over <= 0 or body_tokens == 1:
                 return answer
-            body_tokens = max(1, int(body_tokens * SHRINK))
+            body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
 
     def _written(self, record: Record, layout: Layout, page: Page, reading: Reading, notes: Notes) -> Answer:
         following = self._cursor(record, page.next) if page.next else ""
@@ -178,7 +182,8 @@ def _past_the_end(record: Record, layout: Layout, place: Place) -> Answer:
 
 
 def _body_tokens(tokens: int) -> int:
-    return max(1, int(tokens * MIN_BODY_SHARE), tokens - NOTE_TOKENS)
+    notes = TERSE_NOTE_TOKENS if tokens < TERSE_TOKENS else NOTE_TOKENS
+    return max(1, int(tokens * MIN_BODY_SHARE), tokens - notes)
 
 
 def _stop_char(record: Record, place: Place) -> int | None:
