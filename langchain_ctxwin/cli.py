@@ -17,6 +17,7 @@ import structlog
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig
+from langchain_ctxwin.config.faults import escaped
 from langchain_ctxwin.config.listing import changes, defaults, listed, origins, shown
 from langchain_ctxwin.config.reading import read_table
 from langchain_ctxwin.core.budget import budget_table
@@ -132,16 +133,16 @@ def _big_results(args: argparse.Namespace, screen: ResultScreen) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file)
-    print(f"OK {args.file}")
+    print(f"OK {escaped(str(args.file))}")
     for name, (default, value) in sorted(changes(defaults(FileConfig), listed(config)).items()):
-        print(f"  {name} = {json.dumps(value)} (default {json.dumps(default)})")
+        print(f"  {escaped(name)} = {json.dumps(value)} (default {json.dumps(default)})")
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
     sources = origins(config, read_table(args.file) if args.file else {})
-    lines = {name: f"{name} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
+    lines = {name: f"{escaped(name)} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
     width = max(map(len, lines.values()))
     for name, line in lines.items():
         # what is set for one tool comes from where the table of all tools comes from

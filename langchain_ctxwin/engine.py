@@ -95,6 +95,11 @@ class ContextEngine:
         return self._measurer.settings
 
     @property
+    def is_live(self) -> bool:
+        """True when the settings may change from one request to the next."""
+        return self._measurer.is_live
+
+    @property
     def limits(self) -> ModelLimits:
         """The limits that hold when a request names no model of its own."""
         return self._measurer.limits
@@ -126,6 +131,10 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input.
         """
         return self._measurer.measure(messages, system_prompt, tools, session, model)
+
+    def continued(self, window: Window, before: Window) -> Window:
+        """Return the window of a request that goes on with what `before` began, by the settings that held then."""
+        return self._measurer.by(window, settings_of(before))
 
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.

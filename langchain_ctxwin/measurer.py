@@ -11,6 +11,7 @@ import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig, LiveConfig
+from langchain_ctxwin.config.live import Fixed
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Goal
@@ -59,6 +60,11 @@ class Measurer:
         return self._pricings.default.count
 
     @property
+    def is_live(self) -> bool:
+        """True when the settings may change from one request to the next."""
+        return not isinstance(self._live, Fixed)
+
+    @property
     def settings(self) -> ContextConfig:
         """The settings that hold now; new ones that leave these limits no input are passed over."""
         now = self._live.current
@@ -99,6 +105,13 @@ class Measurer:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
         return self._window(window.request, session, window.limits, window.about)
+
+    def by(self, window: Window, settings: ContextConfig) -> Window:
+        """Measure the same request by other settings."""
+        if window.about.settings is settings:
+            return window
+        request = replace(window.request, constraints=settings.constraints, placement=settings.summary_placement)
+        return self._window(request, window.session, window.limits, replace(window.about, settings=settings))
 
     def verified(self, window: Window) -> Window:
         """Count a request that may or may not fit where the provider does."""

@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from langchain_ctxwin.config.settings import Settings
+from langchain_ctxwin.config.times import Seconds
 
 Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
@@ -48,8 +49,8 @@ class ContextConfig(Settings):
     summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Largest summary; by default a share of the history budget."""
 
-    summary_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    """How long one summary may take before it counts as failed."""
+    summary_timeout_seconds: Seconds = 60.0
+    """How long one summary may take before it counts as failed; at most a month."""
 
     summary_placement: Literal["system", "user"] = "system"
     """Show the summary at the end of the system message, or as a user message of its own before the history."""

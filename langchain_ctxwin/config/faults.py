@@ -13,24 +13,40 @@ SECRET_NAMES = frozenset({"cursor_keys"})
 """Settings whose values are never shown."""
 
 SHOWN_CHARS = 80
-"""Longest value in an error: enough to recognize it."""
+"""Longest value or name in an error: enough to recognize it."""
+
+SHOWN_FAULTS = 10
+"""Most faults in one error: enough to begin with."""
 
 
 def explained(error: ValidationError, given: Mapping[str, Any], known: Collection[str]) -> str:
-    """Return one line with every fault: name, value, and what to give instead.
+    """Return one line with the first faults: name, value, and what to give instead.
 
     Args:
         error: what pydantic found.
         given: the values that code or a file gave; what is not among them came from the environment.
         known: the names of all settings, dotted.
     """
-    problems = (_explained(e, given, known) for e in error.errors())
+    found = error.errors(include_url=False)
+    problems = [_explained(problem, given, known) for problem in found[:SHOWN_FAULTS]]
+    if len(found) > SHOWN_FAULTS:
+        problems.append(f"and {len(found) - SHOWN_FAULTS:,} more")
     return f"invalid {error.title}: " + "; ".join(problems)
+
+
+def printable(text: str) -> str:
+    """Return a text of a file so that it can stand in a line: cut, and what is no character to see is escaped."""
+    return escaped(text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}...")
+
+
+def escaped(text: str) -> str:
+    """Return a text with everything that is no character to see, such as control characters, escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _explained(problem: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
     place, kind = problem["loc"], problem["type"]
-    name = ".".join(map(str, place)) or "settings"
+    name = ".".join(printable(str(part)) for part in place) or "settings"
     if kind == "extra_forbidden":  # a misspelt name may well stand before a secret
         return f"unknown setting {name}{_suggestion(name, known)}: remove it or correct its name"
     origin = "" if _is_among(given, place) else " (from the environment)"

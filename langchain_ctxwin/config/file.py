@@ -28,4 +28,4 @@ class FileConfig(ContextConfig):
     """Settings of `ToolResultGuard`."""
 
     retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
-    """Settings of `BudgetedRetriever`."""
+    """Settings of `BudgetedRetriever`, which reads them once: it does not follow a file that changes."""

@@ -11,7 +11,7 @@ from langchain_ctxwin.config.settings import Settings
 
 
 class RetrievalConfig(Settings):
-    """Defaults of the retrieval budget.
+    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, when it is made.
 
     Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
     """

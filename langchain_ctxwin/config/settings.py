@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from langchain_ctxwin.config.faults import explained
+from langchain_ctxwin.config.faults import explained, printable
 from langchain_ctxwin.config.reading import read_table, table_of
 from langchain_ctxwin.errors import ConfigError
 
@@ -24,20 +26,13 @@ class Settings(BaseSettings):
     # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    def __init__(self, **values: Any) -> None:
-        is_inside = _is_inside.get()
-        token = _is_inside.set(True)
+    def __init__(self, /, **values: Any) -> None:
         try:
-            super().__init__(**values)
-        except ValidationError as error:
-            if is_inside:
-                raise
-            raise ConfigError(explained(error, values, self.names())) from error
+            with faults_told(values, self.names()):
+                super().__init__(**values)
         except SettingsError as error:
             prefix = self.model_config.get("env_prefix")
             raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
-        finally:
-            _is_inside.reset(token)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -79,10 +74,35 @@ class Settings(BaseSettings):
         """Refuse names that are no setting but would steer how settings are read, and those that are no text."""
         for name, value in table.items():
             if not isinstance(name, str) or name.startswith("_"):
-                raise ConfigError(f"invalid {cls.__name__}: unknown setting {place}{name}: remove it")
+                raise unknown(cls.__name__, f"{place}{name}")
             group = group_of(cls.model_fields.get(name))
             if group is not None and isinstance(value, dict):
                 group.check_names(value, f"{place}{name}.")
+
+
+@contextmanager
+def faults_told(values: Mapping[str, Any], known: Collection[str]) -> Iterator[None]:
+    """Raise what pydantic finds as `ConfigError`, once: settings within others leave it to those.
+
+    Args:
+        values: what code or a file gave.
+        known: the names of all settings, dotted.
+    """
+    is_inside = _is_inside.get()
+    token = _is_inside.set(True)
+    try:
+        yield
+    except ValidationError as error:
+        if is_inside:
+            raise
+        raise ConfigError(explained(error, values, known)) from error
+    finally:
+        _is_inside.reset(token)
+
+
+def unknown(kind: str, name: str) -> ConfigError:
+    """Return the error for a name that can be no setting."""
+    return ConfigError(f"invalid {kind}: unknown setting {printable(name)}: remove it")
 
 
 def group_of(field: FieldInfo | None) -> type[Settings] | None:

@@ -97,7 +97,7 @@ class ModelExchange:
             return _Now(Attempt(now.attempt.request, options), learned, update)
         update = {**now.update, **engine.recover(window, overflow, is_stated=was_refused)}
         announce_recovery(window, overflow, number)
-        smaller = self._flow.measure({**state, **update})
+        smaller = engine.continued(self._flow.measure({**state, **update}), window)
         attempt = self._attempt(smaller, self._flow.request(smaller))
         return _Now(attempt, smaller, {**update, "context_report": smaller.report})
 
@@ -128,13 +128,13 @@ class ModelExchange:
 
     def _fitting(self, state: State) -> tuple[Window, Update]:
         """Measure the request; when a state edit made it too large since it was checked, compact it now."""
-        window = self._flow.measure(state)
-        compaction = self._flow.engine.emergency(window)
+        engine, window = self._flow.engine, self._flow.measure(state)
+        compaction = engine.emergency(window)
         if compaction is None:
             return window, {}
-        update = self._flow.engine.apply(compaction, window)
+        update = engine.apply(compaction, window)
         update = self._flow.compacted(state, window, compaction, update)
-        return self._flow.measure({**state, **update}), update
+        return engine.continued(self._flow.measure({**state, **update}), window), update
 
     def _reply_update(self, window: Window, reply: Any, *, was_cut: bool) -> Update:
         if not isinstance(reply, AIMessage):

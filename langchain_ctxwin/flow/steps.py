@@ -6,7 +6,6 @@ from typing import Literal
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
@@ -16,12 +15,7 @@ from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
-from langchain_ctxwin.memo import Lru
-from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.summarize.usage import Written
-
-MAX_BUILT = 1_024
-"""Requests under way at a time whose settings are known; one that is not is sent as it was built."""
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 Outcome = Written | SummarizationError | None
@@ -38,8 +32,6 @@ class Flow:
         self.engine = engine
         self.measure = measure
         self._summaries = Summaries(engine)
-        self._settings: Lru[ContextConfig] = Lru(MAX_BUILT)
-        """By which settings requests were built, by the id of their last message."""
 
     def before(self, state: State, place: Place) -> Update:
         """Take every step that precedes the model call, in one go."""
@@ -116,12 +108,16 @@ class Flow:
         return self.built(state) or self.request(self.measure(state))
 
     def built(self, state: State) -> list[AnyMessage] | None:
-        """Return the request that was built for this state; None when it is missing or stale, or by other settings."""
+        """Return the request that was built for this state; None when it is missing or stale, or settings may change.
+
+        By which settings it was built is not known, and building one takes next to nothing.
+        """
+        if self.engine.is_live:
+            return None
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
         if not built or not messages or not _is_current(built[-1], messages[-1], state):
             return None
-        settings = self._settings.get(built[-1].id)
-        return list(built) if settings is None or settings is self.engine.config else None
+        return list(built)
 
     def request(self, window: Window) -> list[AnyMessage]:
         """Return the message list of a measured request, refusing one that holds nothing to answer."""
@@ -131,13 +127,11 @@ class Flow:
                 f"nothing to send: none of the {total} messages in the history is one a model can answer; "
                 "add a user message"
             )
-        request = self.engine.build(window)
-        self._settings.put(request[-1].id, settings_of(window))
-        return request
+        return self.engine.build(window)
 
     def compacted(self, state: State, window: Window, compaction: Compaction, update: Update) -> Update:
         """Return the update of a compaction that was carried out, with the report of the request as it is now."""
-        after = self.measure({**state, **update})
+        after = self.engine.continued(self.measure({**state, **update}), window)
         announce_compaction(compaction, after, refused=_refused(window, after))
         return {**update, **_pending(state, after), "context_report": after.report}
 

@@ -99,7 +99,7 @@ class Summaries:
         job = self._engine.jobs.find(pending.key)
         if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
             return False
-        return not self._may_come(pending, place)
+        return not self._may_come(window, pending, place)
 
     def forget(self, state: State, window: Window) -> None:
         """Stop work on a summary that this branch of the conversation no longer wants."""
@@ -150,12 +150,12 @@ class Summaries:
         task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
         return partial(self._engine.summarizer.summarize, **task)
 
-    def _may_come(self, pending: Pending, place: Place) -> bool:
+    def _may_come(self, window: Window, pending: Pending, place: Place) -> bool:
         """True while another process may still put it on the shelf."""
         if place.shelf is None:
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
-        return age_seconds <= PATIENCE * self._engine.config.summary_timeout_seconds
+        return age_seconds <= PATIENCE * settings_of(window).summary_timeout_seconds
 
     def _sizes(self, window: Window, pending: Pending, text: str) -> tuple[int, int]:
         """Tokens of a summary, and of the messages and the earlier summary that it replaces."""

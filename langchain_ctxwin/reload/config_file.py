@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
-
-import structlog
 
 from langchain_ctxwin.config import FileConfig
 from langchain_ctxwin.config.listing import changes, listed
@@ -16,9 +15,8 @@ from langchain_ctxwin.config.reading import read_bytes
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload.lifetimes import lifetimes
 from langchain_ctxwin.reload.settling import Seen, Settling, look
+from langchain_ctxwin.reload.telling import tell
 from langchain_ctxwin.reload.watching import STOP_SECONDS, Watching
-
-log = structlog.get_logger("langchain_ctxwin")
 
 OnChange = Callable[[FileConfig, FileConfig], object]
 """Called with the settings before and after."""
@@ -50,8 +48,8 @@ class ConfigFile:
 
     Key init args:
         path: the file; its ending says the format.
-        on_change: called with the settings before and after, one change at a time. It runs on the watching thread, so
-            it must not take long; what it raises is logged.
+        on_change: called with the settings before and after, one change after the other. It runs where a change was
+            noticed, mostly on the watching thread, which looks at nothing meanwhile; what it raises is logged.
 
     Instantiate:
         ```python
@@ -78,8 +76,15 @@ class ConfigFile:
         self._current = FileConfig.from_bytes(content, self.path)
         self._settling = Settling(Seen(content=content))
         self._on_change = on_change
-        self._lock = threading.RLock()  # of writers only; a callback may call `reload`
+        self._news: deque[tuple[FileConfig, FileConfig]] = deque()  # what the callback was not yet told
         self._watching: Watching | None = None
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        """Reentrant where a signal handler may come in between."""
+        self._lock = threading.RLock()  # of writers
+        self._telling = threading.Lock()  # of whoever calls the callback
+        self._switching = threading.RLock()  # of `start` and `stop`, which wait neither for a file nor for a callback
 
     @property
     def current(self) -> FileConfig:
@@ -92,22 +97,25 @@ class ConfigFile:
         Raises:
             ConfigError: watchfiles is not installed.
         """
-        with self._lock:
+        with self._switching:
             if self._watching is None:
                 self._watching = Watching(self.path, self._look)
                 lifetimes.add(self)
         return self
 
     def stop(self) -> None:
-        """Stop watching; `current` stays. No effect when it is not watched."""
-        with self._lock:
+        """Stop watching; `current` stays. No effect when it is not watched.
+
+        A callback that is running is waited for, but no longer than two seconds.
+        """
+        with self._switching:
             watching, self._watching = self._watching, None
             lifetimes.discard(self)
         if watching is not None:
             watching.stop()
 
     def hold(self) -> bool:
-        """Let nothing change until `release`, because the process is about to fork; False when a callback hangs."""
+        """Let nothing change until `release`, because the process is about to fork; False when a file system hangs."""
         return self._lock.acquire(timeout=STOP_SECONDS)
 
     def release(self) -> None:
@@ -116,7 +124,8 @@ class ConfigFile:
 
     def resume(self) -> None:
         """Watch again in a forked process, where no other thread of its parent runs."""
-        self._lock, self._watching = threading.RLock(), None
+        self._make_locks()
+        self._watching = None
         self.start()
 
     def __enter__(self) -> Self:
@@ -128,16 +137,29 @@ class ConfigFile:
     def reload(self) -> bool:
         """Take the file as it is now, without waiting for it to settle; for programs that are told, as by a signal.
 
+        While the callback is running, this does not wait for it: it is called again as soon as it is done.
+
         Returns:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
             seen = look(self.path)
             self._settling.settle(seen)
-            return self._judge(seen)
+            is_active = self._judge(seen)
+        self._notify()
+        return is_active
 
     def _look(self) -> float:
         """Take the file if it has changed and settled; return after how many seconds to look again."""
+        try:
+            wait_seconds = self._taken()
+            self._notify()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
+            self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
+            return POLL_SECONDS
+        return wait_seconds
+
+    def _taken(self) -> float:
         with self._lock:
             seen, now_seconds = look(self.path), time.monotonic()
             settled = self._settling.offer(seen, now_seconds)
@@ -159,7 +181,7 @@ class ConfigFile:
 
     def _reject(self, problem: str) -> bool:
         self.problem = problem
-        log.warning("config.rejected", path=str(self.path), error=problem, active="the last good settings")
+        tell("warning", "config.rejected", path=str(self.path), error=problem, active="the last good settings")
         return False
 
     def _accept(self, after: FileConfig) -> None:
@@ -168,13 +190,25 @@ class ConfigFile:
         differences = changes(listed(before), listed(after))
         if differences:
             self._current = after
+            self._news.append((before, after))
         if differences or was_rejected:
-            log.info("config.reloaded", path=str(self.path), changes=differences)
-        if differences and self._on_change is not None:
-            self._notify(self._on_change, before, after)
+            tell("info", "config.reloaded", path=str(self.path), changes=differences)
 
-    def _notify(self, on_change: OnChange, before: FileConfig, after: FileConfig) -> None:
+    def _notify(self) -> None:
+        """Tell the callback all news in their order, unless another thread, or a caller of this one, is at it."""
+        telling = self._telling  # a process that the callback forks has another one
+        # Looked at again after each release, because what came just before found the lock taken.
+        while self._news and telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    self._call(*self._news.popleft())
+            finally:
+                telling.release()
+
+    def _call(self, before: FileConfig, after: FileConfig) -> None:
+        if self._on_change is None:
+            return
         try:
-            on_change(before, after)
-        except Exception:  # the settings are valid and active, whatever a callback does
-            log.exception("config.callback_failed", path=str(self.path))
+            self._on_change(before, after)
+        except (Exception, SystemExit):  # noqa: BLE001  # the settings are valid and active, whatever a callback does
+            tell("exception", "config.callback_failed", path=str(self.path))

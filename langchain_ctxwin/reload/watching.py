@@ -7,12 +7,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
-
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload.folders import folders_of
-
-log = structlog.get_logger("langchain_ctxwin")
+from langchain_ctxwin.reload.telling import tell
 
 STEP_MS = 5
 """How often changes are gathered: 1 % of a core, and a change is seen within 6 ms; at 10 ms it is half and 20 ms."""
@@ -27,7 +24,7 @@ UNTOLD_SECONDS = 0.1
 """How often to look where the system cannot tell: while the folder is missing, or watches have run out."""
 
 Look = Callable[[], float]
-"""Looks at the file and returns after how many seconds to look again, whatever the system tells meanwhile."""
+"""Looks at the file and returns after how many seconds to look again, whatever the system tells; never raises."""
 
 
 class Watching:
@@ -55,9 +52,9 @@ class Watching:
             try:
                 self._follow()
                 was_told = True
-            except (OSError, RuntimeError) as error:  # no watches left, a folder that went away, a file system without
+            except Exception as error:  # noqa: BLE001  # no watches left, a folder that went away, a file system without
                 if was_told:
-                    log.warning("config.not_watched", path=str(self._path), reason=str(error), instead="looks")
+                    tell("warning", "config.not_watched", path=str(self._path), reason=str(error), instead="looks")
                 was_told = False
                 self._stop.wait(min(self._look(), UNTOLD_SECONDS))
 

@@ -67,8 +67,10 @@ def extract(text: str, max_chars: int, words: Words = NO_WORDS) -> str:
     spans = list(_statements(text, words))
     if _is_opaque(text, spans, room):
         return _head_and_tail(text, max_chars)
-    ranked = by_salience(text, [list(_pieces(text, span, room)) for span in spans], words)
-    fit: Fit[Span] = take_while_fits(ranked, room + len(GAP), _cost, on_overflow="skip")
+    telling, others = by_salience(text, [list(_pieces(text, span, room)) for span in spans], words)
+    fit: Fit[Span] = take_while_fits(telling, room + len(GAP), _cost, on_overflow="skip")
+    if not fit.truncated:  # else what says nothing would stand where something telling did not fit
+        fit = take_while_fits([*telling, *others], room + len(GAP), _cost, on_overflow="skip")
     return _joined(text, sorted(fit.kept)) if fit.kept else _head_and_tail(text, max_chars)
 
 

@@ -1,9 +1,10 @@
-"""How telling is a statement, by its place, its figures and the words that its reader is after?"""
+"""How telling is a statement, by its place, its figures, words that announce news and those its reader is after?"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -24,11 +25,14 @@ QUERY_POINTS = 8.0
 """A rare query word counts more than everything else together; one that is everywhere says little."""
 
 KEYWORD_POINTS = 3.0
-FIRST_POINTS = 2.0
-"""The first statement says what a text is about."""
+CUE_POINTS = 1.5
+"""A rule, a cause, a failure, a request or a sum is what most questions are after, in whatever words they ask."""
 
-LAST_POINTS = 1.0
-"""The last one often says how it ended."""
+FIRST_POINTS = 1.0
+"""The first statement says what a text is about, or greets; a cue says more."""
+
+LAST_POINTS = 0.5
+"""The last one says how it ended, or takes leave."""
 
 FIGURE_POINTS = 0.5
 """For a number, and as much again for an identifier, an amount, a date or an address."""
@@ -53,6 +57,26 @@ each every some more most less much many few one only own same such per via let 
 look want need like make know say see use using me my we us
 """
 _GRAMMAR = frozenset(_REQUEST_WORDS.split())  # what is common in the text itself counts little in any language
+# Cues, in English, German, Spanish, French, Portuguese, Chinese and Japanese; what is in other languages does without.
+# Left out is what begins like common words: `important` like `import`, `agreed` like `agreement`.
+_RULES = """
+must not t no never only cannot unless except required forbidden prohibited allowed exceeds limit maximum minimum
+muss müssen nicht nie kein keine keinen nur verboten nunca solo sólo debe deben prohibido pas jamais seulement doit
+doivent não deve devem 必须 不能 不得 不可 只能 禁止 必ず せん のみ だけ
+"""  # the t of don't, the せん of ません
+_CAUSES = """
+because cause due reason weil wegen grund ursache porque causa debido parce raison 因为 由于 原因 理由
+"""
+_FAILURES = """
+error fail fails failed failure wrong broken problem warning missing denied declined rejected refused cancelled
+terminated expired died death fehler fehlt abgelehnt gekündigt fallo avería rechazado erreur panne échec supprimé
+erro falha 错误 失败 故障 エラ 失敗
+"""
+_REQUESTS = """
+please deadline until urgent bitte frist spätestens plazo veuillez délai prazo 截止 期限 くだ
+"""
+_SUMS = "total decided gesamt 合计 总计 合計 决定 決定"
+_CUES = frozenset(word[:STEM_CHARS] for word in f"{_RULES} {_CAUSES} {_FAILURES} {_REQUESTS} {_SUMS}".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,24 +104,28 @@ def query_words(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(list(dict.fromkeys(found))[:MOST_WORDS])
 
 
-def by_salience(text: str, statements: Iterable[Sequence[Span]], words: Words) -> list[Span]:
-    """Return the pieces of the statements of `text`, the most telling first; of two that say as much the earlier one.
+def by_salience(text: str, statements: Iterable[Sequence[Span]], words: Words) -> tuple[list[Span], list[Span]]:
+    """Return the pieces of the statements of `text` that have points, and the others, each the most telling first.
 
-    What is there twice is returned once, and of a statement in several pieces those after the first only when they
-    have a word that is asked for.
+    Of two that say as much the earlier one comes first. What is there twice is returned once, and of a statement in
+    several pieces those after the first only when they have a word that is asked for.
     """
     is_first = {piece: place == 0 for pieces in statements for place, piece in enumerate(pieces)}
     distinct = {text[start:stop]: (start, stop) for start, stop in reversed(is_first)}
     found = sorted(distinct.values())
     folded = [text[start:stop].casefold() for start, stop in found]
     points = [_figure_points(text[start:stop]) for start, stop in found]
-    for index, added in chain(_points_of_place(len(found)), _points_of_repeats(folded)):
+    for index, added in chain(_points_of_place(len(found)), _points_of_repeats(folded), _points_of_cues(folded)):
         points[index] += added
     asked = dict.fromkeys(range(len(found)), 0.0)
     for index, added in _points_of_words(folded, words):
         asked[index] += added
-    shown = [index for index in asked if asked[index] or is_first[found[index]]]
-    return [found[index] for index in sorted(shown, key=lambda index: (-points[index] - asked[index], index))]
+    total = {index: points[index] + asked[index] for index in asked if asked[index] or is_first[found[index]]}
+    ranked = sorted(total, key=lambda index: (-total[index], index))
+    return (
+        [found[index] for index in ranked if total[index] > 0],
+        [found[index] for index in ranked if total[index] <= 0],
+    )
 
 
 def stem(word: str) -> str:
@@ -111,6 +139,10 @@ def _content_words(folded: str) -> Iterator[str]:
         if len(parts) > 1 and ("_" in word or _DIGITS.search(word)):
             yield word
         yield from (part for part in parts if _is_telling(part, is_part=len(parts) > 1))
+    yield from _pairs(folded)
+
+
+def _pairs(folded: str) -> Iterator[str]:
     for run in _WIDE_RUN.findall(folded):
         yield from (run[at : at + 2] for at in range(len(run) - 1))
 
@@ -140,6 +172,15 @@ def _points_of_repeats(folded: Sequence[str]) -> Iterator[tuple[int, float]]:
         if shape in seen:
             yield index, REPEATED_POINTS
         seen.add(shape)
+
+
+def _points_of_cues(folded: Sequence[str]) -> Iterator[tuple[int, float]]:
+    """Points for the rarest cue of each piece; one that all have says nothing."""
+    cues = [_CUES.intersection(chain(map(stem, _PARTS.findall(piece)), _pairs(piece))) for piece in folded]
+    having = Counter(chain.from_iterable(cues))
+    for index, found in enumerate(cues):
+        if found:
+            yield index, CUE_POINTS * (1 - min(having[cue] for cue in found) / len(folded))
 
 
 def _points_of_words(folded: Sequence[str], words: Words) -> Iterator[tuple[int, float]]:

@@ -1,6 +1,7 @@
 """Is every way to change a file seen by the thread that watches it?"""
 
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from langchain_ctxwin.reload import ConfigFile
+from langchain_ctxwin.reload import ConfigFile, config_file
 
 pytestmark = pytest.mark.integration
 
@@ -142,6 +143,64 @@ def test_a_bad_file_is_passed_over(path, watched):
     assert watched.active == [0.1]
 
 
+def test_what_makes_the_judging_fail_is_told_and_the_watching_goes_on(path, monkeypatch):
+    """A fault that nobody thought of."""
+    watched = Watched(path)
+
+    def fail(content, path):
+        raise KeyError("s3cret")
+
+    with watched.settings as settings, monkeypatch.context() as patched:
+        patched.setattr(config_file.FileConfig, "from_bytes", fail)
+        path.write_text("keep = 0.2\n")
+        until(lambda: settings.problem == f"cannot read settings from {path}: KeyError")
+        patched.undo()
+        path.write_text("keep = 0.1\n")
+        watched.until(0.1)
+        assert settings.problem == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x: !!bool maybe", "x: !!timestamp x", "x: !!int ''", "self: 1", 'tool_results: {"self": 1}', '"\\uD800": 1'],
+)
+def test_no_file_ends_the_watching(tmp_path, text):
+    """The next good one is taken."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("keep: 0.9\n")
+    watched = Watched(path)
+    with watched.settings as settings:
+        path.write_text(f"{text}\n")
+        until(lambda: settings.problem)
+        path.write_text("keep: 0.1\n")
+        watched.until(0.1)
+
+
+def test_a_callback_that_exits_does_not_end_the_watching(path):
+    """It is called for the next change again."""
+    active = queue.Queue()
+
+    def leave(before, after):
+        active.put(after.keep)
+        sys.exit(1)
+
+    with ConfigFile(path, on_change=leave):
+        for keep in (0.1, 0.2):
+            path.write_text(f"keep = {keep}\n")
+            assert active.get(timeout=PATIENCE_SECONDS) == keep
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_the_file_is_passed_over(path, watched):
+    """Nobody waits for its writer."""
+    os.mkfifo(path.with_name("pipe"))
+    path.with_name("pipe").replace(path)
+    until(lambda: "it is no regular file" in watched.settings.problem)
+    path.with_name("next").write_text("keep = 0.1\n")
+    path.with_name("next").replace(path)
+    watched.until(0.1)
+
+
 def test_pieces_of_a_slow_writer_never_become_active(path, watched):
     """It truncates the file and pauses after each line; every beginning of the file would be valid."""
     with path.open("w") as file:
@@ -199,6 +258,28 @@ def test_a_program_that_never_stops_watching_ends(path):
     code = EXIT.format(path=str(path), options="")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+HANG = """
+import sys, threading
+from langchain_ctxwin.reload import ConfigFile
+begun = threading.Event()
+def hang(before, after):
+    begun.set()
+    threading.Event().wait()
+settings = ConfigFile(sys.argv[1], on_change=hang).start()
+open(sys.argv[1], "w").write("keep = 0.1\\n")
+begun.wait()
+if "stop" in sys.argv:
+    settings.stop()
+"""
+
+
+@pytest.mark.parametrize("last", ["stop", "exit"])
+def test_a_callback_that_hangs_holds_up_neither_stop_nor_exit(path, last):
+    """Both wait for a moment only."""
+    done = subprocess.run([sys.executable, "-c", HANG, str(path), last], timeout=60, check=False)
+    assert done.returncode == 0
 
 
 FORK = """

@@ -169,3 +169,23 @@ def test_a_missing_file_is_named_in_one_line(tmp_path, capsys, command):
     path = tmp_path / "none.toml"
     assert main(["config", command, str(path)]) == 2
     assert _complaint(capsys) == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
+    """Control characters are escaped."""
+    path = tmp_path / "settings.json"
+    path.write_text(r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}')
+    assert main(["config", command, str(path)]) == 0
+    out = capsys.readouterr().out
+    assert r"tool_results.per_tool.a\nkeep = 0.9  file\x1b[31m.max_tokens = 4" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("text", ["x: !!bool maybe", "x: !!timestamp x", "x: !!int ''", "self: 1", '"\\uD800": 1'])
+def test_no_file_makes_the_check_fail_with_a_traceback(tmp_path, capsys, text):
+    """It ends with 2 and one line."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    assert main(["config", "check", str(path)]) == 2
+    assert _complaint(capsys).count("\n") == 1

@@ -1,14 +1,19 @@
 """Which settings does a file give, what is refused, and what is never shown?"""
 
+import os
 import traceback
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
 from langchain_ctxwin.config.faults import SECRET_NAMES
+from langchain_ctxwin.config.field_paths import is_field_path
 from langchain_ctxwin.config.listing import changes, defaults, listed, origins
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tool_results.paths import compile_fields
 
 TOML = """
 keep = 0.4
@@ -118,9 +123,33 @@ def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion
         ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "tool_results.cursor_keys.0: Input should be a valid"),
         ("yaml", "tool_results: s3cret", "tool_results: give a table of settings, not str"),
         ("toml", '[[tool_results]]\ncursor_keys = ["s3cret"]', "tool_results: give a table of settings, not list"),
-        ("yaml", "tool_results: {cursor_keys: [*s3cret]}", "found undefined alias '...' (at line 1, column 30)"),
-        ("yaml", 'cursor_keys: ["s3cret\n', "unexpected end of stream (at line 2, column 1)"),
-        ("yaml", "keep: !!int s3cret", "invalid literal for int() with base 10"),
+        ("yaml", "tool_results: {cursor_keys: [*s3cret]}", "aliases and merge keys are not read: write the values out"),
+        ("yaml", 'cursor_keys: ["s3cret\n', "it is not valid YAML (at line 2, column 1)"),
+        ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
+        ("yaml", "cursor_keys: [!abc,s3cret x]", "a value in it cannot be read (at line 1, column 15)"),
+        ("yaml", "cursor_keys: [!it's-s3cret x]", "a value in it cannot be read (at line 1, column 15)"),
+        ("yaml", "cursor_keys: [!s3cret!x x]", "it is not valid YAML (at line 1, column 15)"),
+        ("yaml", "pin_first_user: !!bool s3cret", "a value in it cannot be read (KeyError)"),
+        ("yaml", "keep: !!timestamp s3cret", "a value in it cannot be read (AttributeError)"),
+        ("yaml", "keep: !!int ''", "a value in it cannot be read (IndexError)"),
+        (
+            "yaml",
+            "a: &a {keep: 1}\n<<: [*a, *a]",
+            "aliases and merge keys are not read: write the values out (at line 2",
+        ),
+        ("yaml", "keep: 0.4\n'keep': 0.7", "a key stands twice in one table (at line 2, column 1)"),
+        ("json", '{"tool_results": {"s3cret": 1, "s3cret": 2}}', "a key stands twice in one table"),
+        ("toml", "self = 1", "unknown setting self: remove it"),
+        ("toml", "[tool_results]\nself = 1", "unknown setting tool_results.self"),
+        ("yaml", "tool_results: {per_tool: {a: {self: 1}}}", "unknown setting tool_results.per_tool.a.self"),
+        ("yaml", "tool_results: {per_tool: {a: {1: 2}}}", "unknown setting tool_results.per_tool.a.1: remove it"),
+        ("yaml", '"\\e[31m": 1', r"unknown setting \x1b[31m: remove it"),
+        ("toml", "k" * 90_000 + " = 1", f"unknown setting {'k' * 80}...: remove it"),
+        ("toml", "summary_timeout_seconds = 1e10", "summary_timeout_seconds=10000000000.0: Input should be less than"),
+        ("toml", "[tool_results]\nttl_seconds = 1e300", "tool_results.ttl_seconds=1e+300: Input should be less than"),
+        ("yaml", "tool_results: {fields: ['..[']}", "tool_results.fields.0='..[': give keys joined by dots"),
+        ("yaml", "tool_results: {per_tool: {a: {fields: ['a[[b']}}}", "per_tool.a.fields.0='a[[b': give keys joined"),
+        ("yaml", "tool_results: {cursor_keys: [' ']}", "tool_results.cursor_keys.0: give a secret of 32 random"),
         ("toml", 'cursor_keys = ["s3cret" "x"]', "Unclosed array (at line 1, column 25)"),
         ("json", '{"cursor_keys": ["s3cret" 1]}', "Expecting ',' delimiter: line 1 column 27 (char 26)"),
         ("yaml", "[" * 100_000, "nested too deeply"),
@@ -135,7 +164,7 @@ def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion
             "tool_results: {per_tool: {1: {}}}",
             "tool_results.per_tool.1.[key]=1: Input should be a valid string",
         ),
-        ("toml", "keep = 1\n" + "#" * 1_000_000, "it has more than 1,000,000 bytes"),
+        ("toml", "keep = 1\n" + "#" * 100_000, "it has more than 100,000 bytes"),
     ],
 )
 def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text, reason):
@@ -194,3 +223,78 @@ def test_origins_are_told_apart(monkeypatch):
         "tool_results.max_tokens": "file",
         "tool_results.max_share": "environment",
     }
+
+
+@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("json", JSON)])
+def test_a_byte_order_mark_is_passed_over(read, ending, text):
+    """Some editors write one at the beginning of every file."""
+    assert read(ending, f"\ufeff{text}") == SETTINGS
+
+
+def test_many_faults_are_counted_and_the_first_told(refusal):
+    """A file of something else does not fill the log."""
+    told = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
+    assert told.count("unknown setting") == 10
+    assert told.endswith("; and 990 more")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    """Nobody writes into it, and nobody waits for that."""
+    path = tmp_path / "settings.toml"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        FileConfig.from_file(path)
+
+
+def test_a_path_that_no_file_can_have_is_refused():
+    """The system has no error for it, Python has."""
+    with pytest.raises(ConfigError, match=r"cannot read settings from a.b\.toml: .*null byte"):
+        FileConfig.from_file("a\0b.toml")
+
+
+@pytest.mark.parametrize("bad", [{"max_tokens": -1}, {"fields": [""]}, {"max_token": 1}, {"ttl_seconds": 1e10}])
+def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
+    """With the error of all settings."""
+    with pytest.raises(ConfigError, match=f"invalid ToolOverrides: .*{next(iter(bad))}"):
+        ToolOverrides(**bad)
+
+
+@pytest.mark.parametrize("bad", [{"fields": [""]}, {"fields": ["..["]}, {"cursor_keys": [""]}])
+def test_what_every_call_would_stumble_over_is_refused_when_it_is_set(bad):
+    """From code as well."""
+    with pytest.raises(ConfigError, match=f"invalid ToolResultConfig: {next(iter(bad))}.0"):
+        ToolResultConfig(**bad)
+
+
+def _compiles(path):
+    try:
+        compile_fields([path])
+    except ConfigError:
+        return False
+    return True
+
+
+PIECES = st.sampled_from([".", "..", "[", "]", "[]", "*", "**", '"', '\\"', '"a.b"', "\\", "a", " ", "\n", "é"])
+
+
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_a_path_is_valid_as_a_setting_when_it_can_be_read(path):
+    """Settings and tool results cannot share the grammar, so they are held together here."""
+    assert is_field_path(path) == _compiles(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["price.base", "items[].id", "*.name", "**", "a.**", "[].id", '"a.b".c', "a.*[]", '""']
+)
+def test_good_paths_are_valid(path):
+    """All of them are also read."""
+    assert (is_field_path(path), _compiles(path)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "path", ["", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"]
+)
+def test_bad_paths_are_not(path):
+    """None of them can be read."""
+    assert (is_field_path(path), _compiles(path)) == (False, False)

@@ -25,6 +25,182 @@ FERRY = (
     "Refunds are paid within two weeks when a crossing is cancelled. Pets travel free of charge. "
     "A café on the upper deck served waffles. The ferry can be visited on Sundays."
 )
+TELLING = {
+    "contract": (
+        (
+            "This Agreement is made between the parties. The supplier shall deliver the goods in accordance with "
+            "the schedule attached. Deliveries are made on weekdays between 8 and 17. The supplier may assign "
+            "its rights. In no event shall the supplier's liability exceed the fees paid in the preceding twelve "
+            "months. The customer may terminate this agreement with ninety days of written notice. Invoices are "
+            "payable within 30 days. Interest accrues at 1.5 % per month on late payments. This agreement is "
+            "governed by the laws of Ohio. Notices are sent to the registered office. No waiver is effective "
+            "unless in writing. The parties may amend this Agreement at any time by mutual consent."
+        ),
+        "How can we cancel the contract?",
+        "with ninety days of written notice",
+        220,
+    ),
+    "incident": (
+        (
+            "On Monday the team met as usual. Traffic was normal in the morning. At 14:02 UTC alerts fired for "
+            "elevated latency in the checkout service. Engineers looked at dashboards. Several theories were "
+            "considered. The root cause was a misconfigured connection pool introduced in release 4.18.2. A "
+            "rollback was started at 14:31. Customers saw errors for 29 minutes. Lunch was served late. The team "
+            "will add a canary stage. Everybody was thanked for their work."
+        ),
+        "why did the checkout fail?",
+        "The root cause was a misconfigured connection pool",
+        200,
+    ),
+    "allergy": (
+        (
+            "The restaurant has a lovely terrace. The menu changes weekly. Reservations are recommended. Dogs "
+            "are welcome. The kitchen does not serve peanuts. The desserts are wonderful. Staff are friendly. "
+            "Parking is available nearby. It opened in 1998. The chef trained in Lyon. We had soup. Then we had "
+            "fish. Overall it is worth a visit."
+        ),
+        "is it safe with a nut allergy?",
+        "does not serve peanuts",
+        130,
+    ),
+    "e-mail": (
+        (
+            "Hi Sam, hope you had a great weekend! It was lovely to see you at the fair. The weather was "
+            "terrible, as always. Anyway, about the invoice: please hold payment until legal has signed off. "
+            "Also, the new address is 12 Elm Street. My kids say hi. Talk soon! Best, Ann"
+        ),
+        "",
+        "please hold payment until legal has signed off",
+        130,
+    ),
+    "biography": (
+        (
+            "Marie Curie was born in Warsaw. She loved the countryside. Her father taught physics. She moved to "
+            "Paris in 1891. She worked hard. She discovered polonium and radium with her husband Pierre. She "
+            "received two Nobel Prizes. She walked a lot. She died of aplastic anaemia. Her notebooks are still "
+            "radioactive."
+        ),
+        "cause of death",
+        "She died of aplastic anaemia",
+        120,
+    ),
+    "Japanese": (
+        (
+            "会議は午前九時に始まりました。議長が全員を歓迎しました。コーヒーが出ました。"
+            "返品は三十日以内に受け付けます。その後、天気について話しました。家賃は一月から上がります。"
+            "皆さん満足でした。会議は早く終わりました。夕食会がありました。写真を撮りました。"
+            "報告書は期限までに提出してください。"
+        ),
+        "返品の期限は?",
+        "返品は三十日以内に受け付けます",
+        80,
+    ),
+    "passport": (
+        (
+            "Welcome to the consular information page. Our building is a short walk from the cathedral. Visitors "
+            "enjoy the small garden in the courtyard. Applications are received at counter four. A passport must "
+            "be valid for six months beyond the date of departure. The waiting room has a water cooler. "
+            "Photographs can be taken on the second floor. Many travellers combine their trip with a visit to "
+            "the coast. The staff speak five languages. We wish you a pleasant stay."
+        ),
+        "Can I travel if my passport expires in March?",
+        "must be valid for six months",
+        200,
+    ),
+    "heating": (
+        (
+            "The boiler was inspected by our technician this morning. He arrived on time and parked in the yard. "
+            "The casing is clean and was dusted last year. Pressure reads 1.4 bar. The pump is of the usual "
+            "kind. The burner shuts down because the flame sensor is covered with soot. A neighbour came to say "
+            "hello. The radiators upstairs were painted white. We would be happy to visit again. Kind regards "
+            "from the whole workshop."
+        ),
+        "Why is there no hot water?",
+        "because the flame sensor is covered with soot",
+        200,
+    ),
+    "school": (
+        (
+            "Dear parents, the autumn has been a busy time for all of us. The choir sang beautifully at the "
+            "harvest feast. New curtains were hung in the library. The football team won two matches. Consent "
+            "forms for the ski trip are due on Friday. The caretaker has planted tulips. Thank you to everybody "
+            "who baked. The cafeteria tried a new soup recipe. A lost scarf is at reception. With warm wishes, "
+            "the headmistress."
+        ),
+        "",
+        "Consent forms for the ski trip are due on Friday",
+        200,
+    ),
+    "minutes": (
+        (
+            "The board gathered in the large hall. Coffee and cake were served by the interns. The chair "
+            "welcomed the new members. A film about the history of the association was shown. The treasurer "
+            "thanked all donors. The total deficit is covered by a loan from the city. The choir rehearses next "
+            "door. Several members admired the new carpet. The projector hummed softly. A group picture was "
+            "taken. The meeting ended with applause."
+        ),
+        "",
+        "The total deficit is covered by a loan from the city",
+        200,
+    ),
+    "Spanish": (
+        (
+            "Buenos días, espero que se encuentre bien. El edificio tiene una fachada muy bonita. El jardín se "
+            "riega por la mañana. Los vecinos organizaron una fiesta en la terraza. No se permiten animales en "
+            "el apartamento. La portera conoce a todo el mundo. Las ventanas dan a la plaza. Hay una panadería "
+            "excelente en la esquina. El barrio es tranquilo y agradable. Quedo a su disposición para cualquier "
+            "consulta. Reciba un cordial saludo."
+        ),
+        "¿Puedo traer a mi perro?",
+        "No se permiten animales en el apartamento",
+        200,
+    ),
+    "French": (
+        (
+            "Chers voyageurs, la gare a été rénovée cette année. Le hall est lumineux et spacieux. Un piano est "
+            "à la disposition de chacun. Les cafés ouvrent tôt le matin. Le train de Lyon est supprimé en raison "
+            "d'une panne de signalisation. Une exposition de photographies orne le quai. Le personnel porte un "
+            "nouvel uniforme. Les fauteuils sont confortables. La librairie propose des romans. Nous vous "
+            "souhaitons une agréable journée."
+        ),
+        "Pourquoi mon train ne part-il pas ?",
+        "en raison d'une panne de signalisation",
+        200,
+    ),
+    "German": (
+        (
+            "Sehr geehrte Frau Lindner, vielen Dank für Ihr Schreiben. Unser Haus blickt auf eine lange "
+            "Geschichte zurück. Das Sommerfest war wieder gut besucht. Die neuen Räume sind hell und freundlich. "
+            "Schäden durch Hochwasser sind nicht versichert. Unsere Kantine kocht jetzt regional. Viele "
+            "Mitarbeiter kommen mit dem Fahrrad. Der Kalender für das nächste Jahr liegt bei. Wir freuen uns "
+            "über Ihr Vertrauen. Mit freundlichen Grüßen aus Kassel."
+        ),
+        "Zahlen Sie, wenn der Keller überschwemmt wird?",
+        "Schäden durch Hochwasser sind nicht versichert",
+        200,
+    ),
+    "Portuguese": (
+        (
+            "Bom dia a todos. A equipa chegou cedo à obra. O café estava muito bom. As janelas novas já foram "
+            "montadas no primeiro andar. O telhado deve estar pronto antes do fim de outubro. O cão do vizinho "
+            "brincou no pátio. As paredes foram pintadas de azul. O arquiteto tirou muitas fotografias. A vista "
+            "para o rio é linda. Houve música durante o almoço. Até breve e bom trabalho."
+        ),
+        "Quando acaba a obra do telhado?",
+        "O telhado deve estar pronto antes do fim de outubro",
+        200,
+    ),
+    "Chinese": (
+        (
+            "各位同事大家好。公司年会在酒店举行。现场布置得非常漂亮。乐队演奏了许多歌曲。晚餐有很多地方特色菜。"
+            "服务器机房禁止携带液体进入。摄影师为大家拍了合影。抽奖环节气氛热烈。新来的同事表演了魔术。"
+            "天气也十分晴朗。感谢大家一年来的努力。祝大家新年快乐。"
+        ),
+        "我可以带咖啡进去吗?",
+        "服务器机房禁止携带液体进入",
+        80,
+    ),
+}
 WORD = st.text(alphabet="abcdefgh", min_size=1, max_size=8)
 SENTENCES = st.lists(WORD, min_size=1, max_size=12).map(lambda words: " ".join(words).capitalize() + ".")
 PROSE = st.lists(SENTENCES, min_size=1, max_size=40).map(" ".join)
@@ -127,6 +303,29 @@ def test_a_question_brings_its_answer():
     shown, _, _ = parts(extract(FERRY, 180, asked("Do I get a refund if the crossing gets cancelled?")))
 
     assert "Refunds are paid within two weeks when a crossing is cancelled." in shown
+
+
+@pytest.mark.parametrize(("text", "question", "answer", "max_chars"), TELLING.values(), ids=TELLING)
+def test_the_answer_is_shown_also_when_other_words_ask_for_it(text, question, answer, max_chars):
+    """A rule, a cause, a failure, a request or a sum is shown before small talk."""
+    assert answer in extract(text, max_chars, asked(question))
+
+
+def test_what_says_nothing_does_not_fill_the_room_of_what_says_much():
+    """When a telling sentence does not fit, a plain one that is short enough does not take its place."""
+    text = (
+        "Nobody had heard the alarm. We sing. The pump was broken for a week and it was loud. Cats sleep. "
+        "It stopped because the fuse of the old engine was wet and cold. Dogs bark. Good night."
+    )
+
+    assert extract(text, 105) == "… The pump was broken for a week and it was loud. … Good night. ... [24 more words]"
+
+
+def test_a_cue_that_is_everywhere_says_nothing():
+    """Where all lines fail, the first one is shown by its place."""
+    text = "Nobody came at all. " + "".join(f"The {name} failed. " for name in ("pump", "fan", "lamp", "valve", "bell"))
+
+    assert extract(text, 65).startswith("Nobody came at all.")
 
 
 def test_a_configured_keyword_counts():

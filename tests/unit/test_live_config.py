@@ -8,6 +8,7 @@ from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload import ConfigFile
+from support.fakes import core_overflow
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 
@@ -70,6 +71,42 @@ def test_nodes_build_a_request_anew_when_the_settings_changed(path):
     settings.reload()
     model.invoke(state)
     assert ["Be brief." in str(messages) for messages in sent] == [False, True]
+
+
+def test_two_conversations_with_equal_ids_do_not_share_settings(path):
+    """Both were built before the change, one again after it: neither is sent as it was."""
+    settings = ConfigFile(path)
+    nodes = ContextNodes(ContextEngine(LIMITS, config=settings))
+    states = [{"messages": [HumanMessage(text, id="m1")]} for text in ("hello", "goodbye")]
+    for state in states:
+        state.update(nodes.build_messages.invoke(state))
+    path.write_text('constraints = ["Be brief."]\n')
+    settings.reload()
+    nodes.build_messages.invoke(states[1])
+    requests = [nodes.model_input(state) for state in states]
+    assert ["Be brief." in str(request) for request in requests] == [True, True]
+
+
+def test_a_recovery_keeps_the_settings_that_its_request_began_with(path):
+    """The file changes while the model is asked; the next request goes by it."""
+    settings = ConfigFile(path)
+    nodes = ContextNodes(ContextEngine(LIMITS, config=settings))
+    sent = []
+
+    def answer(messages):
+        sent.append(messages)
+        if len(sent) > 1:
+            return AIMessage("hi")
+        path.write_text('constraints = ["Be brief."]\noutput_reserve = 300\n')
+        settings.reload()
+        raise core_overflow(1_200, 1_000)
+
+    history = [HumanMessage(f"question {n} " * 15, id=f"m{n}") for n in range(12)]
+    state = {"messages": history}
+    update = nodes.model_node(answer).invoke(state)
+    nodes.model_node(answer).invoke(state | update | {"messages": [*history, HumanMessage("next", id="n")]})
+    assert ["Be brief." in str(messages) for messages in sent] == [False, False, True]
+    assert update["context_report"]["input_limit"] == 900
 
 
 def test_a_class_is_no_live_configuration():

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -136,6 +137,79 @@ def test_a_callback_may_reload(path):
     settings = ConfigFile(path, on_change=lambda before, after: settings.reload())
     path.write_text("keep = 0.3\n")
     assert settings.reload()
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, SystemExit])
+def test_the_callback_is_called_again_after_it_failed(path, failure):
+    """Whatever it raised."""
+    calls = []
+
+    def fail(before, after):
+        calls.append(after.keep)
+        raise failure
+
+    settings = ConfigFile(path, on_change=fail)
+    for keep in (0.3, 0.2):
+        path.write_text(f"keep = {keep}\n")
+        assert settings.reload()
+    assert calls == [0.3, 0.2]
+
+
+def test_a_callback_that_reloads_is_told_one_change_after_the_other(path):
+    """The second one when it is done with the first."""
+    calls = []
+
+    def note(before, after):
+        calls.append(("begin", before.keep, after.keep))
+        if after.keep == 0.3:
+            path.write_text("keep = 0.2\n")
+            settings.reload()
+        calls.append(("end", before.keep, after.keep))
+
+    settings = ConfigFile(path, on_change=note)
+    path.write_text("keep = 0.3\n")
+    settings.reload()
+    assert calls == [("begin", 0.4, 0.3), ("end", 0.4, 0.3), ("begin", 0.3, 0.2), ("end", 0.3, 0.2)]
+
+
+def test_a_callback_that_hangs_holds_up_no_other_reload(path):
+    """Its settings are active, and the callback hears of them when it is done."""
+    begun, may_end, calls = threading.Event(), threading.Event(), []
+
+    def hang(before, after):
+        calls.append(after.keep)
+        begun.set()
+        may_end.wait()
+
+    settings = ConfigFile(path, on_change=hang)
+    path.write_text("keep = 0.3\n")
+    hanging = threading.Thread(target=settings.reload)
+    hanging.start()
+    begun.wait()
+    path.write_text("keep = 0.2\n")
+    assert (settings.reload(), settings.current.keep, calls) == (True, 0.2, [0.3])
+    may_end.set()
+    hanging.join()
+    assert calls == [0.3, 0.2]
+
+
+def test_a_log_that_fails_changes_nothing(path):
+    """Neither for good files nor for bad ones."""
+
+    def fail(*_):
+        raise OSError("the stream is closed")
+
+    settings = ConfigFile(path)
+    before = structlog.get_config()
+    structlog.configure(processors=[fail])
+    try:
+        path.write_text("keep = 0.3\n")
+        assert settings.reload()
+        path.write_text("keep = 'x'\n")
+        assert not settings.reload()
+    finally:
+        structlog.configure(**before)
+    assert (settings.current.keep, "keep='x'" in settings.problem) == (0.3, True)
 
 
 def test_without_watchfiles_the_extra_is_named(path, monkeypatch):
