@@ -121,9 +121,9 @@ def test_any_result_is_shown_within_its_budget(name, budget):
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_lines_of_one_word_each_may_be_estimated_a_tenth_too_low(budget):
+def test_lines_of_one_word_each_may_be_estimated_a_third_too_low(budget):
     shown = returned(guard_of(budget), SHAPES["nulls"][0]).text
-    assert text_tokens(shown) <= budget * 1.1
+    assert text_tokens(shown) <= budget * 1.35
 
 
 @pytest.mark.parametrize("name", SHAPES)
