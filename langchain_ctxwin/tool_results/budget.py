@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
@@ -128,7 +129,8 @@ def thread_of(runtime: Any) -> str:
     """Return the id of the thread that a tool runs in, an empty string outside of a thread."""
     found = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
     if found is None:
-        config = getattr(runtime, "config", None) or {}
+        # A tool that is invoked in a node without a `ToolNode` gets no runtime, but runs in a thread all the same.
+        config = getattr(runtime, "config", None) or ensure_config()
         found = (config.get("configurable") or {}).get("thread_id")
     return "" if found is None else str(found)
 

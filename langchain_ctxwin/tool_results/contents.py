@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from langchain_core.messages import ToolMessage
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
+from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic import BaseModel
 
 from langchain_ctxwin.core.content import MEDIA_TYPES, compact_json
@@ -118,11 +118,16 @@ def stays_blocks(content: Any) -> bool:
 
 
 def text_of(block: Any) -> str | None:
-    """Return the text of a text block, None for other blocks."""
+    """Return the text of a block that is nothing but a text, None for other blocks: their keys are data as well."""
     if isinstance(block, str):
         return block
-    text = block.get("text") if block.get("type", "text") == "text" else None
+    is_plain = block.get("type", "text") == "text" and all(_says_nothing(*item) for item in block.items())
+    text = block.get("text") if is_plain else None
     return text if isinstance(text, str) else None
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return key in ("type", "text") or (key == "id" and str(value).startswith(LC_AUTO_PREFIX))
 
 
 def is_media(block: Any) -> bool:
@@ -262,8 +267,3 @@ def _is_shallow(value: Any) -> bool:
         if not level:
             return True
     return False
-
-
-def as_message(content: Any, name: str) -> ToolMessage:
-    """Return a message with this content, to price it."""
-    return ToolMessage(content, tool_call_id="", name=name)

@@ -16,8 +16,11 @@ from pydantic import BaseModel, RootModel, create_model
 from langchain_ctxwin.errors import ContextWindowError
 from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable
 
-RUNTIME = "runtime"
+NAMED_RUNTIME = "runtime"
 """The argument in which LangGraph hands a tool its runtime, whatever the argument's type."""
+
+OUR_RUNTIME = "ctxwin_runtime"
+"""The argument in which a wrapped tool gets it: found by its type, so that a tool may have a `runtime` of its own."""
 
 Returned = Callable[..., Any]
 
@@ -137,7 +140,7 @@ def _without_runtime(tool_input: Any, *, keep: bool) -> tuple[Any, Any]:
     runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
     if runtime is None or keep:
         return tool_input, runtime
-    return {key: value for key, value in tool_input.items() if key != RUNTIME}, runtime
+    return {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}, runtime
 
 
 def _model_args(tool: BaseTool, given: Any) -> dict[str, Any]:
@@ -147,7 +150,7 @@ def _model_args(tool: BaseTool, given: Any) -> dict[str, Any]:
 def _asks_for_runtime(tool: BaseTool) -> bool:
     """Say whether LangGraph gives the tool a runtime, by its name or by its type; it gives one argument one."""
     annotations = _annotations(tool)
-    return RUNTIME in annotations or any(map(_is_runtime, annotations.values()))
+    return NAMED_RUNTIME in annotations or any(map(_is_runtime, annotations.values()))
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:
@@ -167,7 +170,7 @@ def _is_runtime(annotation: Any) -> bool:
 def _with_runtime(schema: Any) -> Any:
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
         return schema
-    extra: dict[str, Any] = {RUNTIME: (Annotated[Any, InjectedToolArg], None)}
+    extra: dict[str, Any] = {OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)}
     # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
     base = None if issubclass(schema, RootModel) else schema
     return create_model(schema.__name__, __base__=base, **extra)
