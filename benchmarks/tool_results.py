@@ -180,14 +180,14 @@ def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
 
 def following(desk: Desk, answer: Answer, budget: int, question: Question | None = None) -> Iterator[Answer]:
     while answer.following:
-        answer = desk.answer(answer.record, answer.following, question or Question(), budget)
+        answer = desk.answer(answer.record, desk.place(answer.record, answer.following), question or Question(), budget)
         yield answer
 
 
 def asked(desk: Desk, first: Answer, budget: int) -> Iterator[Answer]:
     """The walk with all fields, from the cursor that every first view has."""
     end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", Place(entry=len(first.layout)).offset))
-    answer = desk.answer(first.record, end, EVERYTHING, budget)
+    answer = desk.answer(first.record, desk.place(first.record, end), EVERYTHING, budget)
     yield answer
     yield from following(desk, answer, budget, EVERYTHING)
 

@@ -135,9 +135,9 @@ def thread_of(runtime: Any) -> str:
     return "" if found is None else str(found)
 
 
-def message_ids(state: Any) -> frozenset[str]:
-    """Return the ids of the messages in a graph state."""
-    return frozenset(message.id for message in _messages(state) if getattr(message, "id", None))
+def known_contents(state: Any) -> dict[str, Any]:
+    """Return the contents of the messages in a graph state by their ids."""
+    return {message.id: message.content for message in _messages(state) if getattr(message, "id", None)}
 
 
 def asked_texts(args: Mapping[str, Any], state: Any) -> tuple[str, ...]:

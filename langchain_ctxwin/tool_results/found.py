@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
@@ -97,7 +97,9 @@ class Search:
         """The passages with the text in an entry whose line does not show them."""
         seen = f"{line} {print_value(self._view.value(index))}"  # what repeats is said above the line
         hidden = (f"  in it: {where}: {text}" for _, where, text in self._found(index, "") if text not in seen)
-        return list(islice(hidden, MAX_PASSAGES))
+        shown = list(islice(hidden, MAX_PASSAGES))
+        more = sum(1 for _ in hidden)
+        return [*shown, f"  in it: {more:,} more places"] if more else shown
 
     def _passages(self, place: Place, line: str) -> Iterator[Block]:
         """The passages of one entry from the place on, which counts them; its line when it has none of its own."""
@@ -160,8 +162,16 @@ def _lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
     if layout.unit == "fields":
         return dict(zip(indexes, view.texts(indexes), strict=True))
     values = {index: view.value(index) for index in indexes if index >= layout.head and layout.unit == "rows"}
-    numbered = [{"row": index - layout.head + 1, **_as_object(value)} for index, value in values.items()]
+    objects = {index: _as_object(value) for index, value in values.items()}
+    name = next(name for name in _number_names() if not any(name in value for value in objects.values()))
+    numbered = [{name: index - layout.head + 1, **value} for index, value in objects.items()]
     return dict(zip(values, row_lines(numbered), strict=True))
+
+
+def _number_names() -> Iterator[str]:
+    """What the number of a row is called: something that the rows themselves do not have."""
+    yield "row"
+    yield from (f"row_{number}" for number in count())
 
 
 def _as_object(value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -39,7 +40,13 @@ def as_own_tool(one: Any) -> BaseTool:
     return found
 
 
-def check_arguments(*, config: Any, signer: Any, store: Any, counter: Any, scope: Any) -> None:
+def check_tools(tools: Any) -> None:
+    """Raise `ConfigError` for what is no list of tools."""
+    if isinstance(tools, BaseTool | str) or not isinstance(tools, Iterable):
+        raise ConfigError(f"tools={tools!r:.80}: pass a list of tools")
+
+
+def check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first large result."""
     if config is not None and not isinstance(settings_of(config), ToolResultConfig):
         raise ConfigError(f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None")
@@ -51,7 +58,6 @@ def check_arguments(*, config: Any, signer: Any, store: Any, counter: Any, scope
         raise ConfigError(
             f"store={store!r:.80} has no methods put, get and delete: pass MemoryResultStore() or the like"
         )
-    if counter is not None and not callable(counter):
-        raise ConfigError(f"counter={counter!r:.80} cannot be called: pass a token counter, or None")
-    if scope is not None and not callable(scope):
-        raise ConfigError(f"scope={scope!r:.80} cannot be called: pass a function of the tool's runtime, or None")
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise ConfigError(f"{name}={function!r:.80} cannot be called: pass a function, or leave it out")

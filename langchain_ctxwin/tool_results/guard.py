@@ -15,10 +15,10 @@ from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru, once
 from langchain_ctxwin.protocols import Clock, ResultStore, TokenCounter
-from langchain_ctxwin.tool_results.budget import Call, Prices, Scope, call_of, message_ids, thread_of
+from langchain_ctxwin.tool_results.budget import Call, Prices, Scope, call_of, known_contents, thread_of
 from langchain_ctxwin.tool_results.contents import jsonable
 from langchain_ctxwin.tool_results.cursors import CursorSigner
-from langchain_ctxwin.tool_results.given import NAME_TAKEN, as_own_tool, check_arguments, settings_of
+from langchain_ctxwin.tool_results.given import NAME_TAKEN, as_own_tool, check_arguments, check_tools, settings_of
 from langchain_ctxwin.tool_results.notes import READ_MORE
 from langchain_ctxwin.tool_results.outputs import contents, with_views
 from langchain_ctxwin.tool_results.read_more import is_read_more, read_more_tool
@@ -86,7 +86,9 @@ class ToolResultGuard:
         scope: Scope | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_BYTES),
     ) -> None:
-        check_arguments(config=config, signer=signer, store=store, counter=counter, scope=scope)
+        check_arguments(
+            config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
+        )
         self._config = ToolResultConfig() if config is None else config
         self._signer = signer
         self._clock = clock
@@ -138,6 +140,7 @@ class ToolResultGuard:
         Raises:
             ConfigError: one of them is no tool, or one of yours has the name `read_more`.
         """
+        check_tools(tools)
         return [tool for tool in map(as_own_tool, tools) if not is_read_more(tool)]
 
     def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
@@ -197,10 +200,10 @@ class ToolResultGuard:
             CursorTamperedError: the cursor was changed, or belongs elsewhere.
             CursorExpiredError: it is too old.
             ResultGoneError: the result is no longer kept.
-            ConfigError: a path is no path, or `page_tokens` is not positive.
+            ConfigError: a path is no path, or an argument is of the wrong type or out of range.
         """
         question = question_of(contains, fields, page_tokens)
-        return self._results.read(cursor, question, lambda tool: self._call(tool, {}, runtime, is_page=True)).text
+        return self._results.read(cursor, question, self._thread(runtime), self._page_of(runtime)).text
 
     async def aread(
         self,
@@ -213,20 +216,27 @@ class ToolResultGuard:
     ) -> str:
         """Like `read`, without blocking the event loop."""
         question = question_of(contains, fields, page_tokens)
-        return (
-            await self._results.aread(cursor, question, lambda tool: self._call(tool, {}, runtime, is_page=True))
-        ).text
+        return (await self._results.aread(cursor, question, self._thread(runtime), self._page_of(runtime))).text
 
     def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, *, is_page: bool = False) -> Call:
         return call_of(
             tool,
             args,
             state=getattr(runtime, "state", None),
-            thread=self._scope(runtime),
+            thread=self._thread(runtime),
             config=self.config,
             prices=self._prices,
             is_page=is_page,
         )
+
+    def _page_of(self, runtime: Any) -> Callable[[str], Call]:
+        return lambda tool: self._call(tool, {}, runtime, is_page=True)
+
+    def _thread(self, runtime: Any) -> str:
+        thread: Any = self._scope(runtime)
+        if not isinstance(thread, str):
+            raise ConfigError(f"scope returned {thread!r:.60}: return tenant and thread as one text")
+        return thread
 
     def _prepared(self, request: Any) -> Any:
         tool = request.tool
@@ -252,6 +262,6 @@ class ToolResultGuard:
         return CursorSigner.random(ttl_seconds, self._clock)
 
 
-def _known(output: Any, runtime: Any) -> frozenset[str]:
-    """Ids of the messages that were there before the call; looked up only where an output may repeat them."""
-    return message_ids(getattr(runtime, "state", None)) if isinstance(output, Command | list) else frozenset()
+def _known(output: Any, runtime: Any) -> dict[str, Any]:
+    """The contents that were there before the call; looked up only where an output may repeat them."""
+    return known_contents(getattr(runtime, "state", None)) if isinstance(output, Command | list) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,8 @@ NAME_CHARS = 60
 
 MIN_ROWS = 2
 """A list of one item is no table; its item is paged inside."""
+
+_NAME = re.compile(r"[\w.\[\]-]{0,60}|(?=.{1,30}$)[\w.\[\]\"-]+(?: [\w.\[\]\"-]+){1,2}")
 
 MAX_ENTRIES = 2_000_000
 """More rows than cursors can count; such a result is paged as text."""
@@ -61,8 +64,14 @@ class Layout:
         if index < self.head:
             return "the fields beside the rows"
         if self.unit == "fields":
-            return joined("", next(iter(self.entry(index))))[:NAME_CHARS]
+            name = joined("", next(iter(self.entry(index))))
+            return name if is_name(name) else f"field {index + 1:,}"
         return f"row {index - self.head + 1:,} ({self.path_of(index)})"
+
+
+def is_name(path: str) -> bool:
+    """Say whether a path looks like a name of fields, rather than like a sentence that somebody put into a key."""
+    return _NAME.fullmatch(path) is not None
 
 
 def layout_of(content: Content) -> Layout:

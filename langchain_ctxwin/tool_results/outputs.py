@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -15,22 +16,26 @@ METADATA = "ctxwin"
 """Key of a message's `response_metadata` that tells programs what the notes tell the model."""
 
 Look = Callable[[Any], View | None]
+Known = Mapping[str, Any]
+
+NOTHING_KNOWN: Known = MappingProxyType({})
 
 
-def contents(output: Any, known: Collection[str] = ()) -> list[Any]:
+def contents(output: Any, known: Known = NOTHING_KNOWN) -> list[Any]:
     """Return the contents in an output: of a message, of the messages in a command or a list, or the value itself."""
     found: list[Any] = []
     with_views(output, found.append, known)
     return found
 
 
-def with_views(output: Any, look: Look, known: Collection[str] = ()) -> Any:
+def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
     Args:
         output: what a tool returned.
         look: returns what is shown of a content, None when it is shown as it is.
-        known: ids of messages that are in the history: commands that hand a conversation over repeat them.
+        known: contents in the history by the ids of their messages: a command that hands a conversation over
+            repeats them.
     """
     if isinstance(output, ToolMessage):
         return _shown(output, look)
@@ -61,9 +66,9 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     return value if all(map(_is, changed, value)) else type(value)(changed)
 
 
-def _message(item: Any, look: Look, known: Collection[str]) -> Any:
+def _message(item: Any, look: Look, known: Known) -> Any:
     if isinstance(item, ToolMessage):
-        return item if item.id in known else _shown(item, look)
+        return item if item.id and known.get(item.id) == item.content else _shown(item, look)
     if not isinstance(item, dict) or "tool" not in (item.get("role"), item.get("type")) or "content" not in item:
         return item
     view = look(item["content"])
@@ -71,6 +76,8 @@ def _message(item: Any, look: Look, known: Collection[str]) -> Any:
 
 
 def _shown(message: ToolMessage, look: Look) -> ToolMessage:
+    if METADATA in message.response_metadata:  # a page already: another guard stands further inside
+        return message
     view = look(message.content)
     if view is None:
         return message

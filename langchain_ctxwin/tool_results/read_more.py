@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 Cursor = Annotated[str, "The cursor, exactly as it stands in the note."]
 Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]
-FieldPaths = Annotated[list[str] | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
+FieldPaths = Annotated[list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
 PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
 Runtime = Annotated[Any, InjectedToolArg]
 

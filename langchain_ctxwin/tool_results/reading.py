@@ -112,15 +112,31 @@ class Desk:
 
         return self._fitted(page, tokens)
 
-    def answer(self, record: Record, cursor: str, question: Question, tokens: int) -> Answer:
-        """Return what is asked of a kept result, within a number of tokens.
+    def place(self, record: Record, cursor: str) -> Place:
+        """Return the place that a cursor names.
 
         Raises:
             CursorTamperedError: the cursor is not one of this result.
             CursorExpiredError: it is too old.
-            ConfigError: it goes on with a question that is not asked.
         """
-        place = self._place(record, cursor)
+        bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
+        return Place.at(self._signer.verify(cursor, **bound).offset)
+
+    def answer(
+        self, record: Record, place: Place, question: Question, tokens: int, *, is_extended: bool = True
+    ) -> Answer:
+        """Return what is asked of a kept result from a place on, within a number of tokens.
+
+        Args:
+            record: the result.
+            place: where the cursor stands; a question of its own begins at the first entry.
+            question: what to read.
+            tokens: largest size of the page with its notes.
+            is_extended: whether the result is kept for longer than before; otherwise nothing is promised.
+
+        Raises:
+            ConfigError: the cursor goes on with a question that is not asked.
+        """
         if question.digest != place.question:
             if not question.digest:
                 raise ConfigError(
@@ -144,7 +160,7 @@ class Desk:
                 found = search.page(entries, place, room)
             else:
                 found = page_at(view, place, room, stop_char=_stop_char(record, place))
-            return self._written(record, layout, found, reading, notes)
+            return self._written(record, layout, found, reading, notes, is_extended=is_extended)
 
         return self._fitted(page, tokens)
 
@@ -161,16 +177,14 @@ class Desk:
                 return answer
             body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
 
-    def _written(self, record: Record, layout: Layout, page: Page, reading: Reading, notes: Notes) -> Answer:
+    def _written(
+        self, record: Record, layout: Layout, page: Page, reading: Reading, notes: Notes, *, is_extended: bool = True
+    ) -> Answer:
         following = self._cursor(record, page.next) if page.next else ""
         end = self._cursor(record, Place(entry=len(layout)))
-        cursors = Cursors(following=following, end=end, ttl_seconds=self._ttl_seconds)
-        text = notes.around(page, reading, cursors)
+        ttl_seconds = self._ttl_seconds if is_extended else 0.0
+        text = notes.around(page, reading, Cursors(following=following, end=end, ttl_seconds=ttl_seconds))
         return Answer(text=text, record=record, page=page, layout=layout, following=following)
-
-    def _place(self, record: Record, cursor: str) -> Place:
-        bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
-        return Place.at(self._signer.verify(cursor, **bound).offset)
 
     def _cursor(self, record: Record, place: Place) -> str:
         return self._signer.sign(Cursor(record.tool, record.args_digest, record.thread, self._result_id, place.offset))
@@ -198,8 +212,10 @@ def question_of(contains: str | None, fields: Fields, page_tokens: int | None) -
     """Return what a call asks; one field may be given as a text.
 
     Raises:
-        ConfigError: a field is no path, or `page_tokens` is not positive.
+        ConfigError: a field is no path, or an argument is of the wrong type or out of range.
     """
+    if not isinstance(contains, str | None) or not isinstance(fields, str | Sequence | None):
+        raise ConfigError(f"contains={contains!r:.60}, fields={fields!r:.60}: give a text, and a list of paths")
     chosen = (fields,) if isinstance(fields, str) else tuple(fields or ())
     if chosen:
         compile_fields(chosen)
@@ -207,6 +223,6 @@ def question_of(contains: str | None, fields: Fields, page_tokens: int | None) -
         raise ConfigError(f"contains has {len(contains):,} characters: give at most {MAX_CONTAINS_CHARS}")
     if len(chosen) > MAX_FIELDS:
         raise ConfigError(f'fields has {len(chosen)} paths: give at most {MAX_FIELDS}, or ["*"] for all')
-    if page_tokens is not None and page_tokens < 1:
-        raise ConfigError(f"page_tokens={page_tokens}: give a positive number of tokens, or leave it out")
+    if page_tokens is not None and (not isinstance(page_tokens, int) or page_tokens < 1):
+        raise ConfigError(f"page_tokens={page_tokens!r:.60}: give a positive number of tokens, or leave it out")
     return Question(contains=contains or "", fields=chosen, tokens=page_tokens)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.clamping import HEAD_SHARE
-from langchain_ctxwin.tool_results.contents import Content
+from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.extraction import Words, extract, query_words
 from langchain_ctxwin.tool_results.layout import layout_of
 from langchain_ctxwin.tool_results.pages import Page, Place, Room, fits_whole, page_at
@@ -42,7 +42,10 @@ def chosen(content: Content, record: Record, config: ToolResultConfig, room: Roo
     layout = layout_of(content)
     if layout.unit == "text":
         return record, View(layout, Style())
-    views = [View(layout, style) for style in _styles(record, config, room)]
+    styles = list(_styles(record, config, room))
+    if len(styles) > 1 and any(map(is_media, layout.rows)):
+        del styles[0]  # whole, an image would be shown as the text of its data
+    views = [View(layout, style) for style in styles]
     view = views[-1]
     if fits_whole(view, room):  # asked first, because mostly not even this one does
         view = next(milder for milder in views if fits_whole(milder, room))

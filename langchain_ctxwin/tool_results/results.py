@@ -12,9 +12,11 @@ import structlog
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.protocols import ResultStore
-from langchain_ctxwin.tool_results.budget import Call, Prices
+from langchain_ctxwin.tool_results.budget import MIN_TOKENS, Call, Prices
 from langchain_ctxwin.tool_results.contents import Content, content_of, is_blocks, is_media, stays_blocks
+from langchain_ctxwin.tool_results.cursor_form import parsed
 from langchain_ctxwin.tool_results.cursors import CursorSigner, args_digest
+from langchain_ctxwin.tool_results.pages import Place
 from langchain_ctxwin.tool_results.reading import Answer, Desk, Question
 from langchain_ctxwin.tool_results.record import Record, key_of
 from langchain_ctxwin.tool_results.reduction import words_of
@@ -66,6 +68,16 @@ class _Task:
         return key_of(self.call.thread, self.result_id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A kept result that a cursor was shown for."""
+
+    record: Record
+    call: Call
+    desk: Desk
+    place: Place
+
+
 class Results:
     """Keeps large results and shows their pages; immutable, may be used by several threads at once.
 
@@ -95,7 +107,9 @@ class Results:
 
     async def ashown(self, call: Call, content: Any) -> View | None:
         """Like `shown`; work on large results is done beside the event loop."""
-        if self._fits(call, content):
+        # A text is priced by a sample; anything else may have to be printed first.
+        is_text = isinstance(content, str)
+        if self._fits(call, content) if is_text else await _beside(lambda: self._fits(call, content)):
             return None
         task = await _beside(lambda: self._task(call, content))
         answer = await _beside(lambda: self._first(task))
@@ -107,31 +121,32 @@ class Results:
             answer = await _beside(lambda: self._first(task, is_stored=False))
         return self._view(task, answer, is_stored=is_stored)
 
-    def read(self, cursor: str, question: Question, call_for: Callable[[str], Call]) -> Answer:
-        """Return what is asked of a kept result, and keep it for longer.
+    def read(self, cursor: str, question: Question, thread: str, call_for: Callable[[str], Call]) -> Answer:
+        """Keep a result for longer, and return what is asked of it.
 
         Args:
             cursor: as it was shown.
             question: what to read.
+            thread: tenant and thread of the reader.
             call_for: describes a call of the tool with this name that is made now.
 
         Raises:
             CursorError: the cursor is no longer good, or never was.
             ConfigError: the question cannot be asked.
         """
-        result_id, thread = self._signers(1.0).peek(cursor), call_for("").thread
-        kept = self._vault.get(key_of(thread, result_id))
-        answer, ttl_seconds = self._answered(cursor, question, call_for, kept)
-        self._vault.put(key_of(thread, result_id), kept, ttl_seconds)
-        return answer
+        key = key_of(thread, parsed(cursor).result_id)
+        kept = self._vault.get(key)
+        asked = self._asked(cursor, kept, call_for)
+        is_extended = self._vault.put(key, kept, asked.call.config.ttl_seconds)
+        return self._answered(asked, question, is_extended=is_extended)
 
-    async def aread(self, cursor: str, question: Question, call_for: Callable[[str], Call]) -> Answer:
+    async def aread(self, cursor: str, question: Question, thread: str, call_for: Callable[[str], Call]) -> Answer:
         """Like `read`, without blocking the event loop."""
-        result_id, thread = self._signers(1.0).peek(cursor), call_for("").thread
-        kept = await self._vault.aget(key_of(thread, result_id))
-        answer, ttl_seconds = await _beside(lambda: self._answered(cursor, question, call_for, kept))
-        await self._vault.aput(key_of(thread, result_id), kept, ttl_seconds)
-        return answer
+        key = key_of(thread, parsed(cursor).result_id)
+        kept = await self._vault.aget(key)
+        asked = await _beside(lambda: self._asked(cursor, kept, call_for))
+        is_extended = await self._vault.aput(key, kept, asked.call.config.ttl_seconds)
+        return await _beside(lambda: self._answered(asked, question, is_extended=is_extended))
 
     def _fits(self, call: Call, content: Any) -> bool:
         return self._prices.content(content) <= call.budget_tokens
@@ -168,14 +183,18 @@ class Results:
         tokens = task.call.budget_tokens - task.media_tokens
         return desk.first(task.content, task.record, task.call.config, tokens, is_stored=is_stored)
 
-    def _answered(
-        self, cursor: str, question: Question, call_for: Callable[[str], Call], kept: bytes
-    ) -> tuple[Answer, float]:
+    def _asked(self, cursor: str, kept: bytes, call_for: Callable[[str], Call]) -> _Asked:
+        """What a cursor stands for; nothing is kept for longer because of one that is not good."""
         record = Record.from_bytes(kept)
         call = call_for(record.tool)
-        desk = self._desk(self._signers(1.0).peek(cursor), call)
-        tokens = min(call.budget_tokens, question.tokens or call.budget_tokens)
-        return desk.answer(record, cursor, question.limited_to(call.config.page_rows), tokens), call.config.ttl_seconds
+        desk = self._desk(parsed(cursor).result_id, call)
+        return _Asked(record=record, call=call, desk=desk, place=desk.place(record, cursor))
+
+    def _answered(self, asked: _Asked, question: Question, *, is_extended: bool) -> Answer:
+        call = asked.call
+        tokens = min(call.budget_tokens, max(MIN_TOKENS, question.tokens or call.budget_tokens))
+        limited = question.limited_to(call.config.page_rows)
+        return asked.desk.answer(asked.record, asked.place, limited, tokens, is_extended=is_extended)
 
     def _desk(self, result_id: str, call: Call) -> Desk:
         signer = self._signers(call.config.ttl_seconds)

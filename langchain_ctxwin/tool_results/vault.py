@@ -12,6 +12,7 @@ import structlog
 from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ResultGoneError
 from langchain_ctxwin.protocols import ResultStore
+from langchain_ctxwin.tool_results.stores.threads import in_thread
 
 STORE_SECONDS = 3.0
 """Longest wait for a store: a tool call waits for it, and a healthy one takes milliseconds for a megabyte."""
@@ -69,7 +70,7 @@ class Vault:
         own: Callable[..., Awaitable[Any]] | None = getattr(self._store, name, None)
         if own is not None:
             return await asyncio.wait_for(own(*args), STORE_SECONDS)
-        return await asyncio.wait_for(asyncio.wrap_future(in_few_daemons(partial(method, *args))), STORE_SECONDS)
+        return await asyncio.wait_for(in_thread(partial(method, *args)), STORE_SECONDS)
 
 
 def _present(found: Any) -> bytes:

@@ -76,7 +76,7 @@ def answers(result, tokens, question=None, config=None):
     if question is not None:
         found, cursor = [], _end_cursor(first.layout)
     while cursor:
-        found.append(desk.answer(first.record, cursor, question or Question(), tokens))
+        found.append(desk.answer(first.record, desk.place(first.record, cursor), question or Question(), tokens))
         cursor = found[-1].following
         assert found[-1].page.next is None or _order(found[-1].page.next) > _order(found[-1].page.start)
     return found

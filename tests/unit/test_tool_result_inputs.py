@@ -25,6 +25,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.tool_results import contents, vault
 from langchain_ctxwin.tool_results import results as module
+from langchain_ctxwin.tool_results.budget import MIN_TOKENS
 from langchain_ctxwin.tool_results.reading import Desk
 from langchain_ctxwin.tool_results.record import Record
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -263,8 +264,8 @@ def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_mode
 def test_a_page_is_at_most_what_was_asked_for_and_at_most_the_budget(page_tokens):
     guard = guard_of()
     page = guard.read(first_page(guard), page_tokens=page_tokens)
-    # A page cannot be smaller than what is told around it.
-    assert text_tokens(page) <= max(150, min(page_tokens, 600))
+    # A smaller page would be little more than what is told around it.
+    assert text_tokens(page) <= min(max(MIN_TOKENS, page_tokens), 600)
 
 
 def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any) -> str:
