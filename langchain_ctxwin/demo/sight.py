@@ -92,8 +92,14 @@ def look(messages: Sequence[BaseMessage]) -> Sight:
         rule_word=next(filter(None, rules), ""),
         note=_note(caller.text) if caller else {},
         results=tuple(_results(caller, after)) if caller else (),
-        first_answer=_facts(messages[asked[0] + 1 : asked[0] + 2]) if len(asked) > 1 else {},
+        first_answer=_first_facts(messages[asked[0] + 1 : asked[1]]) if len(asked) > 1 else {},
     )
+
+
+def _first_facts(turn: Sequence[BaseMessage]) -> dict[str, Any]:
+    """The facts of the first answer in a turn: its calls come before it, as long as they are visible."""
+    answers = (read_facts(message.text) for message in turn if isinstance(message, AIMessage))
+    return next(filter(None, answers), {})
 
 
 def digest(text: str) -> str:
@@ -132,8 +138,3 @@ def _results(caller: AIMessage, messages: Iterable[BaseMessage]) -> Iterable[Res
         text = message.text if message else "[No result]"
         is_error = message is not None and message.status == "error"
         yield Result(name=call["name"], args=call["args"], text=text, is_error=is_error)
-
-
-def _facts(messages: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Facts of an answer that directly follows its question."""
-    return next((read_facts(message.text) for message in messages if isinstance(message, AIMessage)), {})

@@ -445,7 +445,7 @@ def test_half_a_million_tokens_are_answered_from_through_a_small_window(capsys):
     assert "was changed, or belongs to another call" in out
 
 
-@pytest.mark.parametrize("window", [4096])
+@pytest.mark.parametrize("window", [4096, 16384])
 def test_questions_about_rows_of_a_file_are_answered_in_other_windows(tmp_path, window, capsys):
     """The questions come from the rows, whatever they are."""
     rows = [
