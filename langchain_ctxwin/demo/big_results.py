@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph.state import CompiledStateGraph
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.demo import ruler
-from langchain_ctxwin.demo.explore import MAX_SUPERSTEPS, OUTPUT_SHARE
+from langchain_ctxwin.demo.conversation import Conversation
+from langchain_ctxwin.demo.explore import OUTPUT_SHARE
 from langchain_ctxwin.demo.ledger import Ledger, Recorder
 from langchain_ctxwin.demo.payload import Payload
 from langchain_ctxwin.demo.questions import Question
@@ -37,8 +37,6 @@ SYSTEM_PROMPT = (
 )
 
 AN_HOUR_SECONDS = 3_600.0
-
-THREAD = "demo"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,11 +79,9 @@ class BigResults:
 
     payload: Payload
     inquiry: Inquiry
-    graph: CompiledStateGraph[Any, Any, Any, Any]
+    conversation: Conversation
     store: MemoryResultStore
-    ledger: Ledger
     tally: Tally
-    recorder: Recorder
     clock: DemoClock = field(default_factory=DemoClock)
 
     @classmethod
@@ -126,13 +122,16 @@ class BigResults:
         return cls(
             payload=payload,
             inquiry=Inquiry(payload, seed=seed),
-            graph=graph,
+            conversation=Conversation(graph=graph, ledger=ledger, recorder=Recorder(ledger, definitions)),
             store=store,
-            ledger=ledger,
             tally=tally,
-            recorder=Recorder(ledger, definitions),
             clock=clock,
         )
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was sent, and what came of it."""
+        return self.conversation.ledger
 
     @property
     def failures(self) -> list[str]:
@@ -154,14 +153,13 @@ class BigResults:
             BudgetExceededError: the window is too small for what every request holds.
         """
         for question in self._questions(screen):
-            screen.asked(len(self.ledger.verdicts) + 1, question.text)
             self._turn(question, screen)
         return self.ledger
 
     def _questions(self, screen: ResultScreen) -> Iterator[Question]:
         yield self.inquiry.opening()
         yield from self.inquiry.questions()
-        cursor = newest_cursor(self._history())
+        cursor = newest_cursor(self.conversation.history)
         if cursor:  # a real model may have found another way
             yield self.inquiry.borrowed(changed(cursor))
         self.clock.passed_seconds += AN_HOUR_SECONDS
@@ -170,44 +168,13 @@ class BigResults:
         yield self.inquiry.closing()
 
     def _turn(self, question: Question, screen: ResultScreen) -> None:
-        """Run the graph for one question and check the answer."""
-        answer = ""
-        for mode, chunk in self._stream(question):
-            if mode == "custom":
-                self.ledger.count_event(chunk)
-                screen.happened(chunk)
-                continue
-            for update in filter(None, chunk.values()):
-                answer = self._took(update, screen) or answer
-        verdict = self.inquiry.verify(answer, question)
-        self.ledger.verdicts.append(verdict)
-        self.tally.store_bytes = max(self.tally.store_bytes, self.store.size_bytes)
-        screen.answered(answer, verdict, is_strict=self.ledger.has_strict_checks)
-
-    def _stream(self, question: Question) -> Iterator[Any]:
-        message = HumanMessage(question.text)
-        self.ledger.add(message)
-        config: Any = {"configurable": {"thread_id": THREAD}, "callbacks": [self.recorder]}
-        config["recursion_limit"] = MAX_SUPERSTEPS
-        yield from self.graph.stream({"messages": [message]}, config, stream_mode=["custom", "updates"])
-
-    def _took(self, update: dict[str, Any], screen: ResultScreen) -> str:
-        """Note what one node wrote; return the text of a message of the model."""
-        screen.measured(update.get("context_report"))
-        text = ""
-        for message in update.get("messages", ()):
-            self.ledger.add(message)
-            if isinstance(message, AIMessage):
-                screen.stepped(self.ledger, message)
-                text = message.text
+        def seen(message: AnyMessage) -> None:
             if isinstance(message, ToolMessage):
                 self.tally.add(message)
                 screen.showed(message)
-        return text
 
-    def _history(self) -> list[Any]:
-        messages: list[Any] = self.graph.get_state({"configurable": {"thread_id": THREAD}}).values["messages"]
-        return messages
+        self.conversation.turn(question, screen, lambda answer: self.inquiry.verify(answer, question), seen)
+        self.tally.store_bytes = max(self.tally.store_bytes, self.store.size_bytes)
 
 
 def changed(cursor: str) -> str:

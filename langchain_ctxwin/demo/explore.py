@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -18,6 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.demo import ruler
 from langchain_ctxwin.demo.checks import verify
+from langchain_ctxwin.demo.conversation import Conversation
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.ledger import Ledger, Recorder
 from langchain_ctxwin.demo.note_taker import NoteTaker
@@ -39,9 +40,6 @@ SYSTEM_PROMPT = (
 OUTPUT_SHARE = 8
 """The window divided by this is reserved for the answer: answers here are short."""
 
-MAX_SUPERSTEPS = 1_000
-"""Graph steps of one turn, about 250 model calls: a real model that never answers is stopped."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
@@ -49,9 +47,12 @@ class Scene:
 
     folder: Folder
     interview: Interview
-    graph: CompiledStateGraph[Any, Any, Any, Any]
-    ledger: Ledger
-    recorder: Recorder
+    conversation: Conversation
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was sent, and what came of it."""
+        return self.conversation.ledger
 
     @classmethod
     def set_up(cls, folder: Folder, *, window_tokens: int, seed: int = 0, model: BaseChatModel | None = None) -> Scene:
@@ -73,9 +74,11 @@ class Scene:
         return cls(
             folder=folder,
             interview=Interview(folder, window_tokens=window_tokens, seed=seed),
-            graph=build_agent(chat, tools, limits, summarizer=model or NoteTaker()),
-            ledger=ledger,
-            recorder=Recorder(ledger, definitions),
+            conversation=Conversation(
+                graph=build_agent(chat, tools, limits, summarizer=model or NoteTaker()),
+                ledger=ledger,
+                recorder=Recorder(ledger, definitions),
+            ),
         )
 
     def play(self, screen: Screen, *, steps: int) -> Ledger:
@@ -85,8 +88,8 @@ class Scene:
             BudgetExceededError: the window is too small for what every request holds.
         """
         for question in self._questions(steps):
-            screen.asked(len(self.ledger.verdicts) + 1, question.text)
-            self._turn(question, screen)
+            check = partial(verify, question=question, folder=self.folder, rule_word=self.interview.rule_word)
+            self.conversation.turn(question, screen, check)
         return self.ledger
 
     def _questions(self, steps: int) -> Iterator[Question]:
@@ -96,38 +99,6 @@ class Scene:
                 break
             yield question
         yield self.interview.closing()
-
-    def _turn(self, question: Question, screen: Screen) -> None:
-        """Run the graph for one question and check the answer."""
-        answer = ""
-        for mode, chunk in self._stream(question):
-            if mode == "custom":
-                self.ledger.count_event(chunk)
-                screen.happened(chunk)
-                continue
-            for update in filter(None, chunk.values()):
-                answer = self._took(update, screen) or answer
-        verdict = verify(answer, question, self.folder, rule_word=self.interview.rule_word)
-        self.ledger.verdicts.append(verdict)
-        screen.answered(answer, verdict, is_strict=self.ledger.has_strict_checks)
-
-    def _stream(self, question: Question) -> Iterator[Any]:
-        message = HumanMessage(question.text)
-        self.ledger.add(message)
-        config: Any = {"configurable": {"thread_id": "demo"}, "callbacks": [self.recorder]}
-        config["recursion_limit"] = MAX_SUPERSTEPS
-        yield from self.graph.stream({"messages": [message]}, config, stream_mode=["custom", "updates"])
-
-    def _took(self, update: dict[str, Any], screen: Screen) -> str:
-        """Note what one node wrote; return the text of a message of the model."""
-        screen.measured(update.get("context_report"))
-        text = ""
-        for message in update.get("messages", ()):
-            self.ledger.add(message)
-            if isinstance(message, AIMessage):
-                screen.stepped(self.ledger, message)
-                text = message.text
-        return text
 
 
 def build_agent(

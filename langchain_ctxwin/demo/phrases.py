@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+
+from langchain_ctxwin.demo.wording import Wording, pattern_of
 
 RULE = "From now on, end every answer with the word {word} on a line of its own."
 """Stands in the first message only and holds until the end."""
@@ -18,17 +19,6 @@ QUESTIONS = {
     "recall": "One last thing: what was your answer to my very first question?",
 }
 """By kind; the text in braces is filled in, and read back by the offline model."""
-
-
-def ask(kind: str, fields: Mapping[str, object]) -> str:
-    """Return the question."""
-    return QUESTIONS[kind].format(**fields)
-
-
-def understand(text: str) -> tuple[str, dict[str, str]] | None:
-    """Return the kind of the question in a text and what was filled in; None when there is none."""
-    found = ((kind, pattern.search(text)) for kind, pattern in _PATTERNS.items())
-    return next(((kind, match.groupdict()) for kind, match in found if match), None)
 
 
 def read_rule(text: str) -> str:
@@ -59,13 +49,6 @@ FIELDS = {
 """What may stand in each place."""
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """Turn a template into the pattern that reads it back."""
-    text = re.escape(template)
-    for name, value in FIELDS.items():
-        text = text.replace(rf"\{{{name}\}}", f"(?P<{name}>{value})")
-    return re.compile(text)
+WORDING = Wording(QUESTIONS, FIELDS)
 
-
-_PATTERNS = {kind: _pattern(template) for kind, template in QUESTIONS.items()}
-_RULE_PATTERN = _pattern(RULE)
+_RULE_PATTERN = pattern_of(RULE, FIELDS)

@@ -82,7 +82,7 @@ class Interview:
 
     def opening(self) -> Question:
         """Return the first question, with the rule that holds until the end."""
-        text = f"{phrases.RULE.format(word=self.rule_word)} My first question: {phrases.ask('survey', {})}"
+        text = f"{phrases.RULE.format(word=self.rule_word)} My first question: {phrases.WORDING.ask('survey', {})}"
         return Question(text=text, kind="survey", fields={})
 
     def questions(self) -> Iterator[Question]:
@@ -92,11 +92,11 @@ class Interview:
         for kind in cycle(kinds):
             number = next(rounds)
             fields = getattr(self, f"_{kind}")(number)
-            yield Question(text=phrases.ask(kind, fields), kind=kind, fields=fields)
+            yield Question(text=phrases.WORDING.ask(kind, fields), kind=kind, fields=fields)
 
     def closing(self) -> Question:
         """Return the last question."""
-        return Question(text=phrases.ask("recall", {}), kind="recall", fields={})
+        return Question(text=phrases.WORDING.ask("recall", {}), kind="recall", fields={})
 
     def _is_possible(self, kind: str) -> bool:
         needed: dict[str, Sequence[object]] = {"locate": self._material.words, "compare": self._material.words}

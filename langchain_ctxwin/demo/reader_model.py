@@ -51,7 +51,7 @@ def newest_cursor(messages: Sequence[BaseMessage]) -> str:
 
 def next_read(sight: Sight, cursor: str) -> Move:
     """Decide what to do; what is missing from the sight is said, never guessed."""
-    understood = row_phrases.understand(sight.question)
+    understood = row_phrases.WORDING.understand(sight.question)
     if understood is None:
         return lost("a question that I understand")
     kind, fields = understood

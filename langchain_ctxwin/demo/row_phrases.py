@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from langchain_ctxwin.demo.wording import Wording
 
 QUESTIONS = {
     "find": "What is the `{field}` of the row whose `{key}` is `{value}`?",
@@ -16,20 +15,4 @@ QUESTIONS = {
 """By kind; the text in braces is filled in, and read back by the offline reader."""
 
 
-def ask(kind: str, fields: Mapping[str, object]) -> str:
-    """Return the question."""
-    return QUESTIONS[kind].format(**fields)
-
-
-def understand(text: str) -> tuple[str, dict[str, str]] | None:
-    """Return the kind of the question in a text and what was filled in; None when there is none."""
-    found = ((kind, pattern.search(text)) for kind, pattern in _PATTERNS.items())
-    return next(((kind, match.groupdict()) for kind, match in found if match), None)
-
-
-def _pattern(template: str) -> re.Pattern[str]:
-    """Turn a template into the pattern that reads it back."""
-    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^`]+)", re.escape(template)))
-
-
-_PATTERNS = {kind: _pattern(template) for kind, template in QUESTIONS.items()}
+WORDING = Wording(QUESTIONS)

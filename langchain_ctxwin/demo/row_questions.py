@@ -201,7 +201,7 @@ def total(values: Any) -> float:
 
 
 def _asked(kind: str, fields: dict[str, str], *, before: str = "") -> Question:
-    return Question(text=before + row_phrases.ask(kind, fields), kind=kind, fields=fields)
+    return Question(text=before + row_phrases.WORDING.ask(kind, fields), kind=kind, fields=fields)
 
 
 def _simple_fields(rows: Sequence[Row]) -> list[str]:

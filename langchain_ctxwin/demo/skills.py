@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_ctxwin.demo.phrases import understand, unquoted
+from langchain_ctxwin.demo.phrases import WORDING, unquoted
 from langchain_ctxwin.demo.sight import Result, Sight
 
 QUOTE_CHARS = 80
@@ -38,7 +38,7 @@ class Move:
 
 def next_move(sight: Sight) -> Move:
     """Decide what to do; what is missing from the sight is said, never guessed."""
-    understood = understand(sight.question)
+    understood = WORDING.understand(sight.question)
     if understood is None:
         return lost("a question that I understand")
     error = next((result for result in sight.results if result.is_error), None)

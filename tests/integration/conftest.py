@@ -4,6 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from support.servers import started_postgres, started_valkey
+
 
 @pytest.fixture(scope="session")
 def llama_gguf(tmp_path_factory):
@@ -26,14 +28,15 @@ def start_llama(llama_gguf):
 @pytest.fixture(scope="session")
 def postgres_server():
     """One Postgres for the session, on a Unix socket."""
-    from support.postgres import PostgresUnavailableError, running_postgres
-
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres())
-        except PostgresUnavailableError as error:
-            pytest.skip(str(error))
+    with started_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def valkey_url():
+    """URL of a server that speaks the Redis protocol."""
+    with started_valkey() as url:
+        yield url
 
 
 @pytest.fixture

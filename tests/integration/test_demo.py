@@ -70,7 +70,8 @@ def _scene(folder, model=None):
     if model is None:
         return scene
     limits = ModelLimits(WINDOW, max_output_tokens=1024)
-    return replace(scene, graph=build_agent(model, FolderTools(opened).tools(), limits))
+    graph = build_agent(model, FolderTools(opened).tools(), limits)
+    return replace(scene, conversation=replace(scene.conversation, graph=graph))
 
 
 class LossyModel(OfflineChatModel):
@@ -242,7 +243,7 @@ def test_every_question_is_understood_as_it_was_asked(library):
     questions = Interview(Folder.open(library), window_tokens=WINDOW).questions()
     asked = [next(questions) for _ in range(3 * len(KINDS))]
     assert {question.kind for question in asked} == set(KINDS)
-    assert [phrases.understand(question.text) for question in asked] == [(q.kind, q.fields) for q in asked]
+    assert [phrases.WORDING.understand(question.text) for question in asked] == [(q.kind, q.fields) for q in asked]
 
 
 def test_the_model_refuses_what_exceeds_its_window_in_the_words_of_a_provider():
@@ -258,7 +259,7 @@ def test_the_model_refuses_what_exceeds_its_window_in_the_words_of_a_provider():
 async def test_sync_async_and_streams_give_the_same_answer(tools):
     """Text, calls and usage agree, whichever way the model is called."""
     model = OfflineChatModel(context_window=WINDOW, max_tokens=1024).bind_tools(list(tools.values()))
-    request = [SystemMessage("Explore."), HumanMessage(f"{RULE} {phrases.ask('survey', {})}")]
+    request = [SystemMessage("Explore."), HumanMessage(f"{RULE} {phrases.WORDING.ask('survey', {})}")]
     whole = model.invoke(request)
     streamed = None
     async for chunk in model.astream(request):
@@ -290,10 +291,10 @@ def test_the_model_reads_only_what_it_is_given():
 
 def test_the_same_request_gets_the_same_answer_whatever_came_before(tools):
     """The model keeps nothing between calls."""
-    request = [HumanMessage(phrases.ask("survey", {}))]
+    request = [HumanMessage(phrases.WORDING.ask("survey", {}))]
     fresh = OfflineChatModel(context_window=WINDOW, max_tokens=1024)
     used = OfflineChatModel(context_window=WINDOW, max_tokens=1024)
-    used.invoke([HumanMessage(f"{RULE} {phrases.ask('locate', {'term': 'x'})}")])
+    used.invoke([HumanMessage(f"{RULE} {phrases.WORDING.ask('locate', {'term': 'x'})}")])
     assert used.invoke(request).tool_calls == fresh.invoke(request).tool_calls
 
 
@@ -373,7 +374,7 @@ def test_the_printed_graph_is_the_graph(library, capsys):
     """The opening lines name the nodes that run."""
     main(["demo", str(library), "--steps", "1"])
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Graph"))
-    nodes = set(_scene(library).graph.get_graph().nodes) - {"__start__", "__end__"}
+    nodes = set(_scene(library).conversation.graph.get_graph().nodes) - {"__start__", "__end__"}
     assert set(re.findall(r"[a-z_]+", line.removeprefix("Graph"))) == nodes
 
 
@@ -396,7 +397,7 @@ def test_an_orphan_or_an_oversized_request_fails_the_run(library):
     scene = _scene(library)
     model = OfflineChatModel(context_window=10 * WINDOW, max_tokens=1024)
     orphan = [HumanMessage("word " * WINDOW), ToolMessage("lost", tool_call_id="x")]
-    model.invoke(orphan, {"callbacks": [scene.recorder]})
+    model.invoke(orphan, {"callbacks": [scene.conversation.recorder]})
     assert scene.ledger.orphans == ["tool result 'x' answers no call"]
     assert [text.partition(" ")[2][:12] for text in scene.ledger.failures] == ["request of 8", "orphaned cal"]
 

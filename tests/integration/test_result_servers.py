@@ -4,7 +4,7 @@ import asyncio
 import gc
 import socket
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from langgraph.store.postgres import PostgresStore
@@ -15,32 +15,13 @@ from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResu
 from langchain_ctxwin.tool_results.stores.redis import PREFIX
 from support.postgres import running_postgres
 from support.result_stores import ALL_BYTES, CHECKS, FakeClock, elsewhere
+from support.servers import started_valkey
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 TTL = 600.0
 PATIENCE = 10.0  # of a test with a server that does not answer: the store gives up after a second or two
 KINDS = ["valkey", "own client", "postgres", "async postgres"]
-
-
-@pytest.fixture(scope="module")
-def valkey_url():
-    """URL of a server that speaks the Redis protocol."""
-    with started_valkey() as url:
-        yield url
-
-
-@contextmanager
-def started_valkey():
-    """Start a server, or skip the test where there is none."""
-    from support.valkey import ValkeyUnavailableError, running_valkey
-
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(running_valkey())
-        except ValkeyUnavailableError as error:
-            pytest.skip(str(error))
-        yield url
 
 
 @asynccontextmanager

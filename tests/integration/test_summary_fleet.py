@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -75,19 +74,6 @@ while time.monotonic() < deadline:
 print(json.dumps({"seen": sorted(seen), "text": written and written.text}))
 """
 )
-
-
-@pytest.fixture(scope="module")
-def valkey_url():
-    """URL of a lease server."""
-    from support.valkey import ValkeyUnavailableError, running_valkey
-
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(running_valkey())
-        except ValkeyUnavailableError as error:
-            pytest.skip(str(error))
-        yield url
 
 
 @pytest.fixture

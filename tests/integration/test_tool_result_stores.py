@@ -1,6 +1,6 @@
 """Is a walk through a large result the same whatever store keeps it, and what is left of it when the store dies?"""
 
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from langchain_core.messages import ToolMessage
@@ -12,8 +12,8 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langchain_ctxwin.tool_results.reduction import style_of
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
-from support.postgres import PostgresUnavailableError, running_postgres
 from support.result_stores import elsewhere
+from support.servers import started_postgres, started_valkey
 from support.walking import PRICE, TOOL, answers, awalk, cursor_in, entries_in, guard_of, walk
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -34,37 +34,6 @@ RESULTS = {
     "a map": {f"key {at}": {"size": at, "tags": ["a", "b"]} for at in range(300)},
     "a text": "".join(f"2024-05-31 INFO step {at} done\n" for at in range(500)),
 }
-
-
-@pytest.fixture(scope="module")
-def valkey_url():
-    """URL of a server that speaks the Redis protocol."""
-    with started_valkey() as url:
-        yield url
-
-
-@contextmanager
-def started_valkey():
-    """Start a server, or skip the test where there is none."""
-    from support.valkey import ValkeyUnavailableError, running_valkey
-
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(running_valkey())
-        except ValkeyUnavailableError as error:
-            pytest.skip(str(error))
-        yield url
-
-
-@contextmanager
-def started_postgres():
-    """Start a server of the test's own, or skip the test where there is none."""
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres())
-        except PostgresUnavailableError as error:
-            pytest.skip(str(error))
-        yield server
 
 
 @asynccontextmanager

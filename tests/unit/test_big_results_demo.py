@@ -101,7 +101,7 @@ def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path):
 def test_every_question_is_understood_as_it_was_asked(inquiry):
     """What the reader reads back is what was filled in; all kinds are asked about the generated rows."""
     asked = [inquiry.opening(), *inquiry.questions(), inquiry.borrowed("a.b.c.d"), inquiry.later(), inquiry.closing()]
-    assert [row_phrases.understand(question.text) for question in asked] == [(q.kind, q.fields) for q in asked]
+    assert [row_phrases.WORDING.understand(question.text) for question in asked] == [(q.kind, q.fields) for q in asked]
     assert {question.kind for question in asked} == set(row_phrases.QUESTIONS)
 
 
