@@ -6,6 +6,7 @@ from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
@@ -18,6 +19,7 @@ from langchain_ctxwin.errors import (
     CursorError,
     CursorExpiredError,
     CursorTamperedError,
+    NoModelFitsError,
     ResultGoneError,
     SummarizationError,
     UnknownModelError,
@@ -26,7 +28,6 @@ from langchain_ctxwin.graph.agent import create_context_agent
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
-from langchain_ctxwin.models.info import ModelInfo
 from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
@@ -57,6 +58,7 @@ __all__ = [
     "ModelInfo",
     "ModelLimits",
     "ModelSummarizer",
+    "NoModelFitsError",
     "ResultGoneError",
     "RetrievalConfig",
     "RetrievalResult",

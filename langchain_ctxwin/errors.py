@@ -4,6 +4,7 @@
     |-- BudgetExceededError     the request cannot fit, whatever is compacted
     |-- SummarizationError      no usable summary (soft: compaction goes on without it)
     |-- UnknownModelError       no source states the model's limits
+    |-- NoModelFitsError        no candidate can take the request
     |-- CursorError             a page of a tool result cannot be read
     |   |-- CursorTamperedError     the cursor was changed, or belongs to another tool, call or thread
     |   |-- CursorExpiredError      the cursor is older than its time to live
@@ -40,6 +41,15 @@ class SummarizationError(ContextWindowError):
 
 class UnknownModelError(ContextWindowError):
     """No source states a limit for the model."""
+
+
+class NoModelFitsError(ContextWindowError):
+    """No candidate can take the request; no model was called. The message lists each candidate and why."""
+
+    def __init__(self, message: str, *, rejected: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.rejected: dict[str, str] = dict(rejected or {})
+        """Candidate -> why it cannot take the request."""
 
 
 class CursorError(ContextWindowError):

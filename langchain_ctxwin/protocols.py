@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.core.model_info import ModelInfo
+
 Clock = Callable[[], float]
 """Seconds since the epoch, like `time.time`."""
 
@@ -83,4 +85,24 @@ class ResultStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
+        ...
+
+
+class ToolRanker(Protocol):
+    """Says how well tools serve a request."""
+
+    def rank(self, query: str, tools: Sequence[Any]) -> list[float]:
+        """Return a score per tool, in the order of `tools`; larger is better, 0 or less is no match."""
+        ...
+
+
+class ModelSource(Protocol):
+    """States facts about models; it may be slow, fail or be wrong: a registry copes with each.
+
+    A source may also have `name` (shown as provenance; by default its class) and `tier`, one of `explicit`, `learned`,
+    `provider`, `profile`, `catalog` and `guess`, in order of trust; without a tier it counts as a provider.
+    """
+
+    def fetch(self, name: str | None) -> Sequence[ModelInfo]:
+        """Return what is known about one model, or about all of them; empty when it knows none."""
         ...

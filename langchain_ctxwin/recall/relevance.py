@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.bm25 import bm25_library
 from langchain_ctxwin.errors import ContextWindowError
 from langchain_ctxwin.recall.passages import Passage, passages_of
-from langchain_ctxwin.recall.terms import query_terms, terms
+from langchain_ctxwin.terms import query_terms, terms
 
 TERM_SATURATION = 0.9
 LENGTH_NORMALIZATION = 0.4
@@ -62,25 +61,15 @@ def word_scores(passages: Sequence[Passage], query: str) -> list[float]:
 
     The index knows only the terms of the query; all others count as one, for the lengths.
     """
-    bm25s = _bm25s()
     vocabulary = {term: number for number, term in enumerate(query_terms(query), start=1)}
     known = [[vocabulary.get(term, 0) for term in _passage_terms(passage.text)] for passage in passages]
     if not any(map(any, known)):
         return [0.0] * len(passages)
-    index = bm25s.BM25(k1=TERM_SATURATION, b=LENGTH_NORMALIZATION, method="lucene")
+    index = bm25_library().BM25(k1=TERM_SATURATION, b=LENGTH_NORMALIZATION, method="lucene")
     # `index.index` is the same behind a log line per call, which reaches handlers whatever their logger's level.
     index.scores = index.build_index_from_ids([0, *vocabulary.values()], known, show_progress=False)
     scores: list[float] = index.get_scores_from_ids(list(vocabulary.values())).tolist()
     return scores
-
-
-def _bm25s() -> Any:
-    """Import the library where it is used: numpy takes longer to import than this package."""
-    with warnings.catch_warnings():
-        # Its progress bar, which is not used, warns in notebooks that lack a widget package.
-        warnings.simplefilter("ignore")
-        import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415  # see above
-    return bm25s
 
 
 def meaning_scores(vectors: Sequence[Sequence[float]], query: Sequence[float], expected: int) -> list[float]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.recovery import lowered
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.info import ModelInfo
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.models.sources.learned import LEARNED_TTL_SECONDS, MAX_MODELS
 from langchain_ctxwin.models.sources.statements import MAX_TOKENS, Statement, Stored, merged, read_file, replace_file

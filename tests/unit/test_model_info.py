@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.info import ModelInfo
 
 FULL = ModelInfo(
     name="small",

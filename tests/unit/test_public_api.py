@@ -29,6 +29,7 @@ PUBLIC_NAMES = {
     "ModelInfo",
     "ModelLimits",
     "ModelSummarizer",
+    "NoModelFitsError",
     "ResultGoneError",
     "RetrievalConfig",
     "RetrievalResult",

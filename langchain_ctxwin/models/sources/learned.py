@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.info import ModelInfo
 from langchain_ctxwin.models.sources.statements import (
     LIMIT_FIELDS,
     MAX_TOKENS,
