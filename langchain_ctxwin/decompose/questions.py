@@ -1,0 +1,156 @@
+"""Which questions does a question consist of?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_ctxwin.decompose.events import announce_unsplit
+
+MAX_SUB_QUESTIONS = 12
+"""More parts than this are no questions of one person: the text was misread."""
+
+LEAST_WORDS = 3
+"""A shorter part is no question of its own ("and why?")."""
+
+MOST_GROWTH = 2
+"""A part that a model wrote is at most so many times as long as the question: pronouns become what they stand for."""
+
+GROWTH_CHARS = 200
+"""Growth that is allowed to a short question in any case."""
+
+INSTRUCTIONS = """\
+Split the user's question into the separate questions that it asks, each complete in itself: replace pronouns by what \
+they stand for. Keep every condition. Do not answer, and add nothing. A question that asks one thing stays as it is.
+Reply with a JSON array of strings and nothing else."""
+
+_LIST_ITEM = re.compile(r"(?m)^[ \t]*(?:\(?\d{1,2}[.)]|\(?[a-z][.)]|[-*\u2022])[ \t]+(?=\S)")
+_QUESTION_END = re.compile(r"(?<=[?])\s+|(?<=[\uff1f\u061f])\s*")
+_MARKS = ("?", "\uff1f", "\u061f")
+_AND = re.compile(
+    r",?\s+and\s+(?=(?:what|who|whom|whose|when|where|why|how|which)\b)|\s*;\s*(?:and\s+)?", re.IGNORECASE
+)
+_ARRAY = re.compile(r"\[.*\]", re.DOTALL)
+
+
+def split_question(
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
+) -> tuple[str, ...]:
+    """Return the questions that `question` consists of, in its order; itself alone where it asks one thing.
+
+    A model writes them complete in themselves. Without one, and when it fails or its reply cannot be used, the text is
+    cut where it is surely several questions: items of a list (each with what leads them in), sentences that end with a
+    question mark, clauses after a semicolon or after "and" before a question word. No text is lost by that, but a part
+    may refer to another one: show the whole question beside it.
+
+    Example:
+        >>> split_question("Who signed the contract and when does it end?")
+        ('Who signed the contract', 'when does it end?')
+    """
+    reply = None
+    if model is not None:
+        with _failures_are_soft():
+            reply = model.invoke(_request(question), config)
+    return _read(reply, question) or _cut(question)
+
+
+async def asplit_question(
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
+) -> tuple[str, ...]:
+    """Like `split_question`, awaiting the model."""
+    reply = None
+    if model is not None:
+        with _failures_are_soft():
+            reply = await model.ainvoke(_request(question), config)
+    return _read(reply, question) or _cut(question)
+
+
+@contextmanager
+def _failures_are_soft() -> Iterator[None]:
+    """Whatever a model raises, the question can be cut without it."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # any failure of a model has the same answer here
+        announce_unsplit(f"{type(error).__name__}: {error}")
+
+
+def _request(question: str) -> list[AnyMessage]:
+    return [SystemMessage(INSTRUCTIONS), HumanMessage(question)]
+
+
+def _read(reply: Any, question: str) -> tuple[str, ...]:
+    """The questions in a reply; empty when it cannot be used."""
+    if reply is None:
+        return ()
+    text = str(reply.text if isinstance(reply, BaseMessage) else reply)
+    found = _array(text) or _items(text)
+    longest_chars = MOST_GROWTH * len(question) + GROWTH_CHARS
+    if not 0 < len(found) <= MAX_SUB_QUESTIONS or max(map(len, found)) > longest_chars:
+        announce_unsplit(f"unusable reply: {text[:80]!r}")
+        return ()
+    return found if len(found) > 1 else (question.strip(),)
+
+
+def _array(text: str) -> tuple[str, ...]:
+    match = _ARRAY.search(text)
+    try:
+        values = json.loads(match[0]) if match else []
+    except (ValueError, RecursionError):
+        return ()
+    is_list = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    return _unique(values) if is_list else ()
+
+
+def _items(text: str) -> tuple[str, ...]:
+    """The items of a list that was written instead of an array."""
+    lines = text.splitlines()
+    return _unique([_LIST_ITEM.sub("", line, count=1) for line in lines if _LIST_ITEM.match(line)])
+
+
+def _unique(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+
+
+def _cut(question: str) -> tuple[str, ...]:
+    """The questions that a text surely consists of."""
+    for cut in (_by_list, _by_marks, _by_clauses):
+        found = cut(question)
+        if 1 < len(found) <= MAX_SUB_QUESTIONS:
+            return found
+    return (question.strip(),)
+
+
+def _by_list(question: str) -> tuple[str, ...]:
+    marks = list(_LIST_ITEM.finditer(question))
+    if len(marks) < 2:  # noqa: PLR2004  # one item is no list
+        return ()
+    lead = question[: marks[0].start()].strip()
+    ends = [*(mark.start() for mark in marks[1:]), len(question)]
+    items = [question[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)]
+    return tuple(f"{lead} {item}".strip() for item in items)
+
+
+def _by_marks(question: str) -> tuple[str, ...]:
+    """Sentences up to each question mark; what is said before a question leads it in, what is said last ends it."""
+    found: list[str] = []
+    for sentence in filter(None, (part.strip() for part in _QUESTION_END.split(question))):
+        joins = found and (_is_short(sentence) or _is_short(found[-1]) or not sentence.endswith(_MARKS))
+        found[-1 if joins else len(found) :] = [f"{found[-1]} {sentence}" if joins else sentence]
+    return tuple(found)
+
+
+def _is_short(sentence: str) -> bool:
+    """True for a few words; other scripts may write whole sentences without spaces."""
+    return sentence.isascii() and len(sentence.split()) < LEAST_WORDS
+
+
+def _by_clauses(question: str) -> tuple[str, ...]:
+    """Clauses of one question; all of them or none, because a short one belongs to its neighbour."""
+    found = tuple(clause.strip() for clause in _AND.split(question))
+    return found if all(len(clause.split()) >= LEAST_WORDS for clause in found) else ()
