@@ -2,7 +2,14 @@
 
 from importlib.metadata import version
 
-from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
+from langchain_ctxwin.config import (
+    ContextConfig,
+    FileConfig,
+    RetrievalConfig,
+    RoutingConfig,
+    ToolOverrides,
+    ToolResultConfig,
+)
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
@@ -28,10 +35,14 @@ from langchain_ctxwin.graph.agent import create_context_agent
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
+from langchain_ctxwin.tools import ToolSelector
 
 __version__ = version("langchain-ctxwin")
 
@@ -57,17 +68,22 @@ __all__ = [
     "FileConfig",
     "ModelInfo",
     "ModelLimits",
+    "ModelRegistry",
+    "ModelRouter",
     "ModelSummarizer",
     "NoModelFitsError",
     "ResultGoneError",
     "RetrievalConfig",
     "RetrievalResult",
+    "RoutedChatModel",
+    "RoutingConfig",
     "SummarizationError",
     "TokenBudget",
     "TokenEstimator",
     "ToolOverrides",
     "ToolResultConfig",
     "ToolResultGuard",
+    "ToolSelector",
     "UnknownModelError",
     "Window",
     "__version__",

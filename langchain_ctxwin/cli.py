@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,10 @@ from langchain_ctxwin.demo.payload import Payload
 from langchain_ctxwin.demo.result_screen import ResultScreen
 from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.model_table import explanation_lines, model_table, source_lines
+from langchain_ctxwin.models import sources
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.protocols import ModelSource
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -38,6 +42,14 @@ DEFAULT_WINDOW_TOKENS = 8_192
 
 DEFAULT_STEPS = 60
 """Model calls of a run: a dozen turns, a few seconds."""
+
+SOURCE_KINDS = {
+    "openai": "OpenAICompatibleSource",
+    "gemini": "GeminiSource",
+    "anthropic": "AnthropicSource",
+    "ollama": "OllamaSource",
+}
+"""Servers that can be asked about models; `openai` is anything that speaks its protocol."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -71,12 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("path", nargs="?", type=Path, default=default, help="folder to explore (langchain_core's source)")
     demo.add_argument("--model", metavar="PROVIDER:NAME", help="a real chat model (default: an offline one)")
     demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
+    help_text = "a second, dearer offline model with this window, for requests that the first cannot take"
+    demo.add_argument("--larger-window", type=_positive, metavar="TOKENS", help=help_text)
     demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
     demo.add_argument("--big-results", action="store_true", help="another scenario: questions about a huge tool result")
     demo.add_argument("--data", type=Path, metavar="FILE", help="a JSON array of objects for it, or a data folder")
     demo.set_defaults(run=_demo)
     _add_config(commands)
+    _add_models(commands)
     return parser
 
 
@@ -89,6 +104,19 @@ def _add_config(commands: Any) -> None:
     show = actions.add_parser("show", help="print every setting and where it comes from")
     show.add_argument("file", type=Path, nargs="?", help="a TOML, YAML or JSON file (default: the environment alone)")
     show.set_defaults(run=_show)
+
+
+def _add_models(commands: Any) -> None:
+    models = commands.add_parser("models", help="show limits and prices of models, and who states them")
+    models.add_argument("--provider", metavar="P", help="models of this provider alone")
+    models.add_argument("--explain", metavar="NAME", help="everything that is said about one model, and by whom")
+    models.add_argument("--refresh", action="store_true", help="ask every source now")
+    kinds = ", ".join(SOURCE_KINDS)
+    help_text = f"also ask a server: KIND is one of {kinds}; the address as its client takes it (repeatable)"
+    models.add_argument("--source", metavar="KIND=URL", action="append", default=[], help=help_text)
+    help_text = "also read a catalog in the shape of models.dev or LiteLLM (repeatable)"
+    models.add_argument("--catalog", metavar="FILE_OR_URL", action="append", default=[], help=help_text)
+    models.set_defaults(run=_models)
 
 
 def _positive(text: str) -> int:
@@ -108,7 +136,9 @@ def _demo(args: argparse.Namespace) -> int:
 def _explore(args: argparse.Namespace, screen: Screen) -> int:
     folder = Folder.open(args.path)
     model = _real_model(args.model) if args.model else None
-    scene = Scene.set_up(folder, window_tokens=args.window, seed=args.seed, model=model)
+    scene = Scene.set_up(
+        folder, window_tokens=args.window, larger_tokens=args.larger_window, seed=args.seed, model=model
+    )
     try:
         with screen.opened(*_headlines(folder, scene, args)):
             scene.play(screen, steps=args.steps)
@@ -151,6 +181,38 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
+def _models(args: argparse.Namespace) -> int:
+    registry = ModelRegistry.standard(sources=list(map(_source, args.source)), catalogs=args.catalog)
+    if args.refresh:
+        registry.refresh()
+    if args.explain:
+        found = registry.explain(args.explain)
+        _print_lines(explanation_lines(found))
+        return 0 if found.info else EXIT_FAILED
+    infos = registry.models(args.provider)
+    if infos:
+        _print_lines(model_table(infos))
+    _print_lines(["", *source_lines(registry.sources)])
+    if not infos:
+        wanted = f" of provider {args.provider!r}" if args.provider else ""
+        hint = "set a provider's API key, or pass --source or --catalog"
+        return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
+    return 0
+
+
+def _source(text: str) -> ModelSource:
+    kind, _, url = text.partition("=")
+    if kind not in SOURCE_KINDS or not url:
+        raise ConfigError(f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}")
+    made: ModelSource = getattr(sources, SOURCE_KINDS[kind])(base_url=url)
+    return made
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(escaped(line))
+
+
 def _model_failed(error: Exception, report: Mapping[str, object], *, is_real: bool) -> int:
     """Answer a refusal that nothing could help, and whatever a real provider raises; anything else is a fault."""
     if classify_overflow(error) is not None:
@@ -165,7 +227,9 @@ def _headlines(folder: Folder, scene: Scene, args: argparse.Namespace) -> Iterat
     size = f"{len(folder.files):,} files, {folder.size_bytes / 1e6:,.1f} MB"
     yield f"{args.model or 'An offline model'} explores {folder.root}{cut_off}: {size}"
     limit = scene.ledger.input_limit
-    yield f"Window {args.window:,} tokens = {limit:,} for the request + {args.window - limit:,} for the answer"
+    window = args.larger_window or args.window
+    smaller = f", while {args.window:,} tokens hold it a cheaper model answers" if args.larger_window else ""
+    yield f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer{smaller}"
     yield "Graph  budget_check > (maybe_summarize | force_compress) > build_messages > agent <> tools"
 
 

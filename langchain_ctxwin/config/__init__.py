@@ -4,6 +4,7 @@ from langchain_ctxwin.config.context import ContextConfig
 from langchain_ctxwin.config.file import FileConfig
 from langchain_ctxwin.config.live import LiveConfig, as_live
 from langchain_ctxwin.config.retrieval import RetrievalConfig
+from langchain_ctxwin.config.routing import RoutingConfig
 from langchain_ctxwin.config.settings import Settings
 from langchain_ctxwin.config.tool_results import ToolOverrides, ToolResultConfig
 
@@ -12,6 +13,7 @@ __all__ = [
     "FileConfig",
     "LiveConfig",
     "RetrievalConfig",
+    "RoutingConfig",
     "Settings",
     "ToolOverrides",
     "ToolResultConfig",

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from langchain_ctxwin.config.context import ContextConfig
 from langchain_ctxwin.config.retrieval import RetrievalConfig
+from langchain_ctxwin.config.routing import RoutingConfig
 from langchain_ctxwin.config.tool_results import ToolResultConfig
 
 
@@ -29,3 +30,6 @@ class FileConfig(ContextConfig):
 
     retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
     """Settings of `BudgetedRetriever`, which reads them once: it does not follow a file that changes."""
+
+    routing: RoutingConfig = Field(default_factory=RoutingConfig)
+    """Settings of `ModelRouter`, which also reads them once."""

@@ -207,3 +207,5 @@ class NamedLimits:
 
     limits: ModelLimits
     name: str
+    tokenizer_family: str = ""
+    """Family of the token estimator; empty when the model does not say."""

@@ -27,15 +27,24 @@ from langchain_ctxwin.demo.questions import Interview, Question
 from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.models.sources import ExplicitSource
 
 SYSTEM_PROMPT = (
     "You explore a folder of files with tools. Paths are relative to the folder. Look before you answer, answer in one "
     "or two sentences, and say only what the tools returned. When a result is too long to be seen whole, read the part "
     "that you need."
 )
+
+SMALL, LARGE = "offline-small", "offline-large"
+MADE_UP_PRICES = ("1", "10")
+"""USD per million tokens of the two offline models: they cost nothing, but a router weighs prices."""
 
 OUTPUT_SHARE = 8
 """The window divided by this is reserved for the answer: answers here are short."""
@@ -55,15 +64,32 @@ class Scene:
         return self.conversation.ledger
 
     @classmethod
-    def set_up(cls, folder: Folder, *, window_tokens: int, seed: int = 0, model: BaseChatModel | None = None) -> Scene:
+    def set_up(
+        cls,
+        folder: Folder,
+        *,
+        window_tokens: int,
+        larger_tokens: int | None = None,
+        seed: int = 0,
+        model: BaseChatModel | None = None,
+    ) -> Scene:
         """Build the agent; without a model the offline one explores.
 
+        Args:
+            folder: what is explored.
+            window_tokens: window of the model.
+            larger_tokens: window of a second, dearer offline model, to which requests go that the first cannot take.
+            seed: another number asks other questions.
+            model: a real chat model.
+
         Raises:
-            ConfigError: the window leaves no room for input.
+            ConfigError: the window leaves no room for input, or there are two windows for a real model.
         """
-        limits = ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+        limits = _limits(max(window_tokens, larger_tokens or 0))
         reserve = limits.output_reserve()
-        chat = model or OfflineChatModel(context_window=window_tokens, max_tokens=max(1, reserve))
+        chat = model or offline_model(window_tokens)
+        if larger_tokens is not None:
+            chat = two_models(window_tokens, larger_tokens, real=model)
         tools = FolderTools(folder).tools()
         definitions = [convert_to_openai_tool(tool) for tool in tools]
         ledger = Ledger(
@@ -101,12 +127,41 @@ class Scene:
         yield self.interview.closing()
 
 
+def offline_model(window_tokens: int, name: str = "offline-explorer") -> OfflineChatModel:
+    """Return the offline model with a window."""
+    reserve = _limits(window_tokens).output_reserve()
+    return OfflineChatModel(model=name, context_window=window_tokens, max_tokens=max(1, reserve))
+
+
+def two_models(window_tokens: int, larger_tokens: int, *, real: BaseChatModel | None = None) -> RoutedChatModel:
+    """Return a model that asks the offline model with the small window while that can take the requests.
+
+    Raises:
+        ConfigError: the second window is not larger, or a real model was given, too.
+    """
+    if real is not None:
+        raise ConfigError("a second window is for the offline model: leave out --model or --larger-window")
+    if larger_tokens <= window_tokens:
+        raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
+    models = {name: offline_model(tokens, name) for name, tokens in ((SMALL, window_tokens), (LARGE, larger_tokens))}
+    facts = {
+        name: {"context_window": chat.context_window, "input_price": price, "output_price": price}
+        for (name, chat), price in zip(models.items(), MADE_UP_PRICES, strict=True)
+    }
+    return RoutedChatModel(ModelRouter(list(models.values()), ModelRegistry([ExplicitSource(facts)])))
+
+
+def _limits(window_tokens: int) -> ModelLimits:
+    return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+
+
 def build_agent(
     model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits, *, summarizer: Any = None
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Wire the node set into a graph, as anybody would."""
-    engine = ContextEngine(limits=limits, summarizer=summarizer)
-    nodes = ContextNodes(engine, system_prompt=SYSTEM_PROMPT, tools=tools)
+    router = model.router if isinstance(model, RoutedChatModel) else None
+    engine = ContextEngine(limits=model if router else limits, summarizer=summarizer)
+    nodes = ContextNodes(engine, system_prompt=SYSTEM_PROMPT, tools=tools, router=router)
     builder = StateGraph(ContextState, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=model.bind_tools(tools))
     builder.add_node("tools", ToolNode(tools))

@@ -30,6 +30,7 @@ NAMES = {
     "context.summary_refused": "summaries refused",
     "context.overflow_recovered": "after a refusal",
     "context.session_mended": "sessions mended",
+    "context.model_chosen": "changes of the model",
 }
 """What events are called in the final table."""
 
@@ -72,11 +73,9 @@ def explain(event: Mapping[str, Any]) -> list[Part]:
         stated = f"{event['stated_tokens']:,} tokens" if event["stated_tokens"] else "the request"
         estimated = f"{event['estimated_tokens']:,} were estimated"
         return [(f"! the provider refused {stated}: compacted and sent again", "red"), (f"  ({estimated})", REASON)]
-    if event["type"] == "context.summary_started":
-        return [(f"+ a summary of {event['messages']} messages is being written meanwhile", "magenta"), _because(event)]
-    if event["type"] == "context.summary_ready":
-        done = f"+ the summary is ready ({event['tokens']:,} tokens, {event['seconds']:.1f} s) and waits"
-        return [(done, "magenta"), ("  (shown when the room is needed)", REASON)]
+    if event["type"] in TOLD:
+        done, why = TOLD[event["type"]]
+        return [(done.format_map(event), "magenta"), (f"  ({why.format_map(event)})", REASON)]
     name = str(event["type"]).removeprefix("context.").replace("_", " ")
     return [(f"! {name}: {event.get('reason') or event.get('fault') or ''}", "yellow")]
 
@@ -85,6 +84,17 @@ def _shown(event: Mapping[str, Any]) -> list[Part]:
     """A swap may also grow the request: of messages that had left, the summary is then the first thing shown."""
     sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
     return [(f"~ shown: the summary that was ready; the request went {sizes}", "magenta"), _because(event)]
+
+
+TOLD = {
+    "context.summary_started": ("+ a summary of {messages} messages is being written meanwhile", "{reason}"),
+    "context.summary_ready": (
+        "+ the summary is ready ({tokens:,} tokens, {seconds:.1f} s) and waits",
+        "shown when the room is needed",
+    ),
+    "context.model_chosen": ("> {model} answers from here on", "{reason}"),
+}
+"""Event -> what happened, and why."""
 
 
 def _because(event: Mapping[str, Any]) -> Part:

@@ -12,6 +12,8 @@ from langchain_ctxwin.core.learning import Lesson
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.models.routing.route import Route
+from langchain_ctxwin.tools import ToolSelection
 
 log = structlog.get_logger("langchain_ctxwin")
 
@@ -67,6 +69,20 @@ def announce_reset(window: Window) -> None:
     """Report that what was learned about sizes is forgotten, because the counts were too often wrong."""
     log.warning("context.calibration_reset", model=window.about.model)
     _stream("context.calibration_reset", model=window.about.model)
+
+
+def announce_model(route: Route, before: str) -> None:
+    """Report that the conversation goes to another candidate from now on."""
+    facts = {"model": route.name, "before": before, "reason": route.reason, "rejected": dict(route.rejected)}
+    log.info("context.model_chosen", **facts)
+    _stream("context.model_chosen", **facts)
+
+
+def announce_tools(selection: ToolSelection) -> None:
+    """Report that the set of tools changed."""
+    facts = {"added": list(selection.added), "removed": list(selection.removed), "tokens": selection.tokens}
+    log.info("context.tools_chosen", **facts, deferred=len(selection.deferred))
+    _stream("context.tools_chosen", **facts, deferred=len(selection.deferred))
 
 
 def announce_faults(window: Window) -> None:

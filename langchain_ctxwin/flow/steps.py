@@ -12,6 +12,7 @@ from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
+from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
@@ -28,9 +29,10 @@ class Flow:
     adapter knows of its framework stays there.
     """
 
-    def __init__(self, engine: ContextEngine, measure: Measure) -> None:
+    def __init__(self, engine: ContextEngine, measure: Measure, choices: Choices | None = None) -> None:
         self.engine = engine
         self.measure = measure
+        self.choices = choices or Choices()
         self._summaries = Summaries(engine)
 
     def before(self, state: State, place: Place) -> Update:
@@ -48,16 +50,21 @@ class Flow:
         return self._fitted(state, update)
 
     def check(self, state: State, place: Place) -> Update:
-        """Measure the request, collect and begin summaries, and say what has to happen before the call."""
+        """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
+        chosen = self.choices.made(state, self.measure)
+        state = {**state, **chosen}
         window = self.engine.verify(self.measure(state))
         key = self._summaries.wanted(window, place)
-        return self._checked(state, window, place, place.shelf.get(key) if key and place.shelf else None)
+        return chosen | self._checked(state, window, place, place.shelf.get(key) if key and place.shelf else None)
 
     async def acheck(self, state: State, place: Place) -> Update:
-        """Like `check`, awaiting the provider's count and the store."""
+        """Like `check`, awaiting embeddings, the provider's count and the store."""
+        chosen = await self.choices.amade(state, self.measure)
+        state = {**state, **chosen}
         window = await self.engine.averify(self.measure(state))
         key = self._summaries.wanted(window, place)
-        return self._checked(state, window, place, await place.shelf.aget(key) if key and place.shelf else None)
+        found = await place.shelf.aget(key) if key and place.shelf else None
+        return chosen | self._checked(state, window, place, found)
 
     def route(self, state: State) -> Destination:
         """Return the step that follows `check`."""

@@ -23,10 +23,12 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
+from langchain_ctxwin.tools import ToolSelector
 
 
 def create_context_agent(
@@ -45,12 +47,14 @@ def create_context_agent(
     pin_when: PinWhen | None = None,
     jobs: SummaryJobs | None = None,
     guard: ToolResultGuard | None = None,
+    tool_selector: ToolSelector | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
 
     Args:
-        model: a chat model, or a string for `init_chat_model` (needs the extra `agents`).
+        model: a chat model, or a string for `init_chat_model` (needs the extra `agents`). With a `RoutedChatModel`
+            each request has the limits of the candidate that it goes to, unless `limits` are given.
         tools: functions and `BaseTool`s, which the agent runs, and definitions of tools that the provider runs.
         system_prompt: leads every request.
         limits: the model's limits, where the model does not state them itself.
@@ -64,6 +68,7 @@ def create_context_agent(
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
+        tool_selector: chooses of its tools those that each request shows, beside `tools`; the agent runs all of them.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -77,21 +82,31 @@ def create_context_agent(
         ```
     """
     chat = _chat_model(model) if isinstance(model, str) else model
-    counter = TokenEstimator(family_of(chat)) if counter is None else counter
+    router = chat.router if isinstance(chat, RoutedChatModel) and limits is None else None
+    counted_by = TokenEstimator(family_of(chat)) if counter is None else counter
     engine = ContextEngine(
         _limits(limits, chat),
-        counter=counter,
+        counter=counter if router else counted_by,
         summarizer=summarizer,
         config=config,
         learned=learned,
         pin_when=pin_when,
         jobs=jobs,
     )
-    tool_node = _tool_node([tool for tool in tools if not isinstance(tool, dict)], guard and guard.counting(counter))
+    chosen = [*tool_selector.tools, tool_selector.search_tools] if tool_selector else []
+    runnable = [tool for tool in (*tools, *chosen) if not isinstance(tool, dict)]
+    tool_node = _tool_node(runnable, guard and guard.counting(counted_by))
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
-    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, validator=validator)
+    nodes = ContextNodes(
+        engine,
+        system_prompt=system_prompt,
+        tools=bound,
+        validator=validator,
+        tool_selector=tool_selector,
+        router=router,
+    )
     builder = StateGraph(ContextState, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=chat.bind_tools(bound) if bound else chat)
+    add_context_nodes(builder, nodes, model=chat if tool_selector or not bound else chat.bind_tools(bound))
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})

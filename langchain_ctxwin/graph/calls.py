@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage
@@ -23,8 +23,11 @@ class ModelCall:
         flow: Flow,
         call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
         *,
+        tools: Callable[[State], Sequence[Any]] = lambda _: (),
         validator: Validator | None = None,
     ) -> None:
+        self._flow = flow
+        self._tools = tools
         self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
         self._exchange = ModelExchange(flow, self._call, validator=validator)
 
@@ -32,12 +35,17 @@ class ModelCall:
         """Return the node, sync and async."""
         return ContextNode("model_node", self._run, self._arun)
 
+    def _bound(self, state: State) -> Runnable[Any, Any]:
+        return self._flow.choices.bound(self._call, state, self._tools)
+
     def _run(self, state: State, config: RunnableConfig | None) -> Update:
+        call = self._bound(state)
         return run_exchange(
-            self._exchange.start(state), lambda attempt: self._call.invoke(attempt.request, config, **attempt.options)
+            self._exchange.start(state), lambda attempt: call.invoke(attempt.request, config, **attempt.options)
         )
 
     async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
+        call = self._bound(state)
         return await arun_exchange(
-            self._exchange.start(state), lambda attempt: self._call.ainvoke(attempt.request, config, **attempt.options)
+            self._exchange.start(state), lambda attempt: call.ainvoke(attempt.request, config, **attempt.options)
         )

@@ -13,13 +13,16 @@ from langgraph.types import Command, RetryPolicy
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow
 from langchain_ctxwin.flow.summaries import Place, place_of
 from langchain_ctxwin.graph.calls import ModelCall
 from langchain_ctxwin.graph.node import ContextNode
+from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
 Config = RunnableConfig | None
@@ -41,6 +44,9 @@ class ContextNodes:
         tools: the tools bound to the model, or such a callable.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
         validator: compares counts with what providers report, and samples with exact counts.
+        tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
+            `search_tools`, to the tool node.
+        router: chooses the model of each request; the model node then calls a `RoutedChatModel` of this router.
 
     Instantiate:
         ```python
@@ -61,16 +67,24 @@ class ContextNodes:
         tools: Sequence[Any] | PerRequest[Sequence[Any]] = (),
         model: Any | PerRequest[Any] = None,
         validator: Validator | None = None,
+        tool_selector: ToolSelector | None = None,
+        router: ModelRouter | None = None,
     ) -> None:
+        if router is not None and model is not None:
+            raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools = tools
         self._model = model
-        self._flow = Flow(engine, self.measure)
+        self.choices = Choices(router=router, selector=tool_selector)
+        """Chooses the tools and the model of each request."""
+        self._flow = Flow(engine, self.measure, self.choices)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
         self.budget_check = ContextNode("budget_check", self._check, self._acheck)
-        """Measures the next request and decides where to go."""
+        """Chooses tools and model, measures the next request and decides where to go."""
+        self.select_model = ContextNode("select_model", self._choose, self._achoose)
+        """Chooses tools and model only, for graphs without `budget_check`."""
         self.maybe_summarize = ContextNode("maybe_summarize", self._summarize, self._asummarize)
         """Summarizes the oldest turns when that is due."""
         self.force_compress = ContextNode("force_compress", self._compress)
@@ -88,7 +102,7 @@ class ContextNodes:
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
         times; then the provider's own exception leaves the node, so that a resume runs it again.
         """
-        return ModelCall(self._flow, call, validator=self.validator).as_node()
+        return ModelCall(self._flow, call, tools=self._given_tools, validator=self.validator).as_node()
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
@@ -112,10 +126,20 @@ class ContextNodes:
         return self.engine.measure(
             state.get("messages") or [],
             system_prompt=_resolved(self._system_prompt, state, runtime),
-            tools=_resolved(self._tools, state, runtime),
+            tools=self.choices.tools(state, _resolved(self._tools, state, runtime)),
             session=state,
-            model=_resolved(self._model, state, runtime),
+            model=self.choices.model(state) or _resolved(self._model, state, runtime),
         )
+
+    def _given_tools(self, state: State) -> Sequence[Any]:
+        tools: Sequence[Any] = _resolved(self._tools, state, current_runtime())
+        return tools
+
+    def _choose(self, state: State, _: Config = None) -> Update:
+        return self.choices.made(state, self.measure)
+
+    async def _achoose(self, state: State, _: Config = None) -> Update:
+        return await self.choices.amade(state, self.measure)
 
     def _check(self, state: State, _: Config = None) -> Update:
         return self._flow.check(state, _place())

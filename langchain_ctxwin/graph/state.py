@@ -31,7 +31,10 @@ class _SessionKeys(TypedDict, total=False):
     """What was learned about token counts and limits."""
 
     context_tools: list[str]
-    """Names of the selected tools."""
+    """Names of the selected tools, in the order in which requests show them."""
+
+    context_model: dict[str, Any]
+    """The candidate that the conversation's requests go to, and why."""
 
     context_guard: dict[str, Any]
     """Compactions so far, and why automatic ones stopped."""

@@ -30,7 +30,10 @@ class ContextKeys(AgentState[Any], total=False):
     """What was learned about token counts and limits."""
 
     context_tools: Hidden[list[str]]
-    """Names of the selected tools."""
+    """Names of the selected tools, in the order in which requests show them."""
+
+    context_model: Hidden[dict[str, Any]]
+    """The candidate that the conversation's requests go to, and why."""
 
     context_guard: Hidden[dict[str, Any]]
     """Compactions so far, and why automatic ones stopped."""

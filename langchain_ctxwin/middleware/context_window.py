@@ -22,17 +22,21 @@ from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
 from langchain_ctxwin.middleware.response_format import definitions_of
 from langchain_ctxwin.middleware.tool_calls import guarding
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
+from langchain_ctxwin.tools import ToolSelector
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
@@ -68,6 +72,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
+        tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
+            the agent. Other tools of the agent are always shown.
+        router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
+            model does the same.
 
     Instantiate:
         ```python
@@ -111,6 +119,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: SummaryJobs | None = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
+        tool_selector: ToolSelector | None = None,
+        router: ModelRouter | None = None,
     ) -> None:
         super().__init__()
         options = {
@@ -129,7 +139,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard
         """Makes the results of tools fit; None leaves them as they are."""
-        self.tools = guard.tools if guard else []
+        self._choices = Choices(router=router, selector=tool_selector)
+        self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
+        self._routed = RoutedChatModel(router) if router else None
+        self._routers: Lru[tuple[Any, Choices]] = Lru(MAX_ENGINES)
         self._engine = engine
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
@@ -167,9 +180,25 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return call.response()
 
     def _call(self, request: ModelRequest[ContextT]) -> AgentCall:
+        if self._routed is not None:
+            request = request.override(model=self._routed)
         model = request.model.bind(**request.model_settings) if request.model_settings else request.model
-        tools = [*request.tools, *self._format_tools(request)]
-        return AgentCall(self._engine_of(model), request, model, tools, limited_by=self._limits_of(model))
+        return AgentCall(
+            self._engine_of(model),
+            request,
+            model,
+            self._format_tools(request),
+            limited_by=self._limits_of,
+            choices=self._choices_of(request.model),
+        )
+
+    def _choices_of(self, model: Any) -> Choices:
+        """The choices of this middleware; a routed model brings its router along."""
+        if self._routed is not None or not isinstance(model, RoutedChatModel):
+            return self._choices
+        router, selector = model.router, self._choices.selector
+        # The value keeps the router alive, so an id in the key cannot come to mean another one.
+        return once(self._routers, id(router), lambda: (router, Choices(router=router, selector=selector)))[1]
 
     def _limits_of(self, model: Any) -> Any:
         """What the request has to fit: the model, or the limits that were set on the engine where they are tighter."""
@@ -178,7 +207,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         stated, reserve = ModelLimits.of(model), self._engine.config.output_reserve
         own = self._engine.limits
         rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]
-        return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model))
+        return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model), family_of(model))
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
@@ -199,6 +228,12 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         form = request.response_format
         # The value keeps the format alive, so an id in the key cannot come to mean another one.
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
+
+
+def _runnable(selector: ToolSelector | None) -> list[Any]:
+    """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
+    tools = [*selector.tools, selector.search_tools] if selector else []
+    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def _check(engine: Any, validator: Any, guard: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:

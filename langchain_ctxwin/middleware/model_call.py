@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from langgraph.types import Command
 
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.exchange import Attempt, Exchange, ModelExchange
 from langchain_ctxwin.flow.state import State, Update, turn_is_finished
 from langchain_ctxwin.flow.steps import Flow
@@ -23,9 +25,16 @@ class AgentCall:
     """One model call of an agent: its request, and what the session learns on the way."""
 
     def __init__(
-        self, engine: ContextEngine, request: ModelRequest[Any], model: Any, tools: list[Any], *, limited_by: Any
+        self,
+        engine: ContextEngine,
+        request: ModelRequest[Any],
+        model: Any,
+        format_tools: list[Any],
+        *,
+        limited_by: Callable[[Any], Any],
+        choices: Choices,
     ) -> None:
-        self.flow = Flow(engine, self._measure)
+        self.flow = Flow(engine, self._measure, choices)
         self.place = place_of(request.runtime)
         stored: State = request.state
         self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}
@@ -33,7 +42,7 @@ class AgentCall:
         self._request = request
         self._model = model
         self._limited_by = limited_by
-        self._tools = tools
+        self._format_tools = format_tools
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
         self._update: Update = {}
 
@@ -55,8 +64,9 @@ class AgentCall:
         first = attempt.request[0]
         system = first if isinstance(first, SystemMessage) else None
         messages = attempt.request[1:] if system else attempt.request
-        settings = {**self._request.model_settings, **attempt.options}
-        return self._request.override(system_message=system, messages=messages, model_settings=settings)
+        settings = {**self._request.model_settings, **self.flow.choices.arguments(self.state), **attempt.options}
+        tools = self._tools(self.state)
+        return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
 
     def hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
         """Keep what the model returned and say which message of it is the answer."""
@@ -78,10 +88,13 @@ class AgentCall:
         return self.flow.engine.measure(
             state["messages"],
             system_prompt=self._request.system_message or "",
-            tools=self._tools,
+            tools=[*self._tools(state), *self._format_tools],
             session=state,
-            model=self._limited_by,
+            model=self._limited_by(self.flow.choices.model(state) or self._model),
         )
+
+    def _tools(self, state: State) -> list[Any]:
+        return list(self.flow.choices.tools(state, self._request.tools))
 
 
 def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:

@@ -14,13 +14,13 @@ import structlog
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
 from langchain_ctxwin.models.sources.statements import (
     LIMIT_FIELDS,
     MAX_TOKENS,
     Heard,
     Statement,
     Stored,
-    alone,
     is_plausible,
     merged,
     read_file,
@@ -68,6 +68,9 @@ class LearnedSource:
         {'context_window': 8192}
     """
 
+    name = SOURCE_NAME
+    tier = "learned"
+
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -77,7 +80,7 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._path = None if path is None else _place(path)
+        self._path = None if path is None else place(path)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
@@ -132,7 +135,7 @@ class LearnedSource:
         try:
             self._take_over(self._path)
         except OSError as error:
-            self._report("models.learned_unreadable", _reason(error))
+            self._report("models.learned_unreadable", fault_of(error))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
@@ -186,7 +189,7 @@ class LearnedSource:
                 self._save(path)
                 self._report("models.learned_not_saved", "")
             except OSError as error:
-                self._report("models.learned_not_saved", _reason(error))
+                self._report("models.learned_not_saved", fault_of(error))
 
     def _save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,9 +197,7 @@ class LearnedSource:
             stored = self._take_over(path)
             heard = self._absorb({})
             if stored.fault:
-                aside = path.with_name(f"{path.name}.corrupt")
-                path.replace(aside)
-                _log.info("models.learned_set_aside", path=str(path), moved_to=str(aside))
+                _log.info("models.learned_set_aside", path=str(path), moved_to=str(set_aside(path)))
             if stored.fault or heard != stored.heard:
                 replace_file(path, heard)
 
@@ -237,15 +238,3 @@ def _require_limit(model: str, field: str, tokens: object) -> None:
         raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
     if not is_plausible(tokens):
         raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
-
-
-def _place(path: str | os.PathLike[str]) -> Path:
-    """The file itself, so that neither a later change of folder nor replacing a link moves it."""
-    try:
-        return Path(os.path.realpath(Path(path).expanduser()))
-    except (RuntimeError, ValueError, OSError) as error:
-        raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
-
-
-def _reason(error: OSError) -> str:
-    return f"{type(error).__name__}: {error.strerror or error}"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeGuard
-from uuid import uuid4
 
-if sys.platform != "win32":
-    import fcntl
+from langchain_ctxwin.models.files import replace_text
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens")
 
@@ -86,38 +82,7 @@ def replace_file(path: Path, heard: Heard) -> None:
     """
     models = {model: {name: asdict(said) for name, said in known.items()} for model, known in heard.items()}
     text = json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
-    draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keep other writers of the file out, so that none loses what another just saved.
-
-    On Windows, and in network folders without locks, nothing keeps them out: of two that save in the same moment one
-    may miss the other's newest statement, which is heard or saved again later.
-
-    The lock belongs to the open lock file and ends with the process at the latest, so a crash leaves none behind. The
-    lock file stays: removing it would let two processes hold different ones.
-
-    Raises:
-        OSError: the lock file cannot be opened.
-    """
-    with path.with_name(f"{path.name}.lock").open("a") as lock:
-        if sys.platform == "win32":
-            yield
-            return
-        with suppress(OSError):  # a folder without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # said explicitly: a process forked meanwhile holds the same open file
-                fcntl.flock(lock, fcntl.LOCK_UN)
+    replace_text(path, text)
 
 
 def _valid_entries(models: dict[str, Any]) -> Stored:

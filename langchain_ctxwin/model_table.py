@@ -1,0 +1,130 @@
+"""What does `ctxwin models` print: limits, prices, who stated them, and who disagrees?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.models.explaining import Explanation, SourceState
+
+UNKNOWN = "-"
+HEADINGS = (
+    "MODEL",
+    "PROVIDER",
+    "WINDOW",
+    "INPUT",
+    "OUTPUT",
+    "$ IN",
+    "$ OUT",
+    "$ CACHED",
+    "CAN",
+    "WINDOW FROM",
+    "NOTES",
+)
+RIGHT_ALIGNED = frozenset({"WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED"})
+
+LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
+
+CAPABILITY_LETTERS = {
+    "tools": "T",
+    "images": "I",
+    "audio": "A",
+    "video": "V",
+    "pdf": "P",
+    "structured_output": "S",
+    "reasoning": "R",
+}
+"""How a capability is shown; others only in the explanation."""
+
+CAPABILITIES = "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
+
+SECONDS_PER_MINUTE = 60
+
+
+def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
+    """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
+    yield from _aligned([HEADINGS, *map(_row, infos)])
+    yield LEGEND
+    yield CAPABILITIES
+
+
+def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
+    """Yield a line per source: how many models it lists, how old that is, and what is wrong with it."""
+    for state in states:
+        age = "" if state.age_seconds is None else f", asked {_age(state.age_seconds)} ago"
+        fault = f": {state.fault}" if state.fault else ""
+        plural = "" if state.models == 1 else "s"
+        yield f"{state.name} ({state.tier}): {state.models:,} model{plural}{age}{fault}"
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Yield what is known about one model, field by field, with every source that states it."""
+    if found.info is None:
+        yield found.problem
+    else:
+        provider = f"{found.info.provider}/" if found.info.provider else ""
+        asked = "" if found.how == "name" or not found.how else f" (found for {found.asked!r} by {found.how})"
+        yield f"{provider}{found.info.name}{asked}"
+        yield from (f"  {note}" for note in _notes(found.info))
+    rows = [
+        (f"  {'*' if said.counts else ' '} {said.field}", _shown(said.value), f"{said.source} ({said.tier})")
+        for said in found.statements
+    ]
+    yield from _aligned(rows)
+    if rows:
+        yield "  * the value that counts"
+    if found.others:
+        yield f"  also served as {', '.join(found.others)}"
+
+
+def _row(info: ModelInfo) -> tuple[str, ...]:
+    prices = (info.input_price, info.output_price, info.cache_read_price)
+    limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
+    letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
+    source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens") or UNKNOWN
+    return (
+        info.name,
+        info.provider or UNKNOWN,
+        *map(_shown, (*limits, *prices)),
+        letters or UNKNOWN,
+        source,
+        "; ".join(_notes(info)),
+    )
+
+
+def _notes(info: ModelInfo) -> Iterator[str]:
+    if info.deprecated:
+        yield "deprecated"
+    if info.retires_on:
+        yield f"retires {info.retires_on.isoformat()}"
+    if info.conflicts:
+        yield f"sources disagree: {', '.join(info.conflicts)}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, frozenset | tuple):
+        return ", ".join(sorted(map(str, value)))
+    return str(value)
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < SECONDS_PER_MINUTE else f"{seconds / SECONDS_PER_MINUTE:,.0f} min"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [heading in RIGHT_ALIGNED for heading in rows[0]] if rows else []
+    for row in rows:
+        cells = zip(row, widths, right, strict=True)
+        yield "  ".join(
+            f"{cell:>{width}}" if is_right else f"{cell:<{width}}" for cell, width, is_right in cells
+        ).rstrip()

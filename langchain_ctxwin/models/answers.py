@@ -1,0 +1,70 @@
+"""What is the answer about one model: what sources list, its own profile, and what was learned, merged once?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.models.asking import Asked
+from langchain_ctxwin.models.listing import Listing, Resolved
+from langchain_ctxwin.models.memories import Memory, heard
+from langchain_ctxwin.models.merging import Claim, guessed, merged
+from langchain_ctxwin.models.notices import Notices
+
+MAX_ANSWERS = 4096
+"""Merged facts kept, about 2 kB each."""
+
+
+class Answers:
+    """Merges what is known about a model; remembers it until a source states something else."""
+
+    def __init__(self, memories: Sequence[Memory], notices: Notices, *, allow_guess: bool) -> None:
+        self._memories = memories
+        self._notices = notices
+        self._allow_guess = allow_guess
+        self._known: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
+
+    def facts(self, asked: Asked, listing: Listing) -> ModelInfo | None:
+        """Return what is known, or None when nobody knows the model."""
+        known = self._memo(listing)
+        info = None if asked.own else known.get((asked.name, asked.provider))
+        if info is not None and not self._heard(asked.name, info.provider, info.name):
+            return info
+        resolved = listing.resolve(asked.name, asked.provider)
+        if resolved and resolved.is_ambiguous:
+            self._notices.choice(asked.name, resolved)
+        claims = self.claims(asked, resolved)
+        if not claims:
+            return None
+        name, provider = (resolved.name, resolved.provider) if resolved else (asked.name, asked.provider or None)
+        info = self._merged(name, provider, claims)
+        is_listed_only = resolved is not None and len(claims) == len(resolved.claims)
+        return known.put((asked.name, asked.provider), info) if is_listed_only else info
+
+    def claims(self, asked: Asked, resolved: Resolved | None) -> list[Claim]:
+        """Return all that is said about a model: in lists, by its own profile, and in errors."""
+        if resolved is None:
+            return [*asked.own, *self._heard(asked.name, None, asked.name)]
+        return [*resolved.claims, *asked.own, *self._heard(asked.name, resolved.provider, resolved.name)]
+
+    def all(self, listing: Listing) -> list[ModelInfo]:
+        """Return every listed model."""
+        return [
+            self._merged(one.name, one.provider, [*one.claims, *self._heard(one.name, one.provider, one.name)])
+            for one in listing.all()
+        ]
+
+    def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
+        info = merged(name, provider, claims)
+        return guessed(info) if self._allow_guess else info
+
+    def _heard(self, asked: str, provider: str | None, name: str) -> list[Claim]:
+        return heard(self._memories, (asked, f"{provider}/{name}", name, f"models/{name}"))
+
+    def _memo(self, listing: Listing) -> Lru[ModelInfo]:
+        known_listing, known = self._known
+        if known_listing is not listing:
+            known = Lru(MAX_ANSWERS)
+            self._known = listing, known
+        return known

@@ -1,0 +1,217 @@
+"""Which listed model does a name mean, however it is spelled?"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from langchain_ctxwin.models.values import provider_id
+
+GENERIC = ""
+"""Provider of what was stated about a name without saying who serves it."""
+
+Entry = tuple[str, str]
+"""Provider id and key of one listed model."""
+
+NEAREST = 3
+"""Listed names shown beside an unknown one."""
+
+_LATEST = "latest"
+_DATED = re.compile(r"(.+?)[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
+_NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
+_VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
+"""A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes."""
+
+_PREFIX = re.compile(r"\A(?:.+/)?models/")
+_BRAND = re.compile(r"[a-z]+")
+
+_BRANDS = {
+    "anthropic": ("claude",),
+    "cohere": ("command",),
+    "google": ("gemini", "gemma"),
+    "llama": ("meta",),
+    "mistral": ("codestral", "devstral", "magistral", "ministral", "pixtral"),
+    "moonshotai": ("kimi",),
+    "openai": ("gpt", "chatgpt", "codex", "o"),
+    "perplexity": ("sonar",),
+    "xai": ("grok",),
+    "alibaba": ("qwen", "qwq"),
+    "zai": ("glm",),
+}
+"""Provider id -> brands of its models, where they are not named after it. A brand is no model: it says nothing but who
+makes it, which stays so when models come and go."""
+
+_MAKERS = {brand: maker for maker, brands in _BRANDS.items() for brand in brands}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The listed models that a name may mean, all of them by the same kind of likeness."""
+
+    entries: tuple[Entry, ...]
+    """The one that is meant, or several providers among which nothing decides."""
+
+    how: str
+    """`name`, `alias` or `variant` (another date, suffix or spelling of a date)."""
+
+    others: tuple[Entry, ...] = ()
+    """The same name at other providers."""
+
+
+def key_of(name: str) -> str:
+    """Return the form by which spellings of a name are compared: without case and without a `models/` path."""
+    return spelled(name).casefold()
+
+
+def spelled(name: str) -> str:
+    """Return a name without a `models/` path, which clients add on their own."""
+    return _PREFIX.sub("", name.strip(), count=1)
+
+
+def maker_of(name: str) -> str:
+    """Return the id of the provider that makes a model, as its brand says; empty when it says nothing.
+
+    Example:
+        >>> maker_of("deepseek-something"), maker_of("house-blend")
+        ('deepseek', 'house')
+    """
+    brand = _BRAND.match(key_of(name).rpartition("/")[2])
+    return _MAKERS.get(brand[0], brand[0]) if brand else ""
+
+
+class Names:
+    """All listed names, ready to be searched.
+
+    A name that left the lists is `gone`: it means no other model, however similar. One that came back in another case
+    is `recased`: providers that care about case refuse the old spelling.
+    """
+
+    def __init__(
+        self,
+        listed: Iterable[tuple[Entry, Collection[str]]],
+        gone: Collection[Entry] = (),
+        recased: Collection[tuple[Entry, str]] = (),
+    ) -> None:
+        self._gone = gone
+        self._gone_keys = {key for _, key in gone}
+        self._recased = recased
+        self._by_key: dict[str, list[Entry]] = {}
+        self._by_alias: dict[str, list[Entry]] = {}
+        self._by_stem: dict[str, list[tuple[str, Entry]]] = {}
+        for entry, aliases in listed:
+            self._add(entry, aliases)
+        self.providers = {provider for entries in self._by_key.values() for provider, _ in entries}
+        self._searches: tuple[tuple[str, Callable[[str], list[Entry]]], ...] = (
+            ("name", self._same),
+            ("alias", lambda name: self._by_alias.get(key_of(name), [])),
+            ("variant", self._variants),
+        )
+
+    def find(self, name: str, provider: str = "") -> Found | None:
+        """Return what a name means, to a chat model of this provider if one is given.
+
+        The provider's own list comes first; then `provider/name`, split at the first slash; then the name as a whole at
+        any provider: its maker's, if listed, else all of them.
+        """
+        for scope, wanted in self._readings(name, provider):
+            found = self._search(wanted, scope)
+            if found:
+                return found
+            if scope is not None and self._is_gone(wanted, scope):
+                return None
+        return None
+
+    def like(self, name: str) -> list[str]:
+        """Return the listed names that look most like one that is not: of its provider, else of any."""
+        readings = [(scope, wanted) for scope, wanted in self._readings(name, "") if scope != GENERIC]
+        found = (self._close(wanted, scope) for scope, wanted in readings)
+        return next(filter(None, found), [])
+
+    def _add(self, entry: Entry, aliases: Collection[str]) -> None:
+        _, key = entry
+        self._by_key.setdefault(key, []).append(entry)
+        stem, date = _split(key)
+        self._by_stem.setdefault(stem, []).append((date, entry))
+        for alias in {key_of(alias) for alias in aliases} - {key}:
+            self._by_alias.setdefault(alias, []).append(entry)
+
+    def _readings(self, name: str, provider: str) -> Iterator[tuple[str | None, str]]:
+        """Yield the (provider, name) pairs that the text may mean; None is any provider."""
+        head, slash, tail = name.strip().partition("/")
+        stated = next((one for one in (head.casefold(), provider_id(head)) if one in self.providers), "")
+        if provider:
+            yield provider, name
+        if slash and tail and stated:
+            yield stated, tail
+        yield None, name
+        if slash and tail and (stated or provider_id(head) == provider):
+            yield GENERIC, tail
+
+    def _close(self, name: str, scope: str | None) -> list[str]:
+        key = key_of(name)
+        listed = (other for other in sorted(self._by_key) if other[:1] == key[:1])  # comparing all takes too long
+        keys = [other for other in listed if scope is None or (scope, other) in self._by_key[other]]
+        close = difflib.get_close_matches(key, keys, n=NEAREST)
+        return [f"{scope}/{other}" for other in close] if scope else close
+
+    def _search(self, name: str, scope: str | None) -> Found | None:
+        for how, search in self._searches:
+            entries = [entry for entry in search(name) if scope is None or entry[0] == scope]
+            if entries:
+                return _decided(entries, how, name)
+            if self._is_gone(name, scope):
+                return None
+        return None
+
+    def _is_gone(self, name: str, scope: str | None) -> bool:
+        key = key_of(name)
+        if scope is None:
+            return key in self._gone_keys or any(self._is_recased(entry, name) for entry in self._by_key.get(key, ()))
+        return (scope, key) in self._gone or self._is_recased((scope, key), name)
+
+    def _is_recased(self, entry: Entry, name: str) -> bool:
+        return (entry, spelled(name)) in self._recased
+
+    def _same(self, name: str) -> list[Entry]:
+        return [entry for entry in self._by_key.get(key_of(name), []) if not self._is_recased(entry, name)]
+
+    def _variants(self, name: str) -> list[Entry]:
+        """Entries that differ from the name by a date, a suffix, or how a date is written; never by two dates."""
+        key = key_of(name)
+        plain = _VARIANT.fullmatch(key)
+        for wanted in (key, plain[1] if plain and not _DATED.fullmatch(key) else ""):
+            stem, date = _split(wanted)
+            listed = self._by_stem.get(stem, []) if wanted else []
+            if chosen := _by_date(listed, date):
+                return chosen
+        return []
+
+
+def _split(key: str) -> tuple[str, str]:
+    """The name without its date, and the date as digits, `latest` or empty."""
+    if dated := _DATED.fullmatch(key):
+        return dated[1], "".join(dated.groups()[1:])
+    newest = _NEWEST.fullmatch(key)
+    return (newest[1], _LATEST) if newest else (key, "")
+
+
+def _by_date(listed: list[tuple[str, Entry]], date: str) -> list[Entry]:
+    """Entries of the same date; else of the undated name; for a name without a date else the newest per provider."""
+    for accepted in dict.fromkeys((date, "", *(() if date.isdigit() else (_LATEST,)))):
+        if chosen := [entry for found, entry in listed if found == accepted]:
+            return chosen
+    if date.isdigit():
+        return []
+    newest = dict(sorted((entry[0], (found, entry)) for found, entry in listed))
+    return [entry for _, entry in newest.values()]
+
+
+def _decided(entries: list[Entry], how: str, name: str) -> Found:
+    """Prefer who serves it to who only names it, and the maker to others."""
+    served = [entry for entry in entries if entry[0] != GENERIC] or entries
+    maker = maker_of(name)
+    made = [entry for entry in served if entry[0] == maker]
+    chosen = made[:1] or served
+    return Found(entries=tuple(chosen), how=how, others=tuple(entry for entry in served if entry not in chosen))

@@ -1,0 +1,289 @@
+"""A chat model that asks whichever candidate of a router fits each request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from pydantic import Field
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
+from langchain_ctxwin.core.tokens import tool_definition
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.routing.answers import (
+    aanswer_of,
+    achunks_of,
+    answer_of,
+    chunks_of,
+    labelled,
+    labelled_chunk,
+)
+from langchain_ctxwin.models.routing.attempts import Attempts
+from langchain_ctxwin.models.routing.calling import output_tokens_of
+from langchain_ctxwin.models.routing.candidates import PROFILE_KEYS
+from langchain_ctxwin.models.routing.conversations import conversation_key, thread_key
+from langchain_ctxwin.models.routing.request import Request
+from langchain_ctxwin.models.routing.router import ModelRouter
+
+
+class RoutedChatModel(BaseChatModel):
+    """A chat model in front of several: each request goes to the candidate that the router chooses for it.
+
+    Setup:
+        Nothing beyond the integrations of the candidates.
+
+    Key init args:
+        router: chooses the candidate.
+        temperature, max_tokens, stop: defaults of every call, as with any chat model.
+
+    Instantiate:
+        ```python
+        model = RoutedChatModel(ModelRouter([small_model, large_model]))
+        ```
+
+    Use:
+        ```python
+        answer = model.bind_tools(tools).invoke("How many orders are open?")
+        answer.response_metadata["route"]["reason"]
+        model.invoke("And yesterday?", route="large")  # begin with this candidate, whatever the request's size
+        ```
+
+    A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
+    without credentials by the next that fits. When every candidate failed, the last one's own exception is raised with
+    a note on each attempt; when those that remain are too small, a `ContextOverflowError` that states their limit. A
+    stream that breaks after its first chunk is not started again.
+
+    The call argument `conversation` names the conversation that stays with its candidate; by default it is the thread
+    id of the run, else the first message. `estimated_tokens` is the size of the request where it was measured already,
+    as an upper bound.
+
+    The run that callbacks see is this model's alone: tokens and chunks are reported once, under the name of the model
+    that answered. Rate limiters and caches of the candidates apply (a cache only to calls that do not stream);
+    callbacks that were set on a candidate do not.
+
+    Raises:
+        ConfigError: `router` is no `ModelRouter`.
+    """
+
+    router: ModelRouter = Field(exclude=True)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """What every call asks for at most, under the name by which each candidate knows it."""
+
+    stop: list[str] | None = None
+    cache: Any = Field(default=False, exclude=True)
+    """Off, because the candidates' own caches apply: they know which model answered."""
+
+    def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
+        if not isinstance(router, ModelRouter):
+            raise ConfigError(f"router={router!r}: pass a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
+        super().__init__(router=router, **values)
+
+    @property
+    def limits(self) -> ModelLimits:
+        """Limits under which a request fits every candidate."""
+        return self.router.limits
+
+    @property
+    def tokenizer_family(self) -> str:
+        """The tokenizer family of all candidates; the generic one when they differ."""
+        families = {one.family for one in self.router.candidates}
+        return families.pop() if len(families) == 1 else UNKNOWN_FAMILY
+
+    @property
+    def _llm_type(self) -> str:
+        return "routed"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"candidates": [one.name for one in self.router.candidates]}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools as they are; each candidate formats them in its own way when it is called."""
+        choice = {} if tool_choice is None else {"tool_choice": tool_choice}
+        return self.bind(tools=list(tools), **choice, **kwargs)
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # the name of the overridden method
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Call the candidate that fits."""
+        return super().invoke(input, config, stop=stop, **_placed(config, kwargs))
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Call the candidate that fits."""
+        return await super().ainvoke(input, config, stop=stop, **_placed(config, kwargs))
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream from the candidate that fits."""
+        return super().stream(input, config, stop=stop, **_placed(config, kwargs))
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Stream from the candidate that fits."""
+        return super().astream(input, config, stop=stop, **_placed(config, kwargs))
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
+        **kwargs: Any,
+    ) -> ChatResult:
+        attempts = self._attempts(messages, kwargs)
+        while True:
+            call = attempts.next()
+            with attempts.watched():
+                result = answer_of(call, messages, stop or self.stop)
+            if attempts.is_well:
+                return labelled(result, attempts.answered())
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
+        **kwargs: Any,
+    ) -> ChatResult:
+        attempts = self._attempts(messages, kwargs)
+        while True:
+            call = await attempts.anext()
+            with attempts.watched():
+                result = await aanswer_of(call, messages, stop or self.stop)
+            if attempts.is_well:
+                return labelled(result, attempts.answered())
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        attempts = self._attempts(messages, kwargs)
+        run = {"run_manager": run_manager} if run_manager else {}
+        chunk: ChatGenerationChunk | None = None
+        while not attempts.is_well:
+            chunks = chunks_of(attempts.next(), messages, stop or self.stop, run)
+            with attempts.watched():
+                chunk = next(chunks, None)
+        if chunk is not None:
+            chunk = labelled_chunk(chunk, attempts.metadata())
+        while chunk is not None:
+            yield chunk
+            with attempts.watched(final=True):
+                chunk = next(chunks, None)
+        attempts.answered()
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        attempts = self._attempts(messages, kwargs)
+        run = {"run_manager": run_manager} if run_manager else {}
+        chunk: ChatGenerationChunk | None = None
+        while not attempts.is_well:
+            chunks = achunks_of(await attempts.anext(), messages, stop or self.stop, run)
+            with attempts.watched():
+                chunk = await anext(chunks, None)
+        if chunk is not None:
+            chunk = labelled_chunk(chunk, attempts.metadata())
+        while chunk is not None:
+            yield chunk
+            with attempts.watched(final=True):
+                chunk = await anext(chunks, None)
+        attempts.answered()
+
+    def _attempts(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Attempts:
+        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
+        shown = cast("list[AnyMessage]", messages)
+        prefer, reason = _wish(given.get("route"))
+        request = Request(
+            messages=shown,
+            tools=given.get("tools") or (),
+            conversation=given.get("conversation") or conversation_key(shown),
+            requires=("structured_output",) if given.get("response_format") else (),
+            estimated_tokens=given.get("estimated_tokens"),
+            output_tokens=output_tokens_of(given),
+            prefer=prefer,
+            prefer_reason=reason,
+        )
+        return Attempts(self.router, request, given)
+
+    def _resolve_model_profile(self) -> ModelProfile:
+        """The smallest limits, and each capability that all candidates have or one is known to lack."""
+        limits, candidates = self.router.limits, self.router.candidates
+        inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
+        profile: dict[str, Any] = {"max_input_tokens": min(inputs), "max_output_tokens": limits.max_output_tokens}
+        for capability, key in PROFILE_KEYS.items():
+            stated = [one.states(capability) for one in candidates]
+            profile[key] = None if None in stated and False not in stated else all(stated)
+        return cast("ModelProfile", {key: value for key, value in profile.items() if value is not None})
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        """What traces show: tools as definitions, because the bound objects are no JSON."""
+        tools = kwargs.get("tools")
+        shown = {**kwargs, "tools": [tool_definition(tool) for tool in tools]} if tools else kwargs
+        return super()._get_invocation_params(stop=stop, **shown)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        names = "|".join(one.name for one in self.router.candidates)
+        return {"ls_model_name": _wish(kwargs.get("route"))[0] or names, **params, "ls_provider": self._llm_type}
+
+
+def _placed(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the run's thread as conversation: the config itself does not reach the call."""
+    thread = thread_key(config)
+    return {"conversation": thread, **arguments} if thread else arguments
+
+
+def _wish(route: Any) -> tuple[str, str]:
+    """The candidate that a call asks for, and why: a name, or a decision as the metadata of an answer hold it."""
+    if isinstance(route, Mapping):
+        return str(route.get("model") or ""), str(route.get("reason") or "")
+    if route is None or isinstance(route, str):
+        return route or "", ""
+    raise ConfigError(f"route={route!r}: give the name of a candidate")

@@ -1,0 +1,90 @@
+"""Which candidates stand, with their facts as they are now?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
+from langchain_ctxwin.models.routing.candidates import Candidate, Given, Registry, candidate, candidates_of
+from langchain_ctxwin.models.routing.experience import Experience
+from langchain_ctxwin.protocols import Clock
+
+FACTS_SECONDS = 60.0
+"""How long facts of the registry are used before it is asked again: it keeps its own, longer time to live."""
+
+
+class Roster:
+    """The candidates of a router; their facts follow the registry, and what providers said about limits."""
+
+    def __init__(
+        self,
+        given: Sequence[Given] | Mapping[str, Given],
+        registry: Registry | None,
+        experience: Experience,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._registry = registry
+        self._experience = experience
+        self._clock = clock
+        self._read = candidates_of(given, registry)
+        self._read_at = clock()
+
+    def current(self) -> tuple[Candidate, ...]:
+        """Return the candidates in the order they were given."""
+        if self._registry is not None and self._clock() - self._read_at >= FACTS_SECONDS:
+            self._read_at = self._clock()  # first, so that other threads do not ask, too
+            self._read = tuple(map(self._again, self._read))
+        return tuple(map(self._experience.informed, self._read))
+
+    def named(self, name: str) -> Candidate:
+        """Return one candidate.
+
+        Raises:
+            ConfigError: there is none of this name.
+        """
+        for known in self._read:
+            if known.name == name:
+                return self._experience.informed(known)
+        raise ConfigError(f"route={name!r} is no candidate: use one of {', '.join(self.names())}")
+
+    def names(self) -> list[str]:
+        """Return the names of all candidates."""
+        return [known.name for known in self._read]
+
+    def refused(self, name: str, overflow: ContextOverflow, error: Exception, *, tokens: int) -> None:
+        """Learn from a refusal, and tell the registry."""
+        refusing = self.named(name)
+        self._experience.refused(refusing, overflow, tokens=tokens)
+        if self._registry is not None:
+            with suppress(ContextWindowError):  # what was said is no plausible limit: then there is nothing to learn
+                self._registry.learn(refusing.info.name, error)
+
+    def _again(self, known: Candidate) -> Candidate:
+        """Ask the registry again; a model that it no longer knows keeps its facts, the provider decides."""
+        try:
+            return candidate(known.name, known.given, self._registry)
+        except UnknownModelError:
+            return known
+
+
+def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
+    """Return limits under which a request fits each candidate, beside the answer that each is set to give.
+
+    The largest requested output is left out: it belongs to one candidate's window, and may fill another one's.
+    """
+    every = [one.limits for one in candidates]
+    window = min((one.context_window for one in every if one.context_window is not None), default=None)
+    safe_input = min(one.input_limit(one.output_reserve()) for one in every)
+    largest = min((one.max_output_tokens for one in every if one.max_output_tokens is not None), default=None)
+    if largest is not None and window is not None and largest > window:
+        largest = None
+    source = "+".join(dict.fromkeys(one.source for one in every))
+    joint = ModelLimits(window, None, largest, source=source)
+    if window is not None and joint.input_limit(joint.output_reserve()) <= safe_input:
+        return joint
+    return replace(joint, max_input_tokens=safe_input)

@@ -1,0 +1,114 @@
+"""What does a public catalog of models say, read from a file or a URL?"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.sources.catalog_rows import is_example, read_price_row, read_provider_row
+from langchain_ctxwin.models.sources.http import MAX_BYTES, TIMEOUT_SECONDS, Endpoint, SourceError, shown
+from langchain_ctxwin.models.sources.stating import mapping
+
+URL_SCHEMES = ("http://", "https://")
+GZIP_MAGIC = b"\x1f\x8b"
+
+_log = structlog.get_logger(__name__)
+
+
+class CatalogSource:
+    """Reads a catalog in the shape of models.dev (`api.json`) or of LiteLLM's price table, whichever it is.
+
+    Rows that cannot be read are passed over and counted in the warning `models.catalog_rows_skipped`. The file is read
+    anew by each `fetch`, so replacing it is enough to update it; it may be packed with gzip.
+
+    Args:
+        path_or_url: A file, or an http(s) URL, of which redirects to other hosts are not followed.
+        name: How the catalog is called where its statements are shown; by default the file's name, or the URL's host.
+        timeout_seconds: For a URL.
+
+    Raises:
+        ConfigError: no path was given.
+    """
+
+    tier = "catalog"
+
+    def __init__(
+        self,
+        path_or_url: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        place = os.fspath(path_or_url)
+        if not isinstance(place, str) or not place.strip():
+            raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
+        self._is_url = place.startswith(URL_SCHEMES)
+        self._place = place if self._is_url else str(Path(place).expanduser().absolute())
+        self._timeout_seconds = timeout_seconds
+        self._shown = shown(place) if self._is_url else self._place
+        self.name = name or (urlsplit(place).hostname if self._is_url else Path(place).name) or "catalog"
+        self.cache_key = f"catalog {self._shown}"
+
+    def __repr__(self) -> str:
+        return f"CatalogSource({self._shown!r})"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, wherever it is served, or all of them.
+
+        Raises:
+            SourceError: the catalog cannot be read, or has none of the two shapes.
+        """
+        rows = list(_rows(self.name, self._document()))
+        found = [info for info in rows if info is not None]
+        if not found:
+            raise SourceError(f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table")
+        if len(found) < len(rows):
+            _log.warning("models.catalog_rows_skipped", catalog=self._shown, skipped=len(rows) - len(found))
+        return [info for info in found if name is None or name in (info.name, f"{info.provider}/{info.name}")]
+
+    def _document(self) -> Any:
+        try:
+            return json.loads(_unpacked(self._content()))
+        except OSError as error:
+            raise SourceError(f"{self._shown} cannot be read: {error.strerror or type(error).__name__}") from error
+        except (ValueError, RecursionError, EOFError, zlib.error):
+            raise SourceError(f"{self._shown} is no JSON of at most {MAX_BYTES:,} bytes") from None
+
+    def _content(self) -> bytes:
+        if not self._is_url:
+            with Path(self._place).open("rb") as file:
+                return file.read(MAX_BYTES + 1)
+        with Endpoint(base_url=self._place, timeout_seconds=self._timeout_seconds).open() as session:
+            return session.get_bytes()
+
+
+def _unpacked(content: bytes) -> bytes:
+    """The text itself, of which a packed file may hold much more than its size."""
+    if content.startswith(GZIP_MAGIC):
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            content = packed.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError("too large")
+    return content
+
+
+def _rows(source: str, document: Any) -> Iterator[ModelInfo | None]:
+    """Yield a statement for each row, None for one that cannot be read; each entry tells its own shape."""
+    for key, entry in mapping(document).items():
+        models = mapping(entry).get("models")
+        if isinstance(models, dict):
+            provider = entry.get("id") or key
+            yield from (read_provider_row(source, provider, name, row) for name, row in models.items())
+        elif not is_example(key):
+            yield read_price_row(source, key, entry)

@@ -1,0 +1,137 @@
+"""Which models has an Ollama server, and with which window does it run them?"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, Endpoint, Session, SourceError, base_of
+from langchain_ctxwin.models.sources.stating import capabilities_of, items, mapping, stated
+from langchain_ctxwin.models.values import tokens
+
+BASE_URL = "http://localhost:11434"
+WINDOW_VARIABLE = "OLLAMA_CONTEXT_LENGTH"
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+LATEST = ":latest"
+
+_WINDOW_PARAMETER = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
+
+
+class OllamaSource:
+    """Reads the models of an Ollama server.
+
+    The window is the one that the server runs a model with: the model's `num_ctx` parameter, else what it is loaded
+    with now, else `OLLAMA_CONTEXT_LENGTH` for a server on this machine. Only where none of these is set the window that
+    the model was trained for is stated; the server cuts longer requests silently, so set one of them.
+
+    Args:
+        base_url: As the chat client takes it; `/v1` at its end is ignored.
+        timeout_seconds: For everything that one `fetch` asks.
+
+    Raises:
+        ConfigError: `base_url` is no http(s) URL.
+    """
+
+    name = "ollama"
+    tier = "provider"
+
+    def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._base_url = base_of(base_url).removesuffix("/v1")
+        self._timeout_seconds = timeout_seconds
+        self.cache_key = f"{self.name} {self._base_url}"
+
+    def __repr__(self) -> str:
+        return f"OllamaSource({self._base_url!r})"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model or all that are on the server.
+
+        Raises:
+            SourceError: the server cannot be read.
+        """
+        with Endpoint(base_url=self._base_url, timeout_seconds=self._timeout_seconds).open() as session:
+            names = _names(session.get("/api/tags")) if name is None else [name]
+            shown = {model: _shown(session, model, listed=name is None) for model in names}
+            loaded = _loaded_windows(session)
+        infos = (self._info(model, shown[model], _of(model, loaded)) for model in names if shown[model] is not None)
+        return [info for info in infos if info is not None]
+
+    def _info(self, name: str, details: Any, loaded: int | None) -> ModelInfo | None:
+        return stated(
+            self.name,
+            name,
+            provider="ollama",
+            context_window=self._window(details, loaded),
+            capabilities=_capabilities(details.get("capabilities")),
+            aliases=(name.removesuffix(LATEST),),
+        )
+
+    def _window(self, details: Any, loaded: int | None) -> int | None:
+        trained = _trained_window(mapping(details.get("model_info")))
+        started = _parameter(details.get("parameters")) or loaded or self._started_window()
+        return min(filter(None, (trained, started)), default=None)
+
+    def _started_window(self) -> int | None:
+        """The server's own setting, which only a server on this machine shares with this process."""
+        return tokens(os.environ.get(WINDOW_VARIABLE)) if urlsplit(self._base_url).hostname in LOCAL else None
+
+
+def _shown(session: Session, name: str, *, listed: bool) -> Any:
+    """What the server says about a model; None when it has none. A listed one is there even if it cannot be shown."""
+    try:
+        return mapping(session.post("/api/show", {"model": name}))
+    except SourceError as error:
+        if listed:
+            return {}
+        if error.status == NOT_FOUND:
+            return None
+        raise
+
+
+def _names(answer: Any) -> list[str]:
+    entries = (mapping(entry) for entry in items(mapping(answer).get("models")))
+    names = (entry.get("model") or entry.get("name") for entry in entries)
+    return [name for name in names if isinstance(name, str)]
+
+
+def _loaded_windows(session: Session) -> dict[str, int | None]:
+    """Windows of the models that are in memory now; older servers do not say."""
+    answer: Any = {}
+    with suppress(SourceError):
+        answer = session.get("/api/ps")
+    entries = (mapping(entry) for entry in items(mapping(answer).get("models")))
+    return {str(entry.get("model") or entry.get("name")): tokens(entry.get("context_length")) for entry in entries}
+
+
+def _of(name: str, windows: dict[str, int | None]) -> int | None:
+    return windows.get(name) or windows.get(name + LATEST)
+
+
+def _trained_window(facts: Any) -> int | None:
+    """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
+    own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
+    if own is not None:
+        return own
+    found = (tokens(value) for key, value in facts.items() if key.endswith(".context_length"))
+    return min(filter(None, found), default=None)
+
+
+def _parameter(parameters: Any) -> int | None:
+    found = _WINDOW_PARAMETER.search(parameters) if isinstance(parameters, str) else None
+    return tokens(found[1]) if found else None
+
+
+def _capabilities(listed: Any) -> frozenset[str]:
+    if not isinstance(listed, list):
+        return frozenset()
+    return capabilities_of(
+        tools="tools" in listed,
+        images="vision" in listed,
+        audio="audio" in listed,
+        reasoning="thinking" in listed,
+        structured_output=True,  # the server constrains any model's output to a schema
+    )

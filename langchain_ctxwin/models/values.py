@@ -1,0 +1,187 @@
+"""What does a value mean that somebody else wrote: tokens, a price, a day, a provider's id, or nothing usable?
+
+Tables and endpoints spell the same fact in many ways, and some of it is garbage. Nothing here raises: what cannot be
+believed is None, which means unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal, DecimalException
+from typing import Any
+
+MAX_TOKENS = 10**9
+"""Largest limit believed, far above any window that is served; a larger number is a misread id or a time."""
+
+MILLION = 1_000_000
+"""Tokens that a price of `ModelInfo` is for."""
+
+ONE_TOKEN = 1
+"""Tokens that a price of most endpoints is for."""
+
+MAX_PRICE = Decimal(10_000)
+"""Highest price believed, in USD per million tokens: a cent per token. A higher one was read in the wrong unit."""
+
+MIN_PRICE = Decimal("1e-9")
+"""Lowest price believed that is not zero, in USD per million tokens."""
+
+MAX_VALUE_CHARS = 40
+"""Longest text of a number or a day; it also bounds the work on one that was made to be slow."""
+
+MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "ki": 1024, "mi": 1024 * 1024}
+"""What a letter after a number multiplies it by. A plain `k` counts as 1,000 where some mean 1,024: the smaller limit
+wastes a little, the larger one fails."""
+
+FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2199, 12, 31)
+"""Days outside are placeholders, or milliseconds that were read as seconds."""
+
+_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*(k|m|ki|mi)?(?:\s*tokens?)?", re.IGNORECASE)
+_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?(?:[T ].*)?")
+
+
+def tokens(value: Any) -> int | None:
+    """Return a positive whole number of tokens up to `MAX_TOKENS`, also from `"128k"`, `"1e6"` or `131072.0`.
+
+    Example:
+        >>> tokens("128k"), tokens("1e6"), tokens(0), tokens("unlimited")
+        (128000, 1000000, None, None)
+    """
+    number = _count(value) if isinstance(value, str) else _number(value)
+    if number is None or not 1 <= number <= MAX_TOKENS or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def price(value: Any, *, per: int = MILLION) -> Decimal | None:
+    """Return USD per million tokens from USD per `per` tokens; a negative price means that it varies, so None.
+
+    Example:
+        >>> price(2.5e-07, per=ONE_TOKEN), price("-1", per=ONE_TOKEN), price(0)
+        (Decimal('0.25'), None, Decimal('0'))
+    """
+    number = _number(value)
+    if number is None or number < 0:
+        return None
+    if number == 0:
+        return Decimal(0)
+    scaled = number * MILLION / per
+    if not MIN_PRICE <= scaled <= MAX_PRICE:
+        return None
+    return Decimal(format(scaled.normalize(), "f"))  # 10, where normalize alone writes 1E+1
+
+
+def day(value: Any) -> date | None:
+    """Return the day of an ISO date or time, of a month (its first day), or of seconds since the epoch (UTC).
+
+    Example:
+        >>> day("2026-05-31T08:00:00Z"), day("2026-05"), day(0)
+        (datetime.date(2026, 5, 31), datetime.date(2026, 5, 1), None)
+    """
+    found = _written_day(value) if isinstance(value, str) else _epoch_day(value)
+    return found if found is not None and FIRST_DAY <= found <= LAST_DAY else None
+
+
+def provider_id(text: str) -> str:
+    """Return the one id of a provider, however it is spelled; an unknown one in lower case with hyphens.
+
+    The same model served through another platform has other limits and prices, so platforms stay apart.
+
+    Example:
+        >>> provider_id("google_genai"), provider_id("Together"), provider_id("my_gateway")
+        ('google', 'togetherai', 'my-gateway')
+    """
+    squashed = _squashed(text)
+    if squashed.startswith("vertexai"):  # one price table splits this platform by the kind of model
+        return "google-vertex-anthropic" if "anthropic" in squashed else "google-vertex"
+    return SPELLINGS.get(squashed) or re.sub(r"[\s_]+", "-", text.strip().lower())
+
+
+def _squashed(text: str) -> str:
+    """The letters and digits of a spelling, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+_OTHER_SPELLINGS = {
+    "alibaba": ("dashscope", "tongyi"),
+    "amazon-bedrock": ("bedrock", "bedrockconverse", "awsbedrock", "anthropicbedrock", "aws"),
+    "anthropic": ("claude",),
+    "azure": ("azureopenai", "azuretext"),
+    "cloudflare-workers-ai": ("cloudflare",),
+    "cohere": ("coherechat",),
+    "deepseek": ("deepseekai",),
+    "fireworks-ai": ("fireworks", "fireworksaiembeddingmodels"),
+    "friendli": ("friendliai",),
+    "google": ("gemini", "googlegenai", "googlegenerativeai", "googleai", "googleaistudio", "palm"),
+    "google-vertex": ("googlevertexai", "vertex"),
+    "google-vertex-anthropic": ("googleanthropicvertex",),
+    "groq": (),
+    "huggingface": ("hf",),
+    "llama": ("metallama",),
+    "lmstudio": (),
+    "mistral": ("mistralai",),
+    "moonshotai": ("moonshot",),
+    "novita-ai": ("novita",),
+    "nvidia": ("nvidianim", "nvidiaaiendpoints"),
+    "openai": ("openairesponses", "textcompletionopenai"),
+    "openrouter": (),
+    "perplexity": ("perplexityai",),
+    "togetherai": ("together",),
+    "vercel": ("vercelaigateway",),
+    "xai": (),
+    "zai": (),
+}
+
+SPELLINGS = {
+    spelling: provider for provider, others in _OTHER_SPELLINGS.items() for spelling in (_squashed(provider), *others)
+}
+"""Spelling in plain letters and digits -> provider id, as the largest public catalog writes it."""
+
+
+def _count(text: str) -> Decimal | None:
+    """The number of tokens in a text, with a unit or without."""
+    found = _COUNT.fullmatch(text.strip()) if len(text) <= MAX_VALUE_CHARS else None
+    if found is None:
+        return None
+    number = _number(found[1].replace(",", "").replace("_", ""))
+    return None if number is None else number * MULTIPLES[(found[2] or "").lower()]
+
+
+def _number(value: Any) -> Decimal | None:
+    """The finite number that was written; of a float the shortest text that means it, not its binary value."""
+    if isinstance(value, float):
+        value = repr(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_TOKENS**2:
+        return None  # too large to mean anything here, and slow to turn into digits
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return None
+    if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
+        return None
+    try:
+        number = Decimal(value)
+    except (DecimalException, ValueError):
+        return None
+    if not number.is_finite() or abs(number.adjusted()) > MAX_VALUE_CHARS:
+        return None  # an exponent that was made to be slow
+    return number
+
+
+def _written_day(text: str) -> date | None:
+    found = _DAY.fullmatch(text.strip()) if len(text) <= MAX_VALUE_CHARS else None
+    if found is None:
+        return None
+    try:
+        return date(int(found[1]), int(found[2]), int(found[3] or 1))
+    except ValueError:  # the 31st of February
+        return None
+
+
+def _epoch_day(value: Any) -> date | None:
+    if isinstance(value, date):
+        return value.date() if isinstance(value, datetime) else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC).date()
+    except (OverflowError, ValueError, OSError):
+        return None

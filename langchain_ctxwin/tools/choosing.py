@@ -1,0 +1,131 @@
+"""Which tools make the set? It stays as it is until a needed tool is missing; then it changes once, for several.
+
+Providers put tools before the messages, so that any change of the set makes the whole prompt cache worthless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from langchain_ctxwin.tools.prices import ToolPrices
+from langchain_ctxwin.tools.ranking import Ranking, Wish
+
+SERVED_SHARE = 0.8
+"""A wish is served when a loaded tool scores so much of what the best of all tools scores: such a lead is chance."""
+
+BATCH_TOOLS = 5
+"""Tools that are added for one wish: the best one alone is often not the right one, one of the best five mostly is."""
+
+BATCH_SHARE = 0.5
+"""Least score beside the best tool's of what is added with it."""
+
+PRUNED_SHARE = 0.85
+"""What a set is reduced to when it has to shrink: what is left free takes the next additions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the tools of one request may cost, and what they do cost."""
+
+    tokens: int
+    prices: ToolPrices
+
+    @property
+    def holds_all(self) -> bool:
+        """True when nothing has to be chosen."""
+        return self.prices.all_tokens is not None and self.prices.all_tokens <= self.tokens
+
+    def admits(self, index: int) -> bool:
+        """Say whether a tool fits when it is the only one."""
+        return self.prices.each[index] is not None and self.fits([index])
+
+    def fits(self, chosen: Collection[int]) -> bool:
+        """Say whether all of these fit together."""
+        return self.prices.total(chosen) <= self.tokens
+
+    def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
+        """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
+        left = int(self.tokens * share) - (self.prices.total(chosen) or self.prices.base)
+        taken, kept = set(chosen), list[int]()
+        for index in wanted:
+            if left < self.prices.least:
+                break
+            price = self.prices.each[index]
+            if price is None or price > left or index in taken:
+                continue
+            taken.add(index)
+            kept.append(index)
+            left -= price
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a request asks for, as positions in the tool set."""
+
+    always: tuple[int, ...]
+    required: tuple[int, ...]
+    """In use or asked for by name, the most urgent first."""
+
+    ranking: Ranking
+
+
+def choose(wanted: Wanted, previous: Sequence[int], room: Room) -> list[int]:
+    """Return the positions of the tools to bind, in their order."""
+    if room.holds_all:
+        return list(dict.fromkeys((*previous, *wanted.always, *range(len(room.prices.each)))))
+    if not previous:
+        return _first_set(wanted, room)
+    kept = list(dict.fromkeys(previous))
+    needed = [index for index in (*wanted.always, *wanted.required) if room.admits(index)]
+    needed += [index for index in missing(wanted.ranking, {*kept, *needed}) if room.admits(index)]
+    new = [index for index in dict.fromkeys(needed) if index not in kept]
+    if room.fits([*kept, *new]):
+        return [*kept, *_in_given_order(new, wanted.always)]
+    return _pruned(wanted, kept, needed, room)
+
+
+def missing(ranking: Ranking, loaded: set[int]) -> list[int]:
+    """Return the best tools of each clear wish that no loaded tool serves; some of them may be loaded."""
+    unserved = (wish for wish in ranking.wishes if wish.is_clear and _serving(wish, loaded) is None)
+    return list(dict.fromkeys(index for wish in unserved for index in _best(wish)))
+
+
+def _serving(wish: Wish, loaded: Collection[int]) -> int | None:
+    """The loaded tool that is about as good for a wish as any."""
+    best = max(sorted(loaded), key=lambda index: float(wish.scores[index]), default=None)
+    return best if best is not None and wish.scores[best] >= SERVED_SHARE * wish.scores.max() else None
+
+
+def _best(wish: Wish) -> list[int]:
+    order: list[int] = (-wish.scores).argsort(kind="stable")[:BATCH_TOOLS].tolist()
+    return [index for index in order if wish.scores[index] >= BATCH_SHARE * wish.scores.max()]
+
+
+def _first_set(wanted: Wanted, room: Room) -> list[int]:
+    """As much as fits, the most useful first; shown in the given order, so that equal sets are equal texts."""
+    always = room.fill((), wanted.always)
+    chosen = room.fill(always, (*wanted.required, *wanted.ranking.order))
+    return [*always, *sorted(chosen)]
+
+
+def _pruned(wanted: Wanted, kept: Sequence[int], needed: Sequence[int], room: Room) -> list[int]:
+    """Make room by leaving out unused tools in one batch, the least useful first.
+
+    What is in use, and what serves a part of the request, goes in before what is new, so that two wishes never take
+    turns. A set to which nothing is added that way stays whole.
+    """
+    loaded = set(kept)
+    serving = [_serving(wish, loaded) for wish in wanted.ranking.wishes if wish.is_clear]
+    first = [*wanted.always, *wanted.required, *(index for index in serving if index is not None)]
+    stay = room.fill((), [*wanted.always, *(index for index in first if index in loaded)])
+    stay += room.fill(stay, needed)
+    if room.fits(kept) and loaded.issuperset(stay):
+        return list(kept)
+    stay += room.fill(stay, [index for index in wanted.ranking.order if index in loaded], share=PRUNED_SHARE)
+    return [*(index for index in kept if index in stay), *_in_given_order(set(stay) - loaded, wanted.always)]
+
+
+def _in_given_order(added: Iterable[int], always: Sequence[int]) -> list[int]:
+    return sorted(added, key=lambda index: (index not in always, index))

@@ -1,0 +1,139 @@
+"""What does a conversation need tools for now? Its last request, part by part, and what is still planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin.terms import query_terms
+
+MAX_REQUEST_CHARS = 4_000
+"""What is read of a request or a plan: its beginning and its end, half each; pasted text in between is no request."""
+
+MAX_NEEDS = 10
+"""Parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare."""
+
+MIN_NEED_TERMS = 2
+"""A part with fewer words of its own joins the part before it."""
+
+SHORT_REQUEST_TERMS = 3
+"""A request with fewer words ("yes, do that") is read with what was said before it."""
+
+DONE = ("completed", "cancelled")
+"""States of items on a list of things to do that need no tools any more."""
+
+LINE_START, LINE_NAME_END = "- ", ": "
+"""What stands around the name of a tool in a result of `search_tools`."""
+
+_PARTS = re.compile(
+    r"(?<=[.?!;:])\s+|\n+|,?\s+(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What tools are wanted for."""
+
+    request: str
+    """The whole request, with what is planned."""
+
+    parts: tuple[str, ...] = ()
+    """Its parts when it has several, each one a wish of its own."""
+
+    called: tuple[str, ...] = ()
+    """Names of the tools that the conversation has called, the last one first."""
+
+    found: tuple[str, ...] = ()
+    """Lines that `search_tools` returned since the last request, the newest results first; each begins with a name."""
+
+
+def needs_of(asked: str | Sequence[BaseMessage], search_name: str) -> Needs:
+    """Read a query, or the messages of a conversation."""
+    if isinstance(asked, str):
+        request = _clipped(asked)
+        return Needs(request=request, parts=_wishes([request]))
+    messages = list(asked)
+    start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
+    texts = [*_request(messages, start), *_plan(messages[start:])]
+    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    return Needs(
+        request="\n".join(texts),
+        parts=_wishes(texts),
+        called=tuple(dict.fromkeys(call["name"] for call in reversed(calls) if call["name"] != search_name)),
+        found=_found(messages[start:], search_name),
+    )
+
+
+def parts_of(text: str) -> list[str]:
+    """Cut a request into its sentences and clauses.
+
+    Example:
+        >>> parts_of("Convert 50 euros to dollars and then book a taxi to the airport. Thanks")
+        ['Convert 50 euros to dollars', 'book a taxi to the airport. Thanks']
+    """
+    parts: list[str] = []
+    for piece in _PARTS.split(text):
+        if not (part := piece.strip(" ,\t")):
+            continue
+        if parts and len(query_terms(part)) < MIN_NEED_TERMS:
+            parts[-1] = f"{parts[-1]} {part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+def _request(messages: Sequence[BaseMessage], start: int) -> list[str]:
+    """The last user message; with what was said before it when it says little itself."""
+    if not messages or not isinstance(messages[start], HumanMessage):
+        return []
+    request = _clipped(_text(messages[start]))
+    if len(query_terms(request)) >= SHORT_REQUEST_TERMS:
+        return [request]
+    said = [message for message in messages[:start] if isinstance(message, HumanMessage | AIMessage)]
+    last = [_clipped(text) for kind in (HumanMessage, AIMessage) if (text := _last_text(said, kind))]
+    return [*last, request]
+
+
+def _plan(turn: Sequence[BaseMessage]) -> list[str]:
+    """What the model last said in this turn, and what is open on its list of things to do."""
+    said = _last_text(turn, AIMessage)
+    calls = [call for message in turn if isinstance(message, AIMessage) for call in message.tool_calls]
+    lists = [call["args"]["todos"] for call in calls if isinstance(call["args"].get("todos"), list)]
+    items = lists[-1] if lists else []
+    open_items = [
+        content
+        for item in items
+        if isinstance(item, Mapping)
+        and item.get("status") not in DONE
+        and isinstance(content := item.get("content"), str)
+    ]
+    return [_clipped(text) for text in (said, "\n".join(open_items)) if text]
+
+
+def _found(turn: Sequence[BaseMessage], search_name: str) -> tuple[str, ...]:
+    results = [message for message in turn if isinstance(message, ToolMessage) and message.name == search_name]
+    lines = [line for result in reversed(results) for line in _text(result).splitlines() if line.startswith(LINE_START)]
+    return tuple(dict.fromkeys(line.removeprefix(LINE_START) for line in lines))
+
+
+def _wishes(texts: Iterable[str]) -> tuple[str, ...]:
+    parts = list(dict.fromkeys(part for text in texts for part in parts_of(text)))
+    return tuple(parts[:MAX_NEEDS]) if len(parts) > 1 else ()
+
+
+def _last_text(messages: Sequence[BaseMessage], kind: type[BaseMessage]) -> str:
+    texts = (_text(message) for message in reversed(messages) if isinstance(message, kind))
+    return next((text for text in texts if text.strip()), "")
+
+
+def _text(message: BaseMessage) -> str:
+    return str(message.text)
+
+
+def _clipped(text: str) -> str:
+    half = MAX_REQUEST_CHARS // 2
+    return text if len(text) <= MAX_REQUEST_CHARS else f"{text[:half]}\n{text[-half:]}"

@@ -1,0 +1,199 @@
+"""How well does each tool serve a request, as a whole and part by part?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from langchain_core.embeddings import Embeddings
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.protocols import ToolRanker
+from langchain_ctxwin.tools.entries import Entry
+from langchain_ctxwin.tools.index import Scores, WordIndex
+from langchain_ctxwin.tools.needs import Needs
+
+MEANING_SHARE = 0.5
+"""Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
+
+FEEDBACK_SHARE = 0.3
+"""Weight of tools that resemble the best ones: enough to order those that share no word with the request."""
+
+MAX_QUERIES = 256
+"""Embedded requests that are remembered: the parts of a plan come back step after step."""
+
+CLEAR_TERMS = 2
+"""Words that a tool shares with a part of a request when it is more than a chance match."""
+
+CLEAR_TERM_SHARE = 1 / 3
+"""Least share of the words of a part that such a tool has."""
+
+CLEAR_COSINE = 0.45
+"""Meaning so near is no chance match either; unrelated sentences are below 0.3 in common models."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One thing that is wanted, and how well each tool serves it."""
+
+    scores: Scores
+    """1 for the best tool."""
+
+    is_clear: bool
+    """True when the best tool is more than a chance match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The tools in the order of their use for a request."""
+
+    order: tuple[int, ...]
+    """Positions of all tools, best first."""
+
+    wishes: tuple[Wish, ...]
+    """The request as a whole, and its parts."""
+
+    scores: Scores
+    """Per tool; 0 or less is no match."""
+
+
+class Ranker:
+    """Ranks one tool set by words, by meaning when there are embeddings, or as a custom ranker says; thread-safe."""
+
+    def __init__(self, entries: Sequence[Entry], ranker: ToolRanker | None, embeddings: Embeddings | None) -> None:
+        self._entries = entries
+        self._custom = ranker
+        self._embeddings = embeddings
+        self._queries: Lru[Scores] = Lru(MAX_QUERIES)
+        # Built at the first choice. Two threads may both build them: equal values, and only time is lost.
+        self._words: WordIndex | None = None
+        self._vectors: Scores | None = None
+
+    def rank(self, needs: Needs) -> Ranking:
+        """Return the tools in order.
+
+        Raises:
+            ConfigError: the custom ranker did not return a number per tool.
+        """
+        if self._custom is not None:
+            return self._custom_ranking(self._custom, needs)
+        texts = _texts(needs)
+        try:
+            self._embed(texts)
+        except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
+            return self._without_meaning(texts, error)
+        return self._hybrid(texts, self._cosines(texts))
+
+    async def arank(self, needs: Needs) -> Ranking:
+        """Like `rank`, awaiting the embeddings."""
+        if self._custom is not None:
+            return await asyncio.to_thread(self._custom_ranking, self._custom, needs)
+        texts = _texts(needs)
+        try:
+            await self._aembed(texts)
+        except Exception as error:  # noqa: BLE001  # see rank
+            return self._without_meaning(texts, error)
+        return self._hybrid(texts, self._cosines(texts))
+
+    def _custom_ranking(self, ranker: ToolRanker, needs: Needs) -> Ranking:
+        import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+
+        given = list(ranker.rank(needs.request, [entry.tool for entry in self._entries]))
+        if len(given) != len(self._entries) or not all(isinstance(score, int | float) for score in given):
+            raise ConfigError(
+                f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
+                "numbers: return one score per tool, in their order"
+            )
+        scores = np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0)
+        is_clear = bool(len(scores)) and float(scores.max()) > 0
+        return _ranking(_to_one(scores), (Wish(scores=_to_one(scores), is_clear=is_clear),))
+
+    def _hybrid(self, texts: Sequence[str], cosines: Sequence[Scores | None]) -> Ranking:
+        import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+
+        wishes = [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
+        scores = wishes[0].scores
+        if len(wishes) > 1:
+            # The best of any part counts beside the whole, so that a request for several things gets tools for each.
+            scores = _to_one(scores + np.max([wish.scores for wish in wishes[1:]], axis=0))
+        scores = scores + FEEDBACK_SHARE * _to_one(self._index().resembling(scores))
+        return _ranking(scores, tuple(wishes))
+
+    def _wish(self, text: str, cosines: Scores | None) -> Wish:
+        index = self._index()
+        scores = _to_one(index.scores(text))
+        if cosines is not None:
+            scores = _to_one((1 - MEANING_SHARE) * scores + MEANING_SHARE * _to_one(cosines))
+        best = int(scores.argmax()) if len(scores) else -1
+        if best < 0 or scores[best] <= 0:
+            return Wish(scores=scores, is_clear=False)
+        wanted = index.numbers(text)
+        shared = sum(number in index.terms[best] for number in wanted)
+        is_near = cosines is not None and float(cosines[best]) >= CLEAR_COSINE
+        is_clear = shared >= CLEAR_TERMS and shared >= CLEAR_TERM_SHARE * len(wanted)
+        return Wish(scores=scores, is_clear=is_clear or is_near)
+
+    def _index(self) -> WordIndex:
+        if self._words is None:
+            self._words = WordIndex(self._entries)
+        return self._words
+
+    def _embed(self, texts: Sequence[str]) -> None:
+        if self._embeddings is None or not self._entries:
+            return
+        if self._vectors is None:
+            self._vectors = _unit(self._embeddings.embed_documents([entry.text for entry in self._entries]))
+        for text in texts:
+            if self._queries.get(text) is None:
+                self._queries.put(text, _unit([self._embeddings.embed_query(text)])[0])
+
+    async def _aembed(self, texts: Sequence[str]) -> None:
+        if self._embeddings is None or not self._entries:
+            return
+        if self._vectors is None:
+            self._vectors = _unit(await self._embeddings.aembed_documents([entry.text for entry in self._entries]))
+        new = [text for text in texts if self._queries.get(text) is None]
+        for text, vector in zip(new, await asyncio.gather(*map(self._embeddings.aembed_query, new)), strict=True):
+            self._queries.put(text, _unit([vector])[0])
+
+    def _cosines(self, texts: Sequence[str]) -> list[Scores | None]:
+        """The nearness of each tool to each text; None where there are no embeddings, or no usable ones."""
+        vectors = self._vectors
+        known = [self._queries.get(text) for text in texts]
+        if vectors is None or len(vectors) != len(self._entries):
+            return [None] * len(texts)
+        return [None if one is None or len(one) != vectors.shape[1] else (vectors @ one).clip(0) for one in known]
+
+    def _without_meaning(self, texts: Sequence[str], error: Exception) -> Ranking:
+        _log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
+        return self._hybrid(texts, [None] * len(texts))
+
+
+def _texts(needs: Needs) -> tuple[str, ...]:
+    return (needs.request, *needs.parts)
+
+
+def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
+    import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+
+    order = tuple(np.argsort(-scores, kind="stable").tolist())
+    return Ranking(order=order, wishes=wishes, scores=scores)
+
+
+def _to_one(scores: Scores) -> Scores:
+    """Scale so that the best is 1; scores without a match stay."""
+    best = float(scores.max()) if len(scores) else 0.0
+    return scores / best if best > 0 else scores
+
+
+def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
+    import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+
+    found = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)

@@ -1,0 +1,225 @@
+"""Chooses the tools of a request: the useful ones, whole, within a number of tokens, and the same ones while it can."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from math import inf
+from typing import Any
+
+import structlog
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
+from langchain_core.tools import BaseTool
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import TokenCounter, ToolRanker
+from langchain_ctxwin.tools.choosing import Room, Wanted, choose
+from langchain_ctxwin.tools.entries import Entry, entry_of
+from langchain_ctxwin.tools.needs import Needs, needs_of
+from langchain_ctxwin.tools.prices import tool_prices
+from langchain_ctxwin.tools.ranking import Ranker, Ranking
+from langchain_ctxwin.tools.search import SEARCH_NAME, create_search_tool, named_in
+from langchain_ctxwin.tools.selection import ToolSelection
+
+MOST_NAMED = 10
+"""Names that one message lists."""
+
+_log = structlog.get_logger(__name__)
+_NOT_RANKED = Ranking(order=(), wishes=(), scores=())
+
+Asked = str | Sequence[MessageLikeRepresentation]
+"""A query, or the messages of a conversation."""
+
+
+class ToolSelector:
+    """Chooses which tool definitions a request carries. Immutable and thread-safe.
+
+    Setup:
+        Nothing to install. Give any LangChain `Embeddings` to rank by meaning as well as by words.
+
+    Key init args:
+        tools: in any form LangChain takes: tools, functions, pydantic classes, definitions of any provider.
+        max_tool_tokens: what the definitions may add to a request.
+        ranker: ranks in the place of words and embeddings; see `protocols.ToolRanker`.
+        always: tools, or names of tools, that every request carries.
+        embeddings: every tool is embedded once, at the first choice.
+        counter: prices definitions; by default `TokenEstimator()`.
+
+    Instantiate:
+        ```python
+        selector = ToolSelector(tools, 4_000, always=["ask_user"])
+        ```
+
+    Use:
+        ```python
+        selection = selector.select(messages, previous=state.get("context_tools", ()))
+        model.bind_tools([*selection.selected, selector.search_tools]).invoke(messages)
+        state["context_tools"] = list(selection.names)
+        ```
+
+    Providers put tools before the messages: any change of the set makes the prompt cache worthless. With `previous` the
+    set stays as it is, unless a tool that is clearly needed is missing; then several are added at once, after the
+    others. Tools that the conversation has called stay; unused ones leave, in one batch, only when the room is needed.
+
+    Raises:
+        ConfigError: a setting is out of range, names are not unique, or `always` does not fit.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Any],
+        max_tool_tokens: int,
+        ranker: ToolRanker | None = None,
+        always: Iterable[Any] = (),
+        *,
+        embeddings: Embeddings | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        self._entries: tuple[Entry, ...] = tuple(map(entry_of, tools))
+        self._numbers = _numbers(self._entries)
+        self.max_tool_tokens = _positive(max_tool_tokens)
+        self._prices = tool_prices([entry.tool for entry in self._entries], counter)
+        self._dearest_first = sorted(range(len(self._entries)), key=lambda number: -_size(self._prices.each[number]))
+        self._always = tuple(dict.fromkeys(self._number_of(tool) for tool in always))
+        self._ranker = Ranker(self._entries, ranker, embeddings)
+        self._require_room_for_always()
+        self._report_too_large()
+        self.search_tools: BaseTool = create_search_tool(self._entries, self._ranker, counter)
+        """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
+
+        self.search_tokens: int = tool_prices([self.search_tools], counter).each[0] or 0
+        """What `search_tools` itself adds to a request: it is part of no selection, nor of its tokens."""
+
+    def select(
+        self, query_or_messages: Asked, *, previous: Iterable[str] = (), max_tool_tokens: int | None = None
+    ) -> ToolSelection:
+        """Return the tools for the next request.
+
+        Args:
+            query_or_messages: what tools are needed for. Of messages, the last user message, what the model said and
+                planned since, the tools it called, and what `search_tools` found for it count.
+            previous: names of the set before, in their order (`ToolSelection.names`); unknown ones are ignored.
+            max_tool_tokens: another room for this request, such as that of a small window. When it is too small for
+                `always`, as much of that is selected as fits.
+        """
+        needs = self._needs(query_or_messages)
+        room = self._room(max_tool_tokens)
+        ranking = _NOT_RANKED if room.holds_all else self._ranker.rank(needs)
+        return self._selection(needs, ranking, room, previous)
+
+    async def aselect(
+        self, query_or_messages: Asked, *, previous: Iterable[str] = (), max_tool_tokens: int | None = None
+    ) -> ToolSelection:
+        """Like `select`, awaiting the embeddings."""
+        needs = self._needs(query_or_messages)
+        room = self._room(max_tool_tokens)
+        ranking = _NOT_RANKED if room.holds_all else await self._ranker.arank(needs)
+        return self._selection(needs, ranking, room, previous)
+
+    @property
+    def tools(self) -> list[Any]:
+        """All tools, as they were given."""
+        return [entry.tool for entry in self._entries]
+
+    @property
+    def holds_all(self) -> bool:
+        """True when all tools fit together, so that nothing has to be chosen."""
+        return self._room(None).holds_all
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def named(self, names: Iterable[str]) -> list[Any]:
+        """Return the tools with these names, in this order; unknown names are left out."""
+        return [self._entries[number].tool for number in self._known(names)]
+
+    def _selection(self, needs: Needs, ranking: Ranking, room: Room, previous: Iterable[str]) -> ToolSelection:
+        before = self._known(previous)
+        required = (*named_in(needs.found, self._numbers), *self._known(needs.called))
+        wanted = Wanted(always=self._always, required=tuple(dict.fromkeys(required)), ranking=ranking)
+        chosen = choose(wanted, before, room)
+        loaded = set(chosen)
+        left = [number for number in range(len(self._entries)) if number not in loaded]
+        return ToolSelection(
+            selected=tuple(self._entries[number].tool for number in chosen),
+            deferred=tuple(self._entries[number].tool for number in left),
+            tokens=self._prices.total(chosen),
+            names=self._names(chosen),
+            added=self._names(number for number in chosen if number not in before),
+            removed=self._names(number for number in before if number not in loaded),
+            skipped=self._names(self._too_large(room)),
+        )
+
+    def _needs(self, asked: Asked) -> Needs:
+        if isinstance(asked, str):
+            return needs_of(asked, SEARCH_NAME)
+        if not isinstance(asked, Sequence):
+            raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
+        given = all(isinstance(message, BaseMessage) for message in asked)
+        return needs_of(list(asked) if given else convert_to_messages(asked), SEARCH_NAME)  # type: ignore[arg-type]
+
+    def _room(self, tokens: int | None) -> Room:
+        limit = self.max_tool_tokens if tokens is None else tokens
+        return Room(tokens=limit, prices=self._prices)
+
+    def _too_large(self, room: Room) -> list[int]:
+        """The tools that do not even fit alone."""
+        return sorted(takewhile(lambda number: not room.admits(number), self._dearest_first))
+
+    def _known(self, names: Iterable[str]) -> list[int]:
+        return list(dict.fromkeys(self._numbers[name] for name in names if name in self._numbers))
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._entries[number].name for number in numbers)
+
+    def _number_of(self, tool: Any) -> int:
+        name = tool if isinstance(tool, str) else entry_of(tool).name
+        if name not in self._numbers:
+            raise ConfigError(f"always={name!r} is no tool of this selector: give it among `tools`")
+        return self._numbers[name]
+
+    def _require_room_for_always(self) -> None:
+        if self._room(None).fits(self._always):
+            return
+        rows = "\n".join(
+            f"  {self._entries[number].name}: {_shown(self._prices.each[number])}" for number in self._always
+        )
+        raise ConfigError(
+            f"always needs {self._prices.total(self._always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens:\n"
+            f"{rows}\nraise max_tool_tokens or name fewer tools"
+        )
+
+    def _report_too_large(self) -> None:
+        room = self._room(None)
+        if skipped := self._too_large(room):
+            _log.warning("tools.skipped", tools=self._names(skipped), max_tool_tokens=self.max_tool_tokens)
+
+
+def _numbers(entries: Sequence[Entry]) -> Mapping[str, int]:
+    """Position by name, of every function in every tool."""
+    repeated = [name for name, times in Tally(name for entry in entries for name in entry.names).items() if times > 1]
+    if repeated:
+        raise ConfigError(
+            f"{len(repeated)} tool names occur more than once ({', '.join(repeated[:MOST_NAMED])}): "
+            "a model calls tools by name, so give each a name of its own"
+        )
+    if any(SEARCH_NAME in entry.names for entry in entries):
+        raise ConfigError(f"a tool is called {SEARCH_NAME!r}, like the tool by which a model finds more: rename it")
+    return {name: number for number, entry in enumerate(entries) for name in entry.names}
+
+
+def _positive(tokens: int) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens <= 0:
+        raise ConfigError(f"max_tool_tokens={tokens!r}: give the tokens that tool definitions may take, more than 0")
+    return tokens
+
+
+def _size(price: int | None) -> float:
+    """What cannot be priced counts as larger than anything."""
+    return inf if price is None else price
+
+
+def _shown(price: int | None) -> str:
+    return "cannot be read" if price is None else f"{price:,} tokens"

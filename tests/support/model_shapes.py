@@ -1,0 +1,249 @@
+"""What model lists look like, one per provider: the documented shapes, with names and numbers of the tests' own."""
+
+GEMINI = {
+    "models": [
+        {
+            "name": "models/test-pro",
+            "version": "001",
+            "displayName": "Test Pro",
+            "inputTokenLimit": 1000000,
+            "outputTokenLimit": 64000,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+            "thinking": True,
+        },
+        {
+            "name": "models/test-vectors",
+            "inputTokenLimit": 2048,
+            "outputTokenLimit": 1,
+            "supportedGenerationMethods": ["embedContent"],
+        },
+    ],
+    "nextPageToken": "second",
+}
+GEMINI_SECOND = {
+    "models": [
+        {"name": "models/test-light", "inputTokenLimit": 32000, "supportedGenerationMethods": ["generateContent"]}
+    ]
+}
+
+_ANTHROPIC_CAN = {
+    "batch": {"supported": True},
+    "image_input": {"supported": True},
+    "pdf_input": {"supported": False},
+    "structured_outputs": {"supported": True},
+    "thinking": {"supported": True, "types": {"enabled": {"supported": True}}},
+}
+ANTHROPIC = {
+    "data": [
+        {
+            "id": "test-verse-20990101",
+            "type": "model",
+            "display_name": "Test Verse",
+            "created_at": "2099-01-01T00:00:00Z",
+            "max_input_tokens": 200000,
+            "max_tokens": 64000,
+            "capabilities": _ANTHROPIC_CAN,
+        }
+    ],
+    "has_more": True,
+    "first_id": "test-verse-20990101",
+    "last_id": "test-verse-20990101",
+}
+ANTHROPIC_SECOND = {
+    "data": [{"id": "test-haiku", "type": "model", "max_input_tokens": None, "max_tokens": None}],
+    "has_more": False,
+    "last_id": "test-haiku",
+}
+
+OPENAI = {"object": "list", "data": [{"id": "test-plain", "object": "model", "created": 1, "owned_by": "system"}]}
+
+OPENROUTER = {
+    "data": [
+        {
+            "id": "maker/test-routed",
+            "canonical_slug": "maker/test-routed-2099",
+            "context_length": 128000,
+            "architecture": {"input_modalities": ["text", "image", "file"], "output_modalities": ["text"]},
+            "pricing": {"prompt": "0.00000025", "completion": "0.000002", "input_cache_read": "0.000000025"},
+            "top_provider": {"context_length": 96000, "max_completion_tokens": 16000, "is_moderated": False},
+            "supported_parameters": ["tools", "tool_choice", "temperature", "structured_outputs"],
+            "expiration_date": "2099-12-31",
+        },
+        {
+            "id": "house/auto",
+            "context_length": 2000000,
+            "pricing": {"prompt": "-1", "completion": "-1"},
+            "top_provider": {"context_length": None, "max_completion_tokens": None},
+            "supported_parameters": [],
+        },
+    ]
+}
+
+MISTRAL = {
+    "object": "list",
+    "data": [
+        {
+            "id": "test-wind-latest",
+            "object": "model",
+            "owned_by": "mistralai",
+            "capabilities": {"completion_chat": True, "function_calling": True, "vision": False, "fine_tuning": False},
+            "max_context_length": 131072,
+            "aliases": ["test-wind-2099"],
+            "deprecation": "2099-06-30T12:00:00Z",
+        }
+    ],
+}
+
+GROQ = {
+    "object": "list",
+    "data": [
+        {
+            "id": "maker/test-fast",
+            "object": "model",
+            "owned_by": "Maker",
+            "active": True,
+            "context_window": 131072,
+            "max_completion_tokens": 32768,
+        }
+    ],
+}
+
+VLLM = {
+    "object": "list",
+    "data": [{"id": "maker/test-8b", "object": "model", "owned_by": "vllm", "root": "/m", "max_model_len": 16384}],
+}
+
+LLAMA_CPP = {
+    "models": [{"name": "/models/tiny.gguf", "capabilities": ["completion"]}],
+    "object": "list",
+    "data": [
+        {
+            "id": "/models/tiny.gguf",
+            "object": "model",
+            "owned_by": "llamacpp",
+            "meta": {"vocab_type": 2, "n_ctx_train": 131072, "n_embd": 32, "n_params": 544992},
+        }
+    ],
+}
+LLAMA_CPP_PROPS = {"default_generation_settings": {"id": 0, "n_ctx": 8192}, "total_slots": 2}
+
+LM_STUDIO = {"object": "list", "data": [{"id": "test-desk", "object": "model", "owned_by": "organization_owner"}]}
+LM_STUDIO_OWN = {
+    "object": "list",
+    "data": [
+        {
+            "id": "test-desk",
+            "object": "model",
+            "type": "vlm",
+            "publisher": "maker",
+            "state": "loaded",
+            "max_context_length": 131072,
+            "loaded_context_length": 4096,
+            "capabilities": ["tool_use"],
+        }
+    ],
+}
+
+TOGETHER = [
+    {
+        "id": "maker/test-joint",
+        "object": "model",
+        "type": "chat",
+        "context_length": "131072",
+        "pricing": {"hourly": 0, "input": 0.88, "output": 0.88, "base": 0, "finetune": 0},
+    }
+]
+
+FIREWORKS = {
+    "object": "list",
+    "data": [
+        {
+            "id": "accounts/fireworks/models/test-spark",
+            "object": "model",
+            "owned_by": "fireworks",
+            "kind": "HF_BASE_MODEL",
+            "supports_chat": True,
+            "supports_image_input": False,
+            "supports_tools": True,
+            "context_length": 163840,
+        }
+    ],
+}
+
+DEEPSEEK = {"object": "list", "data": [{"id": "test-depth", "object": "model", "owned_by": "deepseek"}]}
+
+XAI = {"object": "list", "data": [{"id": "test-orbit", "created": 1, "object": "model", "owned_by": "xai"}]}
+XAI_LANGUAGE = {
+    "models": [
+        {
+            "id": "test-orbit",
+            "object": "model",
+            "owned_by": "xai",
+            "aliases": ["test-orbit-latest"],
+            "input_modalities": ["text", "image"],
+            "prompt_text_token_price": 30000,
+            "cached_prompt_text_token_price": 7500,
+            "completion_text_token_price": 150000,
+        }
+    ]
+}
+
+COHERE = {"models": [{"name": "test-reply", "endpoints": ["chat"], "context_length": 256000.0, "is_deprecated": True}]}
+
+OLLAMA_TAGS = {"models": [{"name": "test-home:latest", "model": "test-home:latest"}, {"name": "test-home:wide"}]}
+OLLAMA_SHOW = {
+    "test-home:latest": {
+        "parameters": 'stop                           "<|end|>"\nnum_ctx                        8192',
+        "model_info": {"general.architecture": "test", "test.context_length": 131072, "test.vision.context_length": 9},
+        "capabilities": ["completion", "tools", "vision"],
+    },
+    "test-home:wide": {
+        "parameters": "temperature 0.7",
+        "model_info": {"general.architecture": "test", "test.context_length": 131072},
+        "capabilities": ["completion"],
+    },
+}
+OLLAMA_LOADED = {"models": [{"name": "test-home:wide", "model": "test-home:wide", "context_length": 16384}]}
+
+CATALOG = {
+    "maker": {
+        "id": "maker",
+        "name": "Maker",
+        "env": ["MAKER_API_KEY"],
+        "models": {
+            "test-pro": {
+                "id": "test-pro",
+                "name": "Test Pro",
+                "attachment": True,
+                "reasoning": True,
+                "temperature": True,
+                "tool_call": True,
+                "structured_output": False,
+                "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]},
+                "cost": {"input": 1.25, "output": 10, "cache_read": 0.125},
+                "limit": {"context": 400000, "input": 272000, "output": 128000},
+                "status": "deprecated",
+            }
+        },
+    },
+    "gateway": {"id": "gateway", "models": {"maker/test-pro": {"limit": {"context": 0, "output": 0}, "cost": {}}}},
+}
+
+PRICE_TABLE = {
+    "sample_spec": {"max_tokens": "set to max_output_tokens", "litellm_provider": "one of many", "mode": "chat"},
+    "test-pro": {
+        "max_tokens": 4096,
+        "max_input_tokens": 128000,
+        "max_output_tokens": 4096,
+        "input_cost_per_token": 2.5e-07,
+        "output_cost_per_token": 2e-06,
+        "cache_read_input_token_cost": 2.5e-08,
+        "litellm_provider": "maker",
+        "mode": "chat",
+        "supports_function_calling": True,
+        "supports_vision": True,
+        "deprecation_date": "2099-05-31",
+    },
+    "maker/test-old": {"max_tokens": 32000, "litellm_provider": "maker", "mode": "chat"},
+    "vertex_ai/test-verse@1": {"max_input_tokens": 200000, "litellm_provider": "vertex_ai-anthropic_models"},
+}

@@ -1,0 +1,131 @@
+"""What routers are tested with: a registry from a table, chances that are given, and models that fail as told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+
+from langchain_ctxwin.core.model_families import model_name
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.errors import UnknownModelError
+from langchain_ctxwin.models.routing.router import ModelRouter
+from support.fakes import ScriptedChatModel, SdkError, exact_count
+
+ANSWER_SHARE = 0.25  # of a window, kept for the answer where nobody says otherwise
+
+
+class FixedQuality:
+    """Gives each model the chance that a test sets, and writes down outcomes."""
+
+    def __init__(self, chances: Mapping[str, float] | None = None) -> None:
+        self.given = chances
+        self.recorded: list[tuple[str, str, bool]] = []
+
+    def bucket(self, text: str, *, needs_tools: bool = False) -> str:
+        return "tools/easy" if needs_tools else "talk/easy"
+
+    def chances(
+        self, text: str, models: Sequence[str], *, strengths: Sequence[float], needs_tools: bool = False
+    ) -> list[float]:
+        if self.given is None:
+            return [0.5 + strength / 2 for strength in strengths]
+        return [self.given[name] for name in models]
+
+    def record(self, bucket: str, model: str, *, success: bool) -> None:
+        self.recorded.append((bucket, model, success))
+
+
+@dataclass(slots=True)
+class TableRegistry:
+    """Knows the models of a table by name, and remembers what it is told."""
+
+    infos: dict[str, ModelInfo]
+    learned: list[tuple[str, Any]] = field(default_factory=list)
+
+    def lookup(self, model: Any) -> ModelInfo:
+        name = model if isinstance(model, str) else model_name(model)
+        if name not in self.infos:
+            raise UnknownModelError(f"{name} is unknown")
+        return self.infos[name]
+
+    def learn(self, name: str, said: Any) -> None:
+        self.learned.append((name, said))
+
+
+class BreakingChatModel(ScriptedChatModel):
+    """Streams two chunks, then its connection breaks."""
+
+    def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        self._answer(messages, [])
+        yield ChatGenerationChunk(message=AIMessageChunk("half an "))
+        yield ChatGenerationChunk(message=AIMessageChunk("ans"))
+        raise ConnectionError("the connection was reset")
+
+
+def exact(messages: Iterable[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    """Count as the scripted models do; a plain function, so the router adds its headroom."""
+    return exact_count(list(messages), tools=tools)
+
+
+def info(name: str, window: int | None, price: str | None = None, **values: Any) -> ModelInfo:
+    """Return facts with an output price of four times the input price and cached input at a tenth."""
+    prices = {}
+    if price is not None:
+        prices = {
+            "input_price": Decimal(price),
+            "output_price": 4 * Decimal(price),
+            "cache_read_price": Decimal(price) / 10,
+        }
+    return ModelInfo(name=name, context_window=window, **{**prices, **values})
+
+
+def scripted(name: str, window: int, kind: type[ScriptedChatModel] = ScriptedChatModel, **values: Any) -> Any:
+    """Return a scripted model of a window that it states and enforces."""
+    limit = values.pop("input_limit", int(window * (1 - ANSWER_SHARE)))
+    return kind(model_name=name, input_limit=limit, profile={"max_input_tokens": window}, **values)
+
+
+def router(*models: BaseChatModel, prices: Mapping[str, str] | None = None, **options: Any) -> ModelRouter:
+    """Return a router over models whose windows are those they state; later models are dearer unless told."""
+    known = {}
+    for rank, model in enumerate(models):
+        name, window = model_name(model), (model.profile or {}).get("max_input_tokens")
+        known[name] = info(name, window, (prices or {}).get(name, str(rank + 1)))
+    options.setdefault("quality", FixedQuality())
+    return ModelRouter(list(models), TableRegistry(known), **options)
+
+
+def busy() -> Exception:
+    return SdkError("Error code: 429 - rate limit reached for requests per minute", status_code=429)
+
+
+def unavailable() -> Exception:
+    return SdkError("Error code: 503 - the server is overloaded", status_code=503)
+
+
+def unauthorized() -> Exception:
+    return SdkError("Error code: 401 - invalid api key", status_code=401, code="invalid_api_key")
+
+
+def unknown_model() -> Exception:
+    return SdkError("Error code: 404 - model not found", status_code=404, code="model_not_found")
+
+
+def invalid() -> Exception:
+    return SdkError("Error code: 400 - messages[3].role is missing", status_code=400, code="invalid_request_error")
+
+
+FAILURES: dict[str, Callable[[], Exception]] = {
+    "429": busy,
+    "503": unavailable,
+    "401": unauthorized,
+    "404": unknown_model,
+    "timeout": lambda: TimeoutError("no answer within 60 s"),
+    "connection": lambda: ConnectionError("connection refused"),
+}

@@ -1,0 +1,284 @@
+"""Do nodes and middleware send each request to a model that takes it, with the tools that it needs?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+
+from langchain_ctxwin import (
+    ContextEngine,
+    ContextNodes,
+    ContextOutput,
+    ContextState,
+    ModelLimits,
+    add_context_nodes,
+    create_context_agent,
+)
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.tools import ToolSelector
+from support.fakes import ScriptedChatModel, core_overflow, script
+from support.routing import FixedQuality, router, scripted, unavailable
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+ROOM_TOKENS = 250  # two or three of the tools below
+WORDS = "the quick brown fox jumps over the lazy dog " * 40  # about 400 tokens
+
+
+def from_nodes(model: Any, tools: list[Any], **options: Any) -> Any:
+    return create_context_agent(model, tools, checkpointer=InMemorySaver(), **options)
+
+
+def from_middleware(model: Any, tools: list[Any], *, tool_selector: Any = None) -> Any:
+    return create_agent(
+        model,
+        tools,
+        middleware=[ContextWindowMiddleware(tool_selector=tool_selector)],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def with_router_argument(model: RoutedChatModel, tools: list[Any], *, tool_selector: Any = None) -> Any:
+    spare = ScriptedChatModel(faults=[AssertionError("the router's candidates answer")])
+    return create_agent(
+        spare,
+        tools,
+        middleware=[ContextWindowMiddleware(router=model.router, tool_selector=tool_selector)],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+
+
+Build = Callable[..., Any]
+adapters = pytest.mark.parametrize("build", [from_nodes, from_middleware, with_router_argument])
+
+
+def routed(*models: ScriptedChatModel) -> RoutedChatModel:
+    """A routed model for which every candidate is as good as the others, so that the cheapest that fits answers."""
+    return RoutedChatModel(
+        router(*models, quality=FixedQuality(dict.fromkeys((one.model_name for one in models), 0.9)))
+    )
+
+
+def small_tools() -> list[BaseTool]:
+    def named(name: str, description: str) -> BaseTool:
+        return StructuredTool.from_function(lambda text: f"{name}: {text}", name=name, description=description)
+
+    return [
+        named("alarm_clock", "Set an alarm for a time of day."),
+        named("book_flight", "Book a flight between two airports."),
+        named("convert_money", "Convert an amount of money from one currency to another."),
+        named("find_recipe", "Find recipes for given ingredients."),
+        named("order_taxi", "Order a taxi to an address."),
+        named("play_music", "Play a song or an album."),
+        named("weather_forecast", "Forecast of rain, wind and temperature for a city."),
+    ]
+
+
+def calling(name: str, **args: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])
+
+
+def turns(agent: Any, *texts: str) -> list[str]:
+    """Play turns and return which model answered each."""
+    answers = [agent.invoke({"messages": [("user", text)]}, THREAD)["messages"][-1] for text in texts]
+    return [answer.response_metadata["route"]["model"] for answer in answers]
+
+
+def names_shown(model: ScriptedChatModel) -> list[list[str]]:
+    return [[tool["function"]["name"] for tool in request.tools] for request in model.requests]
+
+
+@adapters
+def test_a_conversation_moves_to_the_larger_window_when_it_outgrows_the_smaller(build: Build) -> None:
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    agent = build(routed(small, large), [])
+    assert turns(agent, *[WORDS] * 6) == ["small"] * 2 + ["large"] * 4
+    assert not any(request.refused for model in (small, large) for request in model.requests)
+
+
+@adapters
+def test_a_conversation_that_no_window_holds_is_compacted_for_the_largest(build: Build) -> None:
+    small, large = scripted("small", 2_000), scripted("large", 4_000)
+    agent = build(routed(small, large), [])
+    assert turns(agent, *[WORDS] * 12)[-1] == "large"
+    assert agent.get_state(THREAD).values["context_guard"]["compactions"] >= 1
+    assert not any(request.refused for model in (small, large) for request in model.requests)
+
+
+@adapters
+def test_a_conversation_stays_with_its_model_while_that_takes_its_requests(build: Build) -> None:
+    cheap, dear = scripted("cheap", 8_000), scripted("dear", 8_000)
+    agent = build(routed(cheap, dear), [])
+    assert turns(agent, "One?", "Two?", "Three?") == ["cheap"] * 3
+    reasons = [
+        message.response_metadata["route"]["reason"] for message in agent.get_state(THREAD).values["messages"][1::2]
+    ]
+    assert reasons[1:] == ["kept: the conversation's prompt cache"] * 2
+
+
+@adapters
+def test_a_model_that_is_down_is_replaced_in_the_same_request(build: Build) -> None:
+    down, other = scripted("down", 8_000, faults=[unavailable()]), scripted("other", 8_000)
+    agent = build(routed(down, other), [])
+    assert turns(agent, "Hello?") == ["other"]
+
+
+@adapters
+def test_a_model_whose_true_window_is_smaller_than_stated_hands_over_to_a_larger_one(build: Build) -> None:
+    liar = scripted("liar", 8_000, input_limit=300)
+    large = scripted("large", 16_000)
+    agent = build(routed(liar, large), [])
+    assert turns(agent, WORDS, "And now?") == ["large", "large"]
+
+
+@adapters
+def test_when_every_window_is_smaller_than_stated_the_request_is_compacted_and_sent_again(build: Build) -> None:
+    models = [scripted(name, 16_000, input_limit=1_500, overflow=core_overflow) for name in ("one", "two")]
+    agent = build(routed(*models), [])
+    assert len(turns(agent, *[WORDS] * 6)) == 6
+
+
+@adapters
+def test_a_request_that_no_candidate_can_do_is_refused_before_any_call(build: Build) -> None:
+    models = [scripted(name, 8_000) for name in ("one", "two")]
+    for model in models:
+        model.profile = {**model.profile, "image_inputs": False}
+    agent = build(routed(*models), [])
+    image = {"type": "image", "url": "https://example.com/a.png"}
+    with pytest.raises(NoModelFitsError, match=r"(?s)one: .*images.*two: .*images"):
+        agent.invoke({"messages": [{"role": "user", "content": [image]}]}, THREAD)
+    assert [model.requests for model in models] == [[], []]
+
+
+@adapters
+def test_async_runs_send_what_sync_runs_send(build: Build) -> None:
+    def played(is_async: bool) -> Any:
+        small, large = scripted("small", 2_000), scripted("large", 16_000)
+        agent = build(routed(small, large), [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+
+        async def run() -> None:
+            for text in (WORDS, WORDS, WORDS, "Weather in Oslo?"):
+                await agent.ainvoke({"messages": [("user", text)]}, THREAD)
+
+        asyncio.run(run()) if is_async else turns(agent, WORDS, WORDS, WORDS, "Weather in Oslo?")
+        return [[(request.tokens, request.tools) for request in model.requests] for model in (small, large)]
+
+    assert played(is_async=True) == played(is_async=False)
+
+
+def test_nodes_and_middleware_send_the_same_requests() -> None:
+    def played(build: Build) -> Any:
+        small, large = scripted("small", 2_000), scripted("large", 4_000)
+        agent = build(routed(small, large), [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+        turns(agent, "Weather in Oslo?", *[WORDS] * 8, "Play a song.")
+        return [[(request.tokens, request.tools) for request in model.requests] for model in (small, large)]
+
+    assert played(from_nodes) == played(from_middleware) == played(with_router_argument)
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_a_request_shows_the_tools_that_it_needs_and_a_way_to_find_more(build: Build) -> None:
+    model = scripted("model", 8_000)
+    agent = build(model, [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+    agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)
+    (shown,) = names_shown(model)
+    assert shown[0] == "search_tools"
+    assert "weather_forecast" in shown
+    assert agent.get_state(THREAD).values["context_tools"] == shown[1:]
+    assert len(shown) < len(small_tools())
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_a_tool_that_the_model_searched_for_is_shown_and_can_be_called(build: Build) -> None:
+    answers = [calling("search_tools", query="play a song"), calling("play_music", text="Yesterday"), "Playing."]
+    model = scripted("model", 8_000, policy=script(*answers))
+    agent = build(model, [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+    messages = agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)["messages"]
+    assert "play_music: Yesterday" in [message.text for message in messages]
+    first, second, _ = names_shown(model)
+    assert "play_music" not in first
+    assert "play_music" in second
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_tools_of_the_agent_itself_are_always_shown(build: Build) -> None:
+    model = scripted("model", 8_000)
+    ask = StructuredTool.from_function(lambda text: text, name="ask_user", description="Ask the user.")
+    agent = build(model, [ask], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+    agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)
+    agent.invoke({"messages": [("user", "Play a song.")]}, THREAD)
+    assert [shown[0] for shown in names_shown(model)] == ["ask_user", "ask_user"]
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_the_set_of_tools_stays_while_it_serves(build: Build) -> None:
+    model = scripted("model", 8_000)
+    agent = build(model, [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
+    for text in ("Will it rain in Oslo?", "And in Bergen?", "Thanks!"):
+        agent.invoke({"messages": [("user", text)]}, THREAD)
+    first, *later = names_shown(model)
+    assert later == [first, first]
+
+
+def test_tools_take_at_most_half_of_a_small_window() -> None:
+    model = scripted("model", 1_000)
+    agent = from_nodes(model, [], tool_selector=ToolSelector(small_tools(), 100_000))
+    agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)
+    report = agent.get_state(THREAD).values["context_report"]
+    assert "weather_forecast" in names_shown(model)[-1]
+    assert report["tool_tokens"] <= report["input_limit"] / 2 + ToolSelector(small_tools(), 1_000).search_tokens
+
+
+def test_select_model_chooses_in_a_graph_of_ones_own() -> None:
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    model = routed(small, large)
+    nodes = ContextNodes(ContextEngine(limits=model), router=model.router)
+    builder = StateGraph(ContextState)
+    builder.add_node("select_model", nodes.select_model)
+    builder.add_edge(START, "select_model")
+    builder.add_edge("select_model", END)
+    state = builder.compile().invoke({"messages": [("user", WORDS * 8)]})
+    assert state["context_model"]["model"] == "large"
+
+
+def test_a_selector_with_a_model_that_takes_no_tools_is_refused_with_the_way_out() -> None:
+    selector = ToolSelector(small_tools(), ROOM_TOKENS)
+    nodes = ContextNodes(ContextEngine(limits=ModelLimits(8_000)), tool_selector=selector)
+    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    add_context_nodes(builder, nodes, model=lambda messages: AIMessage(str(len(messages))))
+    builder.add_edge(START, "budget_check")
+    builder.add_edge("agent", END)
+    with pytest.raises(ConfigError, match="pass a chat model to which no tools are bound"):
+        builder.compile().invoke({"messages": [("user", "hi")]})
+
+
+@pytest.mark.parametrize("wrong", [{"router": "fast"}, {"tool_selector": [1]}])
+def test_what_cannot_choose_is_refused_when_it_is_given(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"pass a (ModelRouter|ToolSelector)"):
+        ContextNodes(ContextEngine(limits=ModelLimits(8_000)), **wrong)
+    with pytest.raises(ConfigError, match=r"pass a (ModelRouter|ToolSelector)"):
+        ContextWindowMiddleware(**wrong)
+
+
+def test_a_router_and_a_model_for_each_request_contradict_each_other() -> None:
+    model = routed(scripted("small", 2_000))
+    with pytest.raises(ConfigError, match="leave out model"):
+        ContextNodes(ContextEngine(limits=model), router=model.router, model=model)
+
+
+def test_explicit_limits_hold_for_a_routed_model_too() -> None:
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    agent = from_nodes(routed(small, large), [], limits=ModelLimits(1_000))
+    turns(agent, *[WORDS] * 4)
+    assert max(model.largest_tokens for model in (small, large)) <= 750

@@ -1,0 +1,396 @@
+"""Is the quality of many requests measured completely, and judged as the thresholds say?"""
+
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin import ConfigError, ModelInfo
+from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, quality_report
+from langchain_ctxwin.observe.measures import (
+    Ratio,
+    cost_against_largest,
+    fallback_success,
+    limit_compliance,
+    measures,
+    optimal_routing,
+    reserve_waste,
+    routing_shares,
+    token_efficiency,
+    utilization,
+)
+from langchain_ctxwin.observe.records import RequestRecord
+
+REPORT = {"input_limit": 6_000, "total_tokens": 1_100, "tool_tokens": 300, "reserved_tokens": 2_000}
+USAGE = {"input_tokens": 1_000, "output_tokens": 50, "total_tokens": 1_050}
+ROUTE = {"model": "small", "reason": "cheapest that fits", "rejected": {}, "fallbacks": 1, "estimated_cost": "0.0012"}
+
+TOKENS = st.none() | st.integers(0, 10**6)
+USD = st.none() | st.decimals(0, 1_000, places=6)
+RECORDS = st.lists(
+    st.builds(
+        RequestRecord,
+        model=st.just("any"),
+        input_limit=st.none() | st.integers(1, 10**6),
+        input_tokens=TOKENS,
+        output_tokens=TOKENS,
+        tool_tokens=TOKENS,
+        reserved_tokens=TOKENS,
+        reason=st.sampled_from(["", "cheapest that fits", "sticky", "largest window"]),
+        fallbacks=st.none() | st.integers(0, 2),
+        overflows=st.integers(0, 1),
+        succeeded=st.booleans(),
+        optimal=st.none() | st.booleans(),
+        cost=USD,
+        largest_cost=USD,
+    ),
+    max_size=4,
+)
+
+
+def record(**stated):
+    """A request of 1,000 of 4,000 tokens, unless told otherwise."""
+    return RequestRecord(**{"model": "any", "input_limit": 4_000, "input_tokens": 1_000, **stated})
+
+
+def answer(*, usage=USAGE, **metadata):
+    """An answer with its usage and metadata."""
+    return AIMessage("hi", usage_metadata=usage, response_metadata=metadata)
+
+
+def unchecked(usage):
+    """An answer whose usage has a form that the message class would refuse."""
+    return answer(usage=None).model_copy(update={"usage_metadata": usage})
+
+
+def info(**prices):
+    """A model with prices per million tokens."""
+    return ModelInfo(name="any", **{name: Decimal(price) for name, price in prices.items()})
+
+
+def test_an_answer_and_its_report_make_a_record():
+    """Sizes come from the usage first, the route from the metadata, the rest from the report."""
+    assert RequestRecord.of(answer(route=ROUTE, model_name="served"), report=REPORT) == RequestRecord(
+        model="small",
+        input_limit=6_000,
+        input_tokens=1_000,
+        output_tokens=50,
+        tool_tokens=300,
+        reserved_tokens=2_000,
+        reason="cheapest that fits",
+        fallbacks=1,
+        cost=Decimal("0.0012"),
+    )
+
+
+def test_an_answer_alone_leaves_the_rest_unknown():
+    """Neither a report nor a route: nothing is taken for zero."""
+    assert RequestRecord.of(answer(usage=None, model_name="served")) == RequestRecord(
+        model="served", input_limit=None, input_tokens=None, tool_tokens=None, fallbacks=None
+    )
+
+
+def test_the_count_stands_in_for_a_usage_that_is_missing():
+    """A server without usage leaves our own count."""
+    assert RequestRecord.of(answer(usage=None), report=REPORT).input_tokens == 1_100
+
+
+def test_metadata_that_cannot_be_are_unknown():
+    """Providers and stored messages state anything; a record is made all the same."""
+    odd_route = {"model": 7, "reason": None, "fallbacks": "two", "estimated_cost": "much"}
+    odd_sizes = {"input_limit": "6k", "total_tokens": -1, "tool_tokens": True, "reserved_tokens": 10**12}
+    odd = unchecked({"input_tokens": None, "output_tokens": 1.5})
+    odd.response_metadata["route"] = odd_route
+    assert RequestRecord.of(odd, report=odd_sizes) == RequestRecord(
+        model="", input_limit=None, input_tokens=None, tool_tokens=None, fallbacks=None
+    )
+    odd.response_metadata["route"] = "small"
+    assert RequestRecord.of(odd).reason == ""
+
+
+def test_fallbacks_may_be_listed():
+    """The candidates that failed, or how many there were."""
+    listed = RequestRecord.of(answer(route={**ROUTE, "fallbacks": ["small", "medium"]}))
+    assert listed.fallbacks == 2
+
+
+@pytest.mark.parametrize("estimate", ["-1", "NaN", "Infinity", "", None, 0.5])
+def test_an_estimate_that_is_no_price_is_unknown(estimate):
+    """A cost is finite and not negative."""
+    assert RequestRecord.of(answer(route={**ROUTE, "estimated_cost": estimate})).cost is None
+
+
+def test_the_cost_is_that_of_the_usage():
+    """Cached input at its own price where there is one, output at the output price; the estimate is not mixed in."""
+    usage = {**USAGE, "input_token_details": {"cache_read": 400}}
+    own = info(input_price="1", output_price="10", cache_read_price="0.1")
+    made = RequestRecord.of(
+        answer(usage=usage, route=ROUTE), info=own, largest=info(input_price="2", output_price="20")
+    )
+    assert (made.cost, made.largest_cost) == (Decimal("0.00114"), Decimal("0.003"))
+
+
+@pytest.mark.parametrize("prices", [{}, {"input_price": "1"}, {"output_price": "1"}])
+def test_a_cost_without_a_price_is_unknown(prices):
+    """An unknown price is not free."""
+    assert RequestRecord.of(answer(route=ROUTE), info=info(**prices)).cost is None
+
+
+def test_an_estimate_is_not_set_against_a_bill():
+    """With the price of the largest candidate only, the router's own estimate is left out."""
+    made = RequestRecord.of(answer(route=ROUTE), largest=info(input_price="2", output_price="20"))
+    assert (made.cost, made.largest_cost) == (None, Decimal("0.003"))
+
+
+def test_a_cost_without_usage_is_unknown():
+    """Our own count is no bill."""
+    priced = info(input_price="1", output_price="1")
+    assert RequestRecord.of(answer(usage=None), report=REPORT, info=priced).cost is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"input_limit": 0}, "input_limit=0: give a whole number of tokens, at least 1"),
+        ({"input_tokens": -1}, "input_tokens=-1: give a whole number"),
+        ({"fallbacks": True}, "fallbacks=True: give a whole number"),
+        ({"overflows": None}, "overflows=None: give a whole number"),
+        ({"cost": 0.5}, "cost=0.5: give USD as a Decimal"),
+        ({"largest_cost": Decimal("NaN")}, r"largest_cost=Decimal\('NaN'\): give USD as a Decimal"),
+    ],
+)
+def test_a_record_of_impossible_values_is_refused(stated, said):
+    """What a caller states is checked where it is stated."""
+    with pytest.raises(ConfigError, match=said):
+        record(**stated)
+
+
+def test_a_request_complies_up_to_its_limit():
+    """The limit itself is allowed; a refusal as too long is a violation, whatever the counts say."""
+    sizes = [record(input_tokens=tokens) for tokens in (4_000, 4_001, None)]
+    refused = [record(overflows=1), record(overflows=1, input_tokens=None)]
+    assert limit_compliance([*sizes, *refused]) == Ratio(numerator=1, denominator=4, requests=4, unknown=1)
+
+
+def test_utilization_is_input_over_limits():
+    """Requests count by the size of their limit."""
+    records = [record(), record(input_limit=12_000, input_tokens=7_000), record(input_limit=None)]
+    assert utilization(records) == Ratio(numerator=8_000, denominator=16_000, requests=2, unknown=1)
+    assert utilization(records).value == 0.5
+
+
+def test_routing_is_shared_by_reason():
+    """The most frequent reason comes first; requests without one are unknown."""
+    shares = routing_shares([record(reason=reason) for reason in ("fits", "sticky", "", "sticky")])
+    assert list(shares.items()) == [
+        ("sticky", Ratio(numerator=2, denominator=3, requests=3, unknown=1)),
+        ("fits", Ratio(numerator=1, denominator=3, requests=3, unknown=1)),
+    ]
+
+
+def test_cost_is_set_against_the_largest():
+    """Only requests with both costs are compared."""
+    records = [
+        record(cost=Decimal("0.25"), largest_cost=Decimal("1.00")),
+        record(cost=Decimal("0.50"), largest_cost=Decimal("0.50")),
+        record(cost=Decimal(99)),
+    ]
+    expected = Ratio(numerator=Decimal("0.75"), denominator=Decimal("1.50"), requests=2, unknown=1)
+    assert cost_against_largest(records) == expected
+
+
+def test_free_requests_have_no_cost_ratio():
+    """Nothing over nothing is no number."""
+    assert cost_against_largest([record(cost=Decimal(0), largest_cost=Decimal(0))]).value is None
+
+
+def test_fallbacks_succeed_when_an_answer_came():
+    """A failure with nobody to fall back on counts; a request that never needed a fallback does not."""
+    survived, lost = record(fallbacks=2), record(fallbacks=1, succeeded=False)
+    alone, unsaid = record(succeeded=False, fallbacks=None), record(fallbacks=None)
+    records = [survived, survived, lost, alone, unsaid, record()]
+    assert fallback_success(records) == Ratio(numerator=2, denominator=4, requests=4, unknown=1)
+
+
+def test_optimal_choices_are_counted_among_the_judged():
+    """A choice that nobody judged is unknown."""
+    records = [record(optimal=optimal) for optimal in (True, True, False, None)]
+    assert optimal_routing(records) == Ratio(numerator=2, denominator=3, requests=3, unknown=1)
+
+
+def test_tool_definitions_and_failures_are_not_useful():
+    """Consumed tokens include both."""
+    records = [
+        record(tool_tokens=400, output_tokens=100),
+        record(succeeded=False),
+        record(tool_tokens=1_500, output_tokens=0),
+        record(tool_tokens=None, output_tokens=100),
+        record(output_tokens=None),
+    ]
+    assert token_efficiency(records) == Ratio(numerator=700, denominator=3_100, requests=3, unknown=2)
+
+
+def test_what_answers_leave_of_their_reserve_is_waste():
+    """An answer longer than its reserve wastes nothing."""
+    records = [
+        record(reserved_tokens=2_000, output_tokens=500),
+        record(reserved_tokens=1_000, output_tokens=1_200),
+        record(reserved_tokens=1_000),
+        record(output_tokens=1_000),
+    ]
+    assert reserve_waste(records) == Ratio(numerator=1_500, denominator=3_000, requests=2, unknown=2)
+
+
+@given(RECORDS)
+def test_routing_shares_add_up_to_one(records):
+    """Every routed request has one reason, and every other one is unknown."""
+    shares = routing_shares(records).values()
+    assert sum(share.numerator for share in shares) == next((share.denominator for share in shares), 0)
+    assert all(share.requests + share.unknown == len(records) for share in shares)
+
+
+@given(RECORDS.flatmap(lambda records: st.tuples(st.just(records), st.permutations(records))))
+def test_the_order_of_requests_does_not_matter(both):
+    """A report is the same for the same requests in any order."""
+    records, shuffled = both
+    assert quality_report(records).table() == quality_report(shuffled).table()
+    assert quality_report(records).to_dict() == quality_report(shuffled).to_dict()
+
+
+@given(RECORDS, RECORDS)
+def test_batches_can_be_added(one, other):
+    """The measures of two batches make those of all requests."""
+    parts, whole = (measures(one), measures(other)), measures([*one, *other])
+    assert {name: parts[0][name] + parts[1][name] for name in whole} == whole
+
+
+@given(RECORDS)
+def test_no_request_is_left_out(records):
+    """Every request is counted or unknown; only fallbacks do not concern all."""
+    found = measures(records)
+    never_failed = sum(request.succeeded and request.fallbacks == 0 for request in records)
+    for name, ratio in found.items():
+        concerned = len(records) - (never_failed if name == "fallback_success" else 0)
+        assert ratio.requests + ratio.unknown == concerned, name
+
+
+@given(RECORDS)
+def test_shares_lie_between_nothing_and_all(records):
+    """Where the numerator is a part of the denominator, the value is a share."""
+    found = measures(records)
+    shares = ("limit_compliance", "fallback_success", "optimal_routing", "token_efficiency", "reserve_waste")
+    assert all(found[name].value is None or 0 <= found[name].value <= 1 for name in shares)
+
+
+def test_the_default_gates_are_the_stated_goals():
+    """No violation, nineteen of twenty failures survived, a fifth saved, six of seven choices the best."""
+    assert dict(DEFAULT_GATES) == {
+        "limit_compliance": Gate(at_least=1.0),
+        "fallback_success": Gate(at_least=0.95),
+        "cost_against_largest": Gate(at_most=0.8),
+        "optimal_routing": Gate(at_least=0.85),
+    }
+
+
+@pytest.mark.parametrize(
+    ("gate", "met", "missed"),
+    [(Gate(at_least=0.95), 19, 18), (Gate(at_most=0.8), 16, 17), (Gate(at_least=0.5, at_most=0.6), 12, 13)],
+)
+def test_a_gate_includes_its_threshold(gate, met, missed):
+    """Nineteen of twenty are 95 %."""
+    assert gate.passes(Ratio(numerator=met, denominator=20, requests=20)) is True
+    assert gate.passes(Ratio(numerator=missed, denominator=20, requests=20)) is False
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [
+        (Ratio(numerator=19, denominator=19, requests=19, unknown=1), True),
+        (Ratio(numerator=18, denominator=18, requests=18, unknown=1), None),
+        (Ratio(numerator=0, denominator=1, requests=1, unknown=99), False),
+        (Ratio(unknown=1), None),
+        (Ratio(), True),
+    ],
+    ids=["enough is known", "too little is known", "known to miss", "nothing is known", "nobody is concerned"],
+)
+def test_a_gate_needs_evidence_to_pass(ratio, verdict):
+    """Silence is not success, and a known miss is not excused by it."""
+    assert Gate(at_least=1.0).passes(ratio) is verdict
+
+
+@pytest.mark.parametrize(
+    "bounds", [{}, {"at_least": -0.1}, {"at_most": float("nan")}, {"at_least": 1, "min_known": -1}]
+)
+def test_a_gate_that_bounds_nothing_is_refused(bounds):
+    """A threshold that no ratio can miss or meet is a slip."""
+    with pytest.raises(ConfigError, match="give"):
+        Gate(**bounds)
+
+
+def test_a_gate_for_no_measure_is_refused():
+    """A misspelt gate would never fail."""
+    with pytest.raises(ConfigError, match="gates for 'compliance': no such measure, use limit_compliance, "):
+        quality_report([], gates={"compliance": Gate(at_least=1.0)})
+
+
+def test_a_share_of_the_routing_can_be_judged():
+    """Also that of a reason that never occurred."""
+    records = [record(reason="sticky"), record(reason="largest window")]
+    gates = {"routing/largest window": Gate(at_most=0.4), "routing/cheapest": Gate(at_least=0.1)}
+    assert quality_report(records, gates=gates).failed == tuple(gates)
+    kind = {"routing/largest window": Gate(at_most=0.5), "routing/cheapest": Gate(at_most=0.0)}
+    assert quality_report(records, gates=kind).passed is True
+
+
+@pytest.mark.parametrize(
+    ("records", "passed", "failed", "undecided"),
+    [
+        ([record(optimal=True, cost=Decimal(1), largest_cost=Decimal(2))], True, (), ()),
+        ([record(optimal=True)], None, (), ("cost_against_largest",)),
+        ([record(overflows=1)], False, ("limit_compliance",), ("cost_against_largest", "optimal_routing")),
+        ([], None, (), tuple(DEFAULT_GATES)),
+    ],
+    ids=["passed", "undecided", "failed", "no requests"],
+)
+def test_a_report_passes_when_every_gate_does(records, passed, failed, undecided):
+    """One miss fails it, one gap leaves it open, and no requests prove nothing."""
+    report = quality_report(iter(records))
+    assert (report.passed, report.failed, report.undecided) == (passed, failed, undecided)
+
+
+def test_the_table_shows_amounts_gates_and_verdicts():
+    """One line per measure; small amounts of money are written out."""
+    cheap = {"cost": Decimal("0.00000012"), "largest_cost": Decimal("0.00000048")}
+    records = [record(reason="sticky", output_tokens=100, tool_tokens=250, **cheap), record(input_tokens=4_500)]
+    assert quality_report(records).table().splitlines() == [
+        "measure                 value                   amounts  unknown  gate       verdict",
+        "limit_compliance       50.00%                    1 of 2        0  >= 100.0%  failed",
+        "fallback_success      unknown                    0 of 0        0  >= 95.0%   passed",
+        "cost_against_largest   25.00%  0.00000012 of 0.00000048        1  <= 80.0%   unknown",
+        "optimal_routing       unknown                    0 of 0        2  >= 85.0%   unknown",
+        "utilization            68.75%            5,500 of 8,000        0",
+        "token_efficiency       77.27%              850 of 1,100        1",
+        "reserve_waste         unknown                    0 of 0        2",
+        "routing/sticky        100.00%                    1 of 1        1",
+    ]
+
+
+def test_the_values_of_a_report_are_exact():
+    """Money is text, a gate stands beside its verdict, and all of it survives being written down."""
+    gate = {"cost_against_largest": Gate(at_most=0.5)}
+    values = quality_report([record(cost=Decimal("0.10"), largest_cost=Decimal("0.40"))], gates=gate).to_dict()
+    assert values["measures"]["cost_against_largest"] == {
+        "value": 0.25,
+        "numerator": "0.10",
+        "denominator": "0.40",
+        "requests": 1,
+        "unknown": 0,
+    }
+    assert (values["requests"], values["passed"]) == (1, True)
+    assert json.loads(json.dumps(values)) == values
+    assert values["gates"] == {
+        "cost_against_largest": {"at_least": None, "at_most": 0.5, "min_known": 0.95, "passed": True}
+    }

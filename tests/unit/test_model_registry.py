@@ -1,0 +1,716 @@
+"""A registry answers from many sources, whatever they do: late, wrong, gone, contradicting, ambiguous or hanging."""
+
+import asyncio
+import threading
+from datetime import UTC, date, datetime
+
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.runnables import RunnableLambda
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.models import refreshing
+from langchain_ctxwin.models.environment import ollama_address, sources_of
+from langchain_ctxwin.models.feed import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Feed
+from langchain_ctxwin.models.refreshing import Feeds
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
+from langchain_ctxwin.protocols import LimitMemory
+from support.model_sources import AskedSource, HeldSource, ListSource, Watch, model
+
+TTL = 600.0
+
+SHARED_OVERFLOW = (
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
+    "(4000 in the messages, 1000 in the completion)."
+)
+
+
+def registry(*sources, watch=None, **options):
+    return ModelRegistry(sources, TTL, watch or Watch(), **options)
+
+
+def window(known, name="nova-1"):
+    return known.lookup(name).context_window
+
+
+def events(logs):
+    return [log["event"] for log in logs if log["log_level"] == "warning"]
+
+
+class Chat(GenericFakeChatModel):
+    """A chat model of a provider that is named for tracing."""
+
+    model_name: str = "nova-1"
+    served_by: str = "acme"
+    openai_api_base: str | None = None
+    profile: dict | None = None
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {"ls_provider": self.served_by}
+
+
+def chat(**fields):
+    return Chat(messages=iter([]), **fields)
+
+
+# Answers
+
+
+def test_facts_of_all_tiers_are_merged_whatever_the_order_of_the_sources():
+    """Each value names its source, every other one is kept."""
+    sources = [
+        ListSource(model(context_window=900, max_output_tokens=100), name="table", tier="catalog"),
+        ListSource(model(context_window=800), name="api"),
+        ListSource(model(context_window=700, provider=None), name="mine", tier="explicit"),
+    ]
+    expected = ModelInfo(
+        name="nova-1",
+        provider="acme",
+        context_window=700,
+        max_output_tokens=100,
+        provenance={"context_window": "mine", "max_output_tokens": "table"},
+        conflicts={"context_window": {"api": 800, "table": 900}},
+    )
+    for order in (sources, sources[::-1]):
+        assert registry(*order).lookup("acme/nova-1") == expected
+
+
+def test_sources_of_one_name_are_told_apart():
+    """Otherwise one would hide the other's value among the conflicts."""
+    info = registry(
+        *(ListSource(model(context_window=w), name="table", tier="catalog") for w in (900, 800, 700))
+    ).lookup("nova-1")
+    assert (info.provenance, info.conflicts) == (
+        {"context_window": "table #3"},
+        {"context_window": {"table": 900, "table #2": 800}},
+    )
+
+
+def test_a_source_without_name_and_tier_is_a_provider_named_after_its_class():
+    """The protocol asks for `fetch` only."""
+
+    class Plain:
+        def fetch(self, name):
+            return [model()]
+
+    assert registry(Plain(), ListSource(model(context_window=1), tier="catalog")).lookup("nova-1").provenance == {
+        "context_window": "Plain"
+    }
+
+
+def test_an_unknown_model_names_the_nearest_known_ones_and_what_to_do():
+    """The sources that were asked are shown, with why one could not answer."""
+    known = registry(ListSource(model()), ListSource(name="down", failing=TimeoutError()))
+    with pytest.raises(UnknownModelError) as caught:
+        known.lookup("acme/nova-2")
+    assert str(caught.value) == (
+        "'acme/nova-2' is listed by no source (api; down failed: TimeoutError); the nearest known names are "
+        "acme/nova-1: state its limits with an ExplicitSource, or pass ModelLimits(context_window=...)"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 7, RunnableLambda(lambda x: x)])
+def test_what_names_no_model_is_unknown(name):
+    """Instead of the error of some attribute."""
+    with pytest.raises(UnknownModelError, match=r"names no model|listed by no source"):
+        registry(ListSource(model())).lookup(name)
+
+
+def test_a_model_without_limits_is_unknown_unless_a_guess_is_allowed():
+    """Four times the output limit, marked as a guess; without an output limit there is nothing to guess from."""
+    listed = ListSource(model(context_window=None, max_output_tokens=100), model("bare", context_window=None))
+    with pytest.raises(UnknownModelError, match=r"no source states its context window.*allow a guess"):
+        registry(listed).lookup("nova-1")
+    for guessing in (registry(listed, allow_guess=True), registry(listed, GuessSource())):
+        assert (window(guessing), guessing.lookup("nova-1").limits.source) == (400, "guess")
+        with pytest.raises(UnknownModelError):
+            guessing.lookup("bare")
+
+
+def test_all_models_are_listed_by_provider_and_name():
+    """Those without limits too; facts for any provider have no row of their own where somebody serves the model."""
+    known = registry(
+        ListSource(model("b", context_window=None), model("a"), model("a", provider="cloud")),
+        ExplicitSource({"a": {"context_window": 5}, "own": {"context_window": 6}}),
+    )
+    listed = [(info.provider, info.name, info.context_window) for info in known.models()]
+    assert listed == [(None, "own", 6), ("acme", "a", 5), ("acme", "b", None), ("cloud", "a", 5)]
+    assert [info.name for info in known.models("ACME")] == ["a", "b"]
+
+
+def test_explain_shows_who_states_what():
+    """Which statement counts, where else the name is served, and how the sources are doing."""
+    watch = Watch()
+    known = registry(
+        ListSource(model(), model(provider="cloud")),
+        ListSource(model(context_window=9000), name="table", tier="catalog"),
+        ListSource(name="down", failing=ConnectionError()),
+        watch=watch,
+    )
+    known.refresh()
+    watch.now += 5
+    told = known.explain("acme/nova-1")
+    assert [(s.field, s.source, s.tier, s.value, s.counts) for s in told.statements] == [
+        ("context_window", "api", "provider", 8192, True),
+        ("context_window", "table", "catalog", 9000, False),
+    ]
+    assert [(s.name, s.models, s.age_seconds, s.fault) for s in told.sources] == [
+        ("api", 2, 5, ""),
+        ("table", 1, 5, ""),
+        ("down", 0, None, "ConnectionError"),
+    ]
+    assert (told.info, told.how, told.problem) == (known.lookup("acme/nova-1"), "name", "")
+
+
+def test_explain_answers_for_an_unknown_model_too():
+    """With the text of the error that a lookup raises."""
+    told = registry(ListSource(model("x"))).explain("nova")
+    assert (told.info, told.statements, told.how) == (None, (), "")
+    assert "'nova' is listed by no source" in told.problem
+
+
+# Chat models and ambiguous names
+
+
+def test_a_chat_model_is_looked_up_at_its_provider():
+    """The name alone is served by several; bindings are looked through, and what is bound replaces the model."""
+    served = [model(provider=p, context_window=w) for p, w in (("acme", 800), ("cloud", 700))]
+    known = registry(ListSource(*served, model("nova-2", provider="cloud", context_window=5)))
+    cloud = chat(served_by="cloud")
+    assert [known.lookup(m).context_window for m in (chat(), cloud, cloud.bind(stop=["x"]))] == [800, 700, 700]
+    assert known.lookup(cloud.bind(model="nova-2")).context_window == 5
+
+
+def test_a_client_at_another_address_is_not_its_makers():
+    """OpenAI's client speaks to many servers: a well-known address names the provider, another one nothing."""
+    served = [model(provider=p, context_window=w) for p, w in (("openai", 800), ("groq", 700), ("zzz", 600))]
+    known = registry(ListSource(*served))
+    addresses = {None: 800, "https://api.groq.com/openai/v1": 700, "http://localhost:8000/v1": 600}
+    for address, expected in addresses.items():
+        model_at = chat(served_by="openai", openai_api_base=address)
+        assert known.lookup(model_at).context_window == expected
+
+
+def test_the_profile_of_a_chat_model_counts_where_nothing_better_is_known():
+    """Above catalogs, below APIs."""
+    own = chat(profile={"max_input_tokens": 5000, "max_output_tokens": 50})
+    assert registry().lookup(own).context_window == 5000
+    assert registry(ListSource(model(), tier="catalog")).lookup(own).context_window == 5000
+    assert registry(ListSource(model())).lookup(own).context_window == 8192
+
+
+def test_a_bare_name_at_several_providers_takes_the_smallest_limits_with_one_warning():
+    """Nothing says which one is meant."""
+    known = registry(
+        ListSource(*(model(provider=p, context_window=w) for p, w in (("a", 900), ("b", 700), ("c", 800))))
+    )
+    with capture_logs() as logs:
+        assert [known.lookup("nova-1").provider for _ in range(3)] == ["b"] * 3
+    assert [(log["event"], log["taken"], log["others"]) for log in logs] == [
+        ("models.ambiguous", "b/nova-1", ("a/nova-1", "c/nova-1"))
+    ]
+
+
+# Retirement
+
+
+def day(year, month, number):
+    return datetime(year, month, number, tzinfo=UTC).timestamp()
+
+
+def test_a_retirement_is_told_once_before_and_once_after_it():
+    """Lookups answer all the same."""
+    watch = Watch(day(2030, 1, 1))
+    known = registry(ListSource(model(retires_on=date(2030, 2, 1))), watch=watch)
+    with capture_logs() as logs:
+        for now in (day(2030, 1, 1), day(2030, 1, 31), day(2030, 2, 1), day(2030, 3, 1)):
+            watch.now = now
+            assert window(known) == 8192
+    assert [(log["event"], log["model"], log["retires_on"]) for log in logs] == [
+        ("models.deprecated", "nova-1", "2030-02-01"),
+        ("models.retired", "nova-1", "2030-02-01"),
+    ]
+
+
+def test_a_deprecated_model_without_a_day_is_told_once():
+    """And others are not mentioned."""
+    known = registry(ListSource(model(deprecated=True), model("x")))
+    with capture_logs() as logs:
+        assert (window(known), window(known), window(known, "x")) == (8192, 8192, 8192)
+    assert events(logs) == ["models.deprecated"]
+
+
+# Learning
+
+
+def test_a_registry_is_a_memory_of_limits():
+    """What was learned is recalled under its name and counts at once, more than APIs do."""
+    known = registry(ListSource(model(), model(provider="cloud")))
+    assert window(known, "acme/nova-1") == 8192
+    known.learn("nova-1", {"context_window": 4096})
+    assert known.recall("nova-1") == {"context_window": 4096}
+    info = known.lookup("acme/nova-1")
+    assert (info.context_window, info.provenance, info.conflicts) == (
+        4096,
+        {"context_window": "learned"},
+        {"context_window": {"api": 8192}},
+    )
+    memory: LimitMemory = known
+    assert memory.recall("other") == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "facts", "learned"),
+    [
+        (SHARED_OVERFLOW, {}, {"context_window": 4096}),
+        (ValueError("prompt is too long: 208656 tokens > 200000 maximum"), {}, {"max_input_tokens": 200_000}),
+        (
+            "prompt is too long: 208656 tokens > 200000 maximum",
+            {"context_window": 1_000_000},
+            {"context_window": 200_000},
+        ),
+        ({"max_input_tokens": 100}, {}, {"max_input_tokens": 100}),
+        (
+            {"error": {"message": "prompt is too long: 208656 tokens > 200000 maximum"}},
+            {},
+            {"max_input_tokens": 200_000},
+        ),
+        ("429: too many tokens per minute", {}, {}),
+        (RuntimeError("boom"), {}, {}),
+        (None, {}, {}),
+    ],
+)
+def test_limits_are_learned_from_errors_texts_and_mappings(said, facts, learned):
+    """What states no limit is passed over; a stated input limit corrects a window that is known to be shared."""
+    known = registry(ListSource(model(**{"context_window": None, **facts})))
+    known.refresh()
+    known.learn("nova-1", said)
+    assert dict(known.recall("nova-1")) == learned
+
+
+def test_what_is_learned_goes_into_the_given_source():
+    """So that it is saved where the caller wants it."""
+    learned = LearnedSource()
+    registry(learned).learn("nova-1", {"context_window": 4096})
+    assert learned.recall("nova-1") == {"context_window": 4096}
+
+
+def test_learning_garbage_is_refused():
+    """A mapping holds limits by their names."""
+    with pytest.raises(ConfigError, match="no limit that can be learned"):
+        registry().learn("nova-1", {"window": 1})
+
+
+def test_a_learned_limit_answers_for_a_model_that_nobody_lists():
+    """A private deployment is known from its errors alone."""
+    known = registry()
+    known.learn("private", {"context_window": 4096})
+    assert known.lookup("private").limits.source == "learned"
+
+
+# Time
+
+
+def test_sources_are_asked_once_within_the_time_to_live():
+    """However many lookups and names, unknown ones included."""
+    watch, source = Watch(), ListSource(model())
+    known = registry(source, watch=watch)
+    for _ in range(3):
+        window(known)
+        with pytest.raises(UnknownModelError):
+            known.lookup("other")
+    watch.now += 0.8 * TTL
+    window(known)
+    assert source.fetched == [None]
+
+
+def test_the_world_changes_within_one_time_to_live():
+    """Added, changed, deprecated and removed models, without a word from the caller."""
+    watch, source = Watch(), ListSource(model(), model("old"))
+    known = registry(source, watch=watch)
+    assert (window(known), window(known, "old")) == (8192, 8192)
+    source.models = [model(context_window=4096, deprecated=True), model("new")]
+    watch.now += TTL
+    assert (window(known), window(known, "new"), known.lookup("nova-1").deprecated) == (4096, 8192, True)
+    with pytest.raises(UnknownModelError):
+        known.lookup("old")
+
+
+def test_a_removed_model_is_not_answered_with_a_similar_one():
+    """A date that was never listed means the undated model; one that was listed and left means nothing."""
+    watch, source = Watch(), ListSource(model("x"), model("x-20250101"))
+    known = registry(source, watch=watch)
+    assert (known.lookup("x-20250101").name, known.lookup("x-20240101").name) == ("x-20250101", "x")
+    source.models = [model("x")]
+    for _ in range(2):
+        watch.now += TTL
+        known.refresh()
+        with pytest.raises(UnknownModelError):
+            known.lookup("x-20250101")
+    source.models = [model("x"), model("x-20250101")]
+    watch.now += TTL
+    known.refresh()
+    assert known.lookup("x-20250101").name == "x-20250101"
+
+
+def test_a_model_that_was_respelled_is_gone_under_its_old_name():
+    """And back when the old spelling is."""
+    watch, source = Watch(), ListSource(model("Nova"))
+    known = registry(source, watch=watch)
+    assert known.lookup("Nova").name == known.lookup("NOVA").name == "Nova"
+    for listed, gone in (("nova", "Nova"), ("nova", "Nova"), ("Nova", "nova")):
+        source.models = [model(listed)]
+        watch.now += TTL
+        known.refresh()
+        assert known.lookup(f"acme/{listed}").name == listed
+        with pytest.raises(UnknownModelError):
+            known.lookup(gone)
+
+
+def test_a_clock_that_goes_back_makes_facts_expire():
+    """Nobody knows how old they are; and no failure lasts until the clock is where it was."""
+    watch, source = Watch(), ListSource(model())
+    known = registry(source, watch=watch)
+    window(known)
+    source.failing = OSError()
+    watch.now += TTL
+    known.refresh()
+    source.failing, source.models = None, [model(context_window=4096)]
+    watch.now -= 1_000_000
+    assert window(known) == 4096
+
+
+def test_a_refresh_comes_a_little_early_and_never_late():
+    """Programs that were started together do not ask together."""
+    watch = Watch()
+    for chance, due_after in ((0.0, TTL), (1.0, 0.9 * TTL)):
+        feed = Feed(ListSource(model()), "api", TTL, watch, lambda chance=chance: chance)
+        feed.fetch()
+        watch.now += due_after - 1
+        assert not feed.is_due
+        watch.now += 1
+        assert feed.is_due
+
+
+def test_a_failing_source_is_asked_ever_more_rarely():
+    """Half to the whole of a pause that doubles, up to the longest one or the time to live."""
+    watch = Watch()
+    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, lambda: 0.0)
+    pauses = []
+    for _ in range(8):
+        feed.fetch()
+        failed_at = watch.now
+        while not feed.is_due:
+            watch.now += FIRST_PAUSE_SECONDS
+        pauses.append(watch.now - failed_at)
+    assert pauses == [10, 20, 40, 80, 160, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+
+
+# Sources that misbehave
+
+
+class OddError(BaseException):
+    """An error that is no `Exception`, and cannot be shown."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "failing", [OSError("x"), OddError(), KeyboardInterrupt(), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
+)
+def test_a_raising_source_breaks_no_lookup(failing):
+    """Old facts serve; the trouble is told once, and again only after it was over."""
+    watch, source = Watch(), ListSource(model())
+    known = registry(source, ListSource(model("other"), name="b"), watch=watch)
+    assert window(known) == 8192
+    with capture_logs() as logs:
+        for trouble in (failing, failing, None, failing):
+            source.failing = trouble
+            known.refresh()
+            assert (window(known), window(known, "other")) == (8192, 8192)
+    assert events(logs) == ["models.source_failed"] * 2
+
+
+class Evil(list):
+    """A list that cannot be walked."""
+
+    def __iter__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "garbage", [None, 7, "models", b"models", {"nova-1": 8192}, iter([]), ["nova-1"], [None], Evil([1]), [{}], object()]
+)
+def test_garbage_from_a_source_breaks_no_lookup(garbage):
+    """It counts as a failure: what was known before stays."""
+    watch, source = Watch(), ListSource(model())
+    known = registry(source, watch=watch)
+    assert window(known) == 8192
+    source.fetch = lambda name: garbage
+    with capture_logs() as logs:
+        known.refresh()
+        known.refresh()
+        assert window(known) == 8192
+    assert events(logs) == ["models.source_failed"]
+
+
+def test_entries_that_are_no_models_are_dropped():
+    """The others count."""
+    source = ListSource(model())
+    source.fetch = lambda name: [None, model(), "x"]
+    with capture_logs() as logs:
+        assert window(registry(source)) == 8192
+    assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "2 entries are no models")]
+
+
+def test_the_text_of_a_foreign_error_is_not_logged():
+    """It may quote an address with a key in it."""
+    with capture_logs() as logs:
+        registry(ListSource(failing=ValueError("https://host/models?key=secret"))).refresh()
+    assert [log["reason"] for log in logs] == ["ValueError"]
+
+
+def test_a_hanging_source_is_waited_for_once():
+    """Others answer; its late answer is used when it comes."""
+    hanging, watch = HeldSource(model("late")), Watch()
+    known = registry(hanging, ListSource(model(), name="b"), watch=watch, timeout_seconds=0.05)
+    with capture_logs() as logs:
+        assert (window(known), window(known)) == (8192, 8192)
+    assert [(log["event"], log["reason"]) for log in logs] == [
+        ("models.source_failed", "no answer within 0.05 seconds")
+    ]
+    listed, waited = known._feeds.listing, threading.Event()
+    hanging.released.set()
+    for _ in range(5000):
+        if known._feeds.listing is not listed:
+            break
+        waited.wait(0.001)
+    assert (window(known, "late"), len(hanging.fetched)) == (8192, 1)
+
+
+def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
+    """A lookup waits for a moment only; the next ones not at all; after the refresh they see the new facts."""
+    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    watch, slow = Watch(), HeldSource(model())
+    slow.released.set()
+    known = registry(slow, watch=watch, timeout_seconds=30)
+    assert window(known) == 8192
+    slow.released.clear()
+    slow.models = [model(context_window=4096)]
+    watch.now += TTL
+    assert (window(known), window(known)) == (8192, 8192)
+    slow.released.set()
+    known._feeds.finish()
+    assert (window(known), len(slow.fetched)) == (4096, 2)
+
+
+def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
+    """An error is final, a moment of patience is not."""
+    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    watch, slow = Watch(), HeldSource(model())
+    slow.released.set()
+    known = registry(slow, watch=watch, timeout_seconds=30)
+    window(known)
+    slow.released.clear()
+    slow.asked.clear()
+    slow.models = [model("new")]
+    watch.now += TTL
+    helper = threading.Thread(target=lambda: (slow.asked.wait(), slow.released.set()))
+    helper.start()
+    assert window(known, "new") == 8192
+    helper.join()
+
+
+def test_many_threads_ask_a_source_once():
+    """The first lookup fetches, the others wait for it."""
+    slow = HeldSource(model())
+    known = registry(slow, timeout_seconds=30)
+    windows = []
+    threads = [threading.Thread(target=lambda: windows.append(window(known))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    slow.asked.wait()
+    slow.released.set()
+    for thread in threads:
+        thread.join()
+    assert (windows, slow.fetched) == ([8192] * 8, [None])
+
+
+def test_an_interrupt_of_the_caller_is_not_swallowed(monkeypatch):
+    """The user pressed a key while the first lookup waited; the next one works."""
+    known = registry(ListSource(model()))
+
+    def interrupted(*args):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(refreshing, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        window(known)
+    assert window(known) == 8192
+
+
+def test_no_thread_to_be_had_is_a_failure_like_others(monkeypatch):
+    """The process is at its limit or about to end."""
+
+    def refused(work):
+        raise RuntimeError("can't start new thread")
+
+    known = registry(ListSource(model()))
+    monkeypatch.setattr(refreshing, "in_few_daemons", refused)
+    with pytest.raises(UnknownModelError):
+        window(known)
+
+
+# Sources that list nothing
+
+
+def test_a_source_that_lists_nothing_is_asked_by_name():
+    """Once per name and time to live, whether it knows the model or not; with and without the provider."""
+    watch, source = Watch(), AskedSource(model())
+    known = registry(source, watch=watch)
+    for _ in range(2):
+        assert window(known, "acme/nova-1") == 8192
+        with pytest.raises(UnknownModelError):
+            known.lookup("other")
+    assert sorted(source.fetched) == ["", "acme/nova-1", "nova-1", "other"]
+    source.models = []
+    watch.now += TTL
+    with pytest.raises(UnknownModelError):
+        known.lookup("acme/nova-1")
+
+
+def test_a_source_that_fails_by_name_is_left_alone_for_a_while():
+    """What it said before serves."""
+    watch, source = Watch(), AskedSource(model())
+    known = registry(source, watch=watch)
+    assert window(known) == 8192
+    source.failing = OSError()
+    watch.now += TTL
+    assert (window(known), window(known)) == (8192, 8192)
+    assert source.fetched == ["", "nova-1", ""]
+
+
+# Async
+
+
+async def test_a_lookup_leaves_the_event_loop_free():
+    """While a source is slow, others run; then it answers like the sync one."""
+    slow = HeldSource(model())
+    known = registry(slow, timeout_seconds=30)
+    waiting = asyncio.create_task(known.alookup("nova-1"))
+    await asyncio.wrap_future(in_daemon(slow.asked.wait))
+    slow.released.set()
+    assert await waiting == await known.alookup("nova-1") == known.lookup("nova-1")
+    with pytest.raises(UnknownModelError):
+        await known.alookup("other")
+
+
+async def test_a_cancelled_lookup_leaves_the_registry_as_it_was():
+    """Who waits is cancelled, the question is not."""
+    slow = HeldSource(model())
+    known = registry(slow, timeout_seconds=30)
+    waiting = asyncio.create_task(known.alookup("nova-1"))
+    await asyncio.wrap_future(in_daemon(slow.asked.wait))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    slow.released.set()
+    assert ((await known.alookup("nova-1")).context_window, slow.fetched) == (8192, [None])
+
+
+async def test_the_other_async_methods_do_what_the_sync_ones_do():
+    """Refreshing and listing."""
+    source = ListSource(model())
+    known = registry(source)
+    assert await known.amodels("acme") == known.models("acme")
+    source.models = [model(context_window=4096)]
+    await known.arefresh()
+    assert window(known) == 4096
+
+
+# Making one
+
+
+@pytest.mark.parametrize("options", [{"ttl_seconds": 0}, {"ttl_seconds": float("nan")}, {"timeout_seconds": -1}])
+def test_times_must_be_positive(options):
+    """Before anything is fetched."""
+    with pytest.raises(ConfigError, match="give a positive number of seconds"):
+        ModelRegistry([], **options)
+
+
+@pytest.mark.parametrize("source", ["models.json", None, ListSource])
+def test_what_cannot_be_asked_is_no_source(source):
+    """A path, nothing, or a class that was not called."""
+    with pytest.raises(ConfigError, match="is no model source"):
+        ModelRegistry([source])
+
+
+def test_without_keys_and_addresses_nothing_on_the_network_is_asked():
+    """Only what is installed; catalogs where they are given."""
+    assert [source.name for source in sources_of({})] == ["profile"]
+    assert [source.name for source in sources_of({"OPENAI_API_KEY": ""}, catalogs=["models.json"])] == [
+        "profile",
+        "models.json",
+    ]
+
+
+def test_each_usual_key_brings_its_source(monkeypatch):
+    """And an address that Ollama's own programs read."""
+    names = ["GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY"]
+    more = ["GROQ_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY", "OLLAMA_HOST"]
+    found = sources_of(dict.fromkeys(names + more, "secret"))
+    expected = ["gemini", "anthropic", "openai", "openrouter", "mistral", "groq", "togetherai", "fireworks-ai"]
+    assert [source.name for source in found] == [*expected, "deepseek", "xai", "ollama", "profile"]
+    assert "secret" not in repr([source for source in found if source.name != "ollama"])
+
+
+def test_a_key_follows_the_address_of_its_client():
+    """A key for a server of one's own is not sent to the maker of the client."""
+    (source, _) = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
+    assert repr(source) == "OpenAICompatibleSource('http://localhost:8000/v1', provider=None)"
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("localhost", "http://localhost:11434"),
+        ("0.0.0.0:8080", "http://127.0.0.1:8080"),
+        ("https://ollama.example.com", "https://ollama.example.com"),
+        ("http://[::1]:11434/", "http://[::1]:11434"),
+        ("[::1]", "http://[::1]:11434"),
+    ],
+)
+def test_an_ollama_host_is_read_as_its_own_programs_do(host, address):
+    """Scheme and port may be missing, and where it listens is no address."""
+    assert ollama_address(host) == address
+
+
+def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, monkeypatch):
+    """And takes further sources, which come first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    known = ModelRegistry.standard(sources=[ListSource(model())], environment={}, clock=Watch())
+    known.refresh()
+    known.learn("nova-1", {"context_window": 4096})
+    assert known._memories[0].flush()
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")) == [
+        "cache/langchain-ctxwin/models.json",
+        "data/langchain-ctxwin/learned.json",
+    ]
+
+
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
+    """They did not survive; the child asks anew."""
+    hanging = HeldSource(model())
+    feeds = Feeds([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.01)
+    feeds.settle()
+    feeds._pid = -1
+    hanging.released.set()
+    feeds.refresh()
+    assert [info.name for info in (claim.info for claim in feeds.all[0].claims())] == ["nova-1"]

@@ -1,0 +1,203 @@
+"""Chances of a good answer: between 0 and 1, by words, by strength, by recorded outcomes, and learned from samples."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.routing.quality import LEVELS, Quality
+from langchain_ctxwin.models.routing.text_weights import CHEAP, DEAR, TextWeights, dumped, loaded, phrase_counts
+from langchain_ctxwin.models.routing.training import Sample
+
+SHIPPED = Quality()
+texts = st.text(max_size=100) | st.lists(
+    st.sampled_from(["prove", "which of the", "x = 3", "def f():", "\nB. one\nC. two", "capital", "毛"])
+).map(" ".join)
+strengths = st.floats(0, 1)
+
+
+def samples(hard="prove", easy="name", count=20):
+    """Two models that differ only on texts with one word."""
+    for number in range(count):
+        yield Sample(text=f"{hard} case{number} now", model="small", success=False)
+        yield Sample(text=f"{hard} case{number} now", model="large", success=True)
+        yield Sample(text=f"{easy} thing{number} now", model="small", success=True)
+        yield Sample(text=f"{easy} thing{number} now", model="large", success=True)
+
+
+def advantage(quality, text):
+    small, large = quality.chances(text, ["a", "b"], strengths=[0.0, 1.0])
+    return large - small
+
+
+# Chances
+
+
+@given(texts, st.lists(strengths, max_size=4), st.booleans())
+def test_chances_lie_between_0_and_1(text, given_strengths, needs_tools):
+    """One chance per model, never certain in either way."""
+    models = [f"m{number}" for number in range(len(given_strengths))]
+    chances = SHIPPED.chances(text, models, strengths=given_strengths, needs_tools=needs_tools)
+    assert len(chances) == len(models)
+    assert all(0 < chance < 1 for chance in chances)
+
+
+@given(texts, strengths, st.lists(st.booleans(), max_size=300))
+def test_a_success_never_lowers_a_chance_and_a_failure_never_raises_it(text, strength, outcomes):
+    """Whatever was recorded before, and however much."""
+    quality = Quality()
+    bucket = quality.bucket(text)
+    for success in outcomes:
+        [before] = quality.chances(text, ["m"], strengths=[strength])
+        quality.record(bucket, "m", success=success)
+        [after] = quality.chances(text, ["m"], strengths=[strength])
+        assert after >= before - 1e-12 if success else after <= before + 1e-12
+
+
+def test_outcomes_overrule_the_strength():
+    """A cheap model that does well where a dear one fails becomes the better choice, in that bucket only."""
+    quality = Quality()
+    text, other = "What is the capital of France?", "def f(x):\n    return x\n```python\nclass A: pass\n```"
+    before = advantage(quality, other)
+    for _ in range(20):
+        quality.record(quality.bucket(text), "a", success=True)
+        quality.record(quality.bucket(text), "b", success=False)
+    assert advantage(quality, text) < -0.3
+    assert advantage(quality, other) == before
+
+
+def test_without_outcomes_the_stronger_model_is_likelier_right():
+    """Without known phrases a model stands between the two ends by its strength, and the ends do so in every bucket."""
+    chances = SHIPPED.chances("", ["a", "b", "c"], strengths=[0.0, 0.5, 1.0])
+    assert chances[0] < chances[1] < chances[2]
+    assert all(cheap < dear for cheap, dear in SHIPPED.weights.usual.values())
+
+
+@pytest.mark.parametrize("given_strengths", [[], [0.5, 0.5], [-0.1], [1.1], [math.nan]])
+def test_strengths_that_do_not_fit_are_refused(given_strengths):
+    """One number from 0 to 1 per model."""
+    with pytest.raises(ConfigError, match="give each a number from 0 to 1"):
+        SHIPPED.chances("hi", ["m"], strengths=given_strengths)
+
+
+@pytest.mark.parametrize("text", [None, 3, ["a"], b"a"])
+def test_what_is_no_text_is_refused(text):
+    """Content blocks are taken apart by the caller."""
+    with pytest.raises(ConfigError, match="pass the request as a string"):
+        SHIPPED.bucket(text)
+
+
+# Buckets
+
+
+@pytest.mark.parametrize(
+    ("text", "needs_tools", "kind"),
+    [
+        ("Hello", False, "text"),
+        ("Book a table", True, "tools"),
+        ("```python\ndef f(x):\n    return g(x)\n\nclass A:\n    import json\n```", False, "code"),
+        ("Solve 3 + 4 * 5 = x and 2 * x / 7 = y, then calculate the sum of x^2 and y^2, 10 times.", False, "math"),
+        ("Who wrote it?\nA. Ann\nB. Bob\nC. Cem\nD. Dan", False, "choice"),
+    ],
+)
+def test_a_bucket_names_the_kind_of_a_task(text, needs_tools, kind):
+    """And its level, after a slash."""
+    found, level = SHIPPED.bucket(text, needs_tools=needs_tools).split("/")
+    assert (found, level in LEVELS) == (kind, True)
+
+
+# Learning
+
+
+def test_a_quality_learns_where_the_stronger_model_is_needed():
+    """A word that only the stronger model copes with raises its advantage on new texts."""
+    fitted = Quality().fit(samples())
+    assert advantage(fitted, "prove another") > advantage(fitted, "name another") + 0.1
+
+
+def test_a_fitted_quality_counts_where_the_first_one_does():
+    """What was recorded before is not lost."""
+    quality = Quality()
+    fitted = quality.fit(samples())
+    fitted.record("math/hard", "m", success=True)
+    assert quality.outcomes.of("math/hard", "m").trials == 1.0
+
+
+def test_fitting_is_deterministic():
+    """The same samples make the same weights."""
+    assert Quality().fit(samples()).weights == Quality().fit(samples()).weights
+
+
+def test_a_model_with_many_samples_has_weights_of_its_own():
+    """Its name then counts more than its strength."""
+    fitted = Quality().fit(samples(count=120))
+    assert fitted.weights.columns == (CHEAP, DEAR, "small", "large")
+    small, large = fitted.chances("prove another", ["small", "large"], strengths=[1.0, 0.0])
+    assert small < large
+
+
+@pytest.mark.parametrize(
+    "given_samples",
+    [
+        [],
+        [Sample(text="a", model="m", success=True)],
+        [Sample(text="a", model="m", success=True), Sample(text="b", model="m", success=True)],
+        [Sample(text="a", model="m", success=True), Sample(text="a", model="n", success=True)],
+        [Sample(text="a", model="m", success=2)],
+        [Sample(text="a", model="m", success=math.nan)],
+        [Sample(text=None, model="m", success=True)],
+    ],
+)
+def test_samples_from_which_nothing_can_be_learned_are_refused(given_samples):
+    """Two models and two texts at least, and successes that are shares."""
+    with pytest.raises(ConfigError, match="give"):
+        Quality().fit(given_samples)
+
+
+def test_texts_without_a_common_phrase_are_learned_from():
+    """Then only the share of successes is known."""
+    rare = [Sample(text=f"w{n}", model=model, success=model == "b") for n in range(4) for model in "ab"]
+    assert advantage(Quality().fit(rare), "w1") > 0
+
+
+# The written form
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"\w\w+( \w\w+)?", fullmatch=True),
+        st.tuples(*[st.integers(-9000, 9000).map(lambda number: number / 1000)] * 3),
+        max_size=4,
+    )
+)
+def test_weights_survive_being_written(phrases):
+    """What was dumped is loaded."""
+    weights = TextWeights(columns=(CHEAP, DEAR), base=(0.5, -1.0), phrases=phrases, usual={"text/easy": (1.0, 2.0)})
+    assert loaded(dumped(weights)) == weights
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "no", '{"version": 2}', '{"version": 1, "columns": ["a", "b"], "base": [1], "usual": {}}',
+             '{"version": 1, "columns": ["a"], "base": [1], "usual": {}}\nphrase\t1\tNaN']
+)  # fmt: skip
+def test_what_are_no_weights_is_refused(text):
+    """Also those of a newer version."""
+    with pytest.raises(ConfigError, match="weights"):
+        loaded(text)
+
+
+def test_weights_of_another_type_are_refused():
+    """The error says where weights come from."""
+    with pytest.raises(ConfigError, match=r"fit\(samples\)"):
+        Quality(weights={"word": 1.0})
+
+
+def test_phrases_are_words_in_a_row():
+    """Up to three, lower case; single characters are left out."""
+    assert phrase_counts("Which of the two, a dog?") == {
+        **dict.fromkeys(["which", "of", "the", "two", "dog"], 1),
+        **dict.fromkeys(["which of", "of the", "the two", "two dog"], 1),
+        **dict.fromkeys(["which of the", "of the two", "the two dog"], 1),
+    }

@@ -1,0 +1,532 @@
+"""Is the routed chat model a chat model like any other, whatever happens to its candidates?"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel, Field
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.failures import failure_of
+from support.fakes import (
+    InvalidRequestError,
+    ScriptedChatModel,
+    SdkError,
+    core_overflow,
+    echo,
+    openai_overflow,
+    script,
+    tool_loop,
+)
+from support.routing import FAILURES, BreakingChatModel, FixedQuality, busy, invalid, router, scripted, unavailable
+
+MANY = 99
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Person(BaseModel):
+    """A person."""
+
+    name: str
+
+
+class RecordingModel(BaseChatModel):
+    """Writes down with what arguments it was called, and formats tools in a way of its own."""
+
+    model_name: str = "recording"
+    max_output_tokens: int | None = None
+    calls: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "recording"
+
+    def bind_tools(self, tools, *, tool_choice=None, **kwargs):
+        return self.bind(functions=[one.name for one in tools], mode=tool_choice, **kwargs)
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.calls.append({"stop": stop, **kwargs})
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("ok"))])
+
+
+class NoTools(ScriptedChatModel):
+    """Has no tool calling."""
+
+    def bind_tools(self, tools, **kwargs):
+        raise NotImplementedError
+
+
+class CountingLimiter(BaseRateLimiter):
+    """Lets everything pass and counts it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        self.asked += 1
+        return True
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        return self.acquire(blocking=blocking)
+
+
+def two(
+    small: Any = None, large: Any = None, **options: Any
+) -> tuple[RoutedChatModel, ScriptedChatModel, ScriptedChatModel]:
+    """Return a routed model over a cheap small and a dear large candidate of equal quality, and the two."""
+    first, second = scripted("small", 8_192, **(small or {})), scripted("large", 128_000, **(large or {}))
+    options.setdefault("quality", FixedQuality({"small": 0.5, "large": 0.5}))
+    return RoutedChatModel(router(first, second, **options)), first, second
+
+
+def route_of(message: BaseMessage) -> dict[str, Any]:
+    return message.response_metadata["route"]
+
+
+def merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    return whole
+
+
+def answered(model: Any, text: str, how: str) -> BaseMessage:
+    """Call a model in one of the four ways."""
+
+    async def astreamed() -> list[AIMessageChunk]:
+        return [chunk async for chunk in model.astream(text)]
+
+    if how == "invoke":
+        return model.invoke(text)
+    if how == "ainvoke":
+        return asyncio.run(model.ainvoke(text))
+    return merged(list(model.stream(text)) if how == "stream" else asyncio.run(astreamed()))
+
+
+WAYS = ("invoke", "ainvoke", "stream", "astream")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_an_answer_is_that_of_the_candidate_with_the_route(how):
+    """Text, usage and the real model's name come through; the route says which and why."""
+    model, small, large = two()
+    answer = answered(model, "hello", how)
+    alone = answered(scripted("small", 8_192), "hello", how)
+    assert (answer.content, answer.usage_metadata) == (alone.content, alone.usage_metadata)
+    assert answer.response_metadata["model_name"] == "small"
+    assert route_of(answer) == {
+        "model": "small",
+        "reason": "cheapest that fits and is likely enough (chance 0.50, $0.0016)",
+        "rejected": {"large": "fits, but scored 0.200 against 0.350 (chance 0.50, $0.0032)"},
+        "fallbacks": [],
+        "estimated_tokens": route_of(answer)["estimated_tokens"],
+        "estimated_cost": route_of(answer)["estimated_cost"],
+        "bucket": "talk/easy",
+    }
+    assert (len(small.requests), len(large.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_another_candidate_answers_when_one_fails(failure, how):
+    """Rates, trouble, credentials, a missing model, time-outs and connections concern one provider."""
+    model, small, _ = two(small={"faults": [FAILURES[failure]() for _ in range(MANY)]})
+    answer = answered(model, "hello", how)
+    route = route_of(answer)
+    assert (answer.text, route["model"], len(route["fallbacks"])) == (
+        echo([HumanMessage("hello")], []).text,
+        "large",
+        1,
+    )
+    assert route["fallbacks"][0].startswith("small: ")
+    assert route["rejected"]["small"].startswith("failed: ")
+    answered(model, "and another conversation", how)
+    assert len(small.requests) == 1, "it rests"
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
+def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
+    """A window that is smaller than stated is found out once."""
+    model, small, _ = two(small={"input_limit": 500, "overflow": overflow})
+    answer = answered(model, "word " * 2_000, how)
+    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("large", ["small: had too small a window"])
+    assert model.router.limits_of("small").context_window == 500
+    answered(model, "WORD " * 2_000, how)
+    assert len(small.requests) == 1
+    assert route_of(answered(model, "hi", how))["model"] == "small"
+
+
+def test_an_overflow_skips_candidates_that_are_no_larger():
+    """Only a larger input limit can help; another model of the same size is not paid a refusal."""
+    twin, small = scripted("twin", 8_192), scripted("small", 8_192, input_limit=500)
+    large = scripted("large", 128_000)
+    model = RoutedChatModel(router(small, twin, large, quality=FixedQuality({"small": 0.9, "twin": 0.8, "large": 0.7})))
+    small.overflow = lambda tokens, limit: core_overflow(7_000, 6_500)
+    assert route_of(model.invoke("word " * 2_000))["model"] == "large"
+    assert twin.requests == []
+
+
+def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
+    """First the larger ones, then whoever seems to take it: a refusal that states nothing may be about anything."""
+    vague = SdkError("Error code: 400 - the prompt is too long for this model", status_code=400)
+    model, *_ = two(large={"faults": [vague]})
+    answer = model.invoke("hello", route="large")
+    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("small", ["large: had too small a window"])
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_when_all_failed_the_last_error_is_raised_with_notes(how):
+    """The provider's own exception, unchanged, says what was tried."""
+    last = unavailable()
+    model, *_ = two(small={"faults": [busy()]}, large={"faults": [last]})
+    with pytest.raises(SdkError) as caught:
+        answered(model, "hello", how)
+    assert caught.value is last
+    assert caught.value.__notes__ == ["routing asked small: it was busy", "routing asked large: it was in trouble"]
+
+
+ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
+
+
+@pytest.mark.parametrize("last", ERRORS)
+@pytest.mark.parametrize("first", ERRORS)
+def test_notes_do_not_change_what_an_error_means(first, last):
+    """Whoever recovers above still sees an overflow as one, and nothing else as one."""
+    meaning = failure_of(ERRORS[first]()).meaning
+    error, plain = ERRORS[last](), ERRORS[last]()
+    error.add_note(f"routing asked small: it {meaning}")
+    assert classify_overflow(error) == classify_overflow(plain)
+    assert failure_of(error) == failure_of(plain)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("error", [invalid(), TypeError("bad"), InvalidRequestError("orphan"), ConfigError("wrong")])
+def test_an_error_of_the_request_or_of_code_is_raised_at_once(error, how):
+    """It would fail with every model; nobody else is asked, and nobody rests."""
+    model, _, large = two(small={"faults": [error]})
+    with pytest.raises(type(error)):
+        answered(model, "hello", how)
+    assert large.requests == []
+    assert route_of(answered(model, "hello again", how))["model"] == "small"
+
+
+def test_a_model_that_cannot_do_such_a_thing_is_followed_by_another():
+    """A refusal for lack of support is no fault of the request; the model does not rest for it."""
+    unsupported = SdkError("Error code: 400 - small does not support tools", status_code=400)
+    model, *_ = two(small={"faults": [unsupported]})
+    assert route_of(model.bind_tools([add]).invoke("hi"))["fallbacks"] == ["small: cannot do what the request asks for"]
+    assert route_of(model.invoke("hello"))["model"] == "small"
+
+
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_a_stream_that_broke_is_not_started_again(how):
+    """What was shown cannot be taken back; the break is raised, and the candidate rests."""
+    breaking = scripted("breaking", 8_192, kind=BreakingChatModel)
+    model = RoutedChatModel(
+        router(breaking, scripted("large", 128_000), quality=FixedQuality({"breaking": 1, "large": 0.9}))
+    )
+    with pytest.raises(ConnectionError) as caught:
+        answered(model, "hello", how)
+    assert caught.value.__notes__ == ["routing asked breaking: it was not reachable"]
+    assert route_of(answered(model, "another", how))["model"] == "large"
+
+
+def test_a_candidate_can_be_asked_for_by_name():
+    """`route` begins with it; an unknown name is a typed error, one that fails has fallbacks."""
+    model, _, large = two()
+    assert route_of(model.invoke("hi", route="large"))["reason"] == "asked for by name"
+    assert route_of(model.bind(route="large").invoke("hi there"))["model"] == "large"
+    with pytest.raises(ConfigError, match="use one of small, large"):
+        model.invoke("hi", route="nobody")
+    with pytest.raises(ConfigError, match="give the name of a candidate"):
+        model.invoke("hi", route=1)
+    decided = model.invoke("hi us", route={"model": "large", "reason": "as the node decided"})
+    assert route_of(decided)["reason"] == "as the node decided"
+    large.faults.append(busy())
+    assert route_of(model.invoke("hi you", route="large"))["model"] == "small"
+
+
+def test_a_request_that_is_too_large_for_all_is_refused_here():
+    """No provider is asked for what surely fits nowhere."""
+    model, small, large = two()
+    with pytest.raises(NoModelFitsError, match="none of 2 candidates"):
+        model.invoke("word " * 200_000)
+    assert small.requests == large.requests == []
+
+
+def test_a_request_that_may_fit_goes_to_the_largest_window():
+    """Its own error is then the one that compaction above recovers from."""
+    model, _, large = two(large={"input_limit": 60_000})
+    text = "word " * 88_000
+    with pytest.raises(Exception, match="exceeds the maximum") as caught:
+        model.invoke(text)
+    assert classify_overflow(caught.value).limit == 60_000
+    assert len(large.requests) == 1
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
+    """The large model is busy: a shorter request could be answered, and the error states how short."""
+    error = busy()
+    model, small, _ = two(large={"faults": [error]})
+    with pytest.raises(ContextOverflowError) as caught:
+        answered(model, "word " * 10_000, how)
+    assert (caught.value.__cause__, small.requests) == (error, [])
+    assert caught.value.__notes__ == error.__notes__ == ["routing asked large: it was busy"]
+    overflow = classify_overflow(caught.value)
+    assert (overflow.limit, overflow.kind) == (6_144, "input")
+    assert overflow.actual > 8_000
+
+
+def test_the_cause_of_an_error_is_kept():
+    """Raising a provider's error again must not cut off what lies behind it."""
+    behind = ValueError("socket closed")
+    failing = unavailable()
+    failing.__cause__ = behind
+    model, *_ = two(small={"faults": [busy()]}, large={"faults": [failing]})
+    with pytest.raises(SdkError) as caught:
+        model.invoke("hello")
+    assert caught.value.__cause__ is behind
+
+
+def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
+    """The thread of the config, of the surrounding graph, or the first message tells conversations apart."""
+    quality = FixedQuality({"small": 0.9, "large": 0.1})
+    model, *_ = two(quality=quality)
+    config = {"configurable": {"thread_id": "t"}}
+    model.invoke("hi", config)
+    model.invoke("first")
+    quality.given = {"small": 0.1, "large": 0.9}
+    assert [route_of(one)["model"] for one in (model.invoke("other", config), model.invoke("other"))] == [
+        "small",
+        "large",
+    ]
+    assert route_of(model.invoke([HumanMessage("first"), AIMessage("x"), HumanMessage("more")]))["model"] == "small"
+    assert route_of(merged(list(model.stream("new", config))))["model"] == "small"
+    graph = StateGraph(MessagesState).add_node("n", lambda state: {"messages": [model.invoke(state["messages"])]})
+    seen = graph.add_edge(START, "n").compile().invoke({"messages": [("user", "in a graph")]}, config)
+    assert route_of(seen["messages"][-1])["model"] == "small"
+    assert route_of(model.invoke("x", conversation="mine"))["model"] == "large"
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_tools_are_formatted_by_the_candidate(how):
+    """Each integration has its own form for tools and the choice among them; other arguments pass through."""
+    recording = RecordingModel(profile={"max_input_tokens": 8_192}, max_output_tokens=10, calls=[])
+    model = RoutedChatModel(router(recording), temperature=0.3)
+    answered(model.bind_tools([add], tool_choice="any", strict=True).bind(stop=["x"], max_tokens=5), "hi", how)
+    expected = {
+        "functions": ["add"],
+        "mode": "any",
+        "strict": True,
+        "temperature": 0.3,
+        "max_output_tokens": 5,
+        "stop": ["x"],
+    }
+    assert recording.calls == [expected]
+
+
+def test_bindings_of_a_candidate_stay_and_the_call_wins():
+    """What a candidate was bound with counts unless the call says otherwise."""
+    recording = RecordingModel(profile={"max_input_tokens": 8_192}, calls=[])
+    model = RoutedChatModel(router(recording).__class__([recording.bind(seed=1, top_p=2)], quality=FixedQuality()))
+    model.invoke("hi", top_p=3)
+    assert recording.calls == [{"stop": None, "seed": 1, "top_p": 3}]
+
+
+def test_a_tool_loop_works_through_the_routed_model():
+    """Calls come back as tool calls, with the usage of the candidate."""
+    model, small, _ = two(small={"policy": tool_loop(steps=1)})
+    answer = model.bind_tools([add]).invoke("hi")
+    assert [call["name"] for call in answer.tool_calls] == ["add"]
+    assert small.requests[0].tools[0]["function"]["name"] == "add"
+    chunk = merged(list(model.bind_tools([add]).stream("hi")))
+    assert [call["name"] for call in chunk.tool_calls] == ["add"]
+
+
+def test_a_candidate_without_tool_calling_is_passed_over():
+    """An integration that cannot bind tools says so when it is asked, and costs no call."""
+    plain, large = scripted("plain", 8_192, kind=NoTools), scripted("large", 128_000)
+    model = RoutedChatModel(router(plain, large, quality=FixedQuality({"plain": 1, "large": 0.9})))
+    assert route_of(model.bind_tools([add]).invoke("hi"))["model"] == "large"
+    assert plain.requests == []
+    assert route_of(model.invoke("hello"))["model"] == "plain"
+
+
+def test_a_tool_that_cannot_be_described_is_a_typed_error():
+    """A bad schema would fail with every model, so it is said at once."""
+    model, _, large = two()
+    with pytest.raises(ConfigError, match="the tools of this request cannot be described to 'small'"):
+        model.bind_tools([{"no": "name"}]).invoke("hi")
+    assert large.requests == []
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+def test_structured_output_works(include_raw):
+    """The base implementation goes through the tools of whichever candidate answers."""
+    call = AIMessage("", tool_calls=[{"name": "Person", "args": {"name": "Ada"}, "id": "1"}])
+    model, *_ = two(small={"policy": script(call), "faults": [busy()]}, large={"policy": script(call)})
+    found = model.with_structured_output(Person, include_raw=include_raw).invoke("who?")
+    assert (found["parsed"] if include_raw else found) == Person(name="Ada")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_tokens_are_counted_once(how):
+    """Callbacks see one run, under the name of the model that answered."""
+    model, *_ = two(small={"faults": [busy()]})
+    counted = UsageMetadataCallbackHandler()
+    answer = answered(model.with_config(callbacks=[counted]), "hello", how)
+    assert {name: usage["total_tokens"] for name, usage in counted.usage_metadata.items()} == {
+        "large": answer.usage_metadata["total_tokens"]
+    }
+
+
+@pytest.mark.parametrize("how", ["invoke", "stream"])
+def test_tokens_are_counted_once_in_a_graph(how):
+    """Handlers of the surrounding run would also see a run inside ours; there is none."""
+    model, *_ = two()
+    counted = UsageMetadataCallbackHandler()
+    graph = StateGraph(MessagesState).add_node("n", lambda state: {"messages": [answered(model, "hello", how)]})
+    graph.add_edge(START, "n").compile().invoke({"messages": [("user", "hi")]}, {"callbacks": [counted]})
+    alone = scripted("small", 8_192).invoke("hello").usage_metadata["total_tokens"]
+    assert {name: usage["total_tokens"] for name, usage in counted.usage_metadata.items()} == {"small": alone}
+
+
+def test_streamed_messages_appear_once_in_a_graph():
+    """`stream_mode="messages"` shows the chunks of the answer, each once."""
+    model, *_ = two()
+
+    async def node(state):
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState).add_node("n", node).add_edge(START, "n").compile()
+
+    async def shown():
+        text = "a message that is long enough for several chunks"
+        return [chunk async for chunk, _ in graph.astream({"messages": [("user", text)]}, stream_mode="messages")], text
+
+    chunks, text = asyncio.run(shown())
+    assert "".join(chunk.text for chunk in chunks) == echo([HumanMessage(text)], []).text
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_events_are_those_of_one_chat_model():
+    """`astream_events` reports one start, the chunks, one end."""
+    model, *_ = two()
+
+    async def kinds():
+        return [event["event"] async for event in model.astream_events("a text for more than one chunk", version="v2")]
+
+    events = asyncio.run(kinds())
+    assert (events.count("on_chat_model_start"), events.count("on_chat_model_end")) == (1, 1)
+    assert events.count("on_chat_model_stream") == len(events) - 2 > 1
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_candidate_that_does_not_stream_answers_in_one_piece(how):
+    """Its switch is respected, also for tool calls."""
+    model, *_ = two(small={"disable_streaming": True})
+    answer = answered(model, "a text for more than one chunk", how)
+    assert answer.text == echo([HumanMessage("a text for more than one chunk")], []).text
+    if how == "stream":
+        shown = [chunk.text for chunk in model.stream("a text for more than one chunk") if chunk.text]
+        assert shown == [answer.text]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_rate_limiter_of_the_candidate_applies(how):
+    """Once per call, to the candidate that is asked."""
+    limiter = CountingLimiter()
+    model, *_ = two(small={"rate_limiter": limiter})
+    answered(model, "hello", how)
+    assert limiter.asked == 1
+
+
+def test_the_cache_of_the_candidate_applies_and_stays_clean():
+    """A cached answer is labelled with today's route, and the cache keeps none."""
+    cache = InMemoryCache()
+    model, small, _ = two(small={"cache": cache})
+    first, second = model.invoke("hello"), model.invoke("hello")
+    assert (len(small.requests), first.text) == (1, second.text)
+    assert route_of(second)["reason"] == "kept: the conversation's prompt cache"
+    (generations,) = cache._cache.values()
+    assert "route" not in generations[0].message.response_metadata
+
+
+def test_the_model_states_the_smallest_limits():
+    """A profile that is safe under any middleware; limits that our own engine reads."""
+    model, *_ = two()
+    assert model.profile == {"max_input_tokens": 8_192}
+    assert ModelLimits.of(model) == model.limits == ModelLimits(8_192)
+    assert ModelLimits.of(RoutedChatModel(model.router, max_tokens=100)).output_reserve() == 100
+
+
+def test_the_profile_states_what_all_candidates_can_do():
+    """One that cannot makes it False, one that does not say leaves it out."""
+    can = {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": True, "audio_inputs": True}
+    cannot = {"max_input_tokens": 9_000, "tool_calling": True, "image_inputs": False}
+    routes = router(scripted("x", 8_192)).__class__(
+        [ScriptedChatModel(model_name="a", profile=can), ScriptedChatModel(model_name="b", profile=cannot)],
+        quality=FixedQuality(),
+    )
+    assert RoutedChatModel(routes).profile == {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": False}
+
+
+def test_traces_show_tools_as_definitions():
+    """Bound objects are no JSON; a trace gets what a provider would get."""
+    model, *_ = two()
+    params = model._get_invocation_params(**model.bind_tools([add]).kwargs)
+    assert params["tools"][0]["function"]["name"] == "add"
+
+
+@pytest.mark.parametrize("router_given", [None, "small", [ScriptedChatModel()]])
+def test_without_a_router_there_is_a_typed_error(router_given):
+    """What is no router is refused."""
+    with pytest.raises(ConfigError, match="pass a ModelRouter"):
+        RoutedChatModel(router_given)
+
+
+faults = st.lists(st.sampled_from(["ok", "429", "503", "timeout", "overflow"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small=faults, large=faults)
+def test_sync_and_async_do_the_same(small, large):
+    """The same failures lead to the same answers, routes and errors."""
+
+    def planned(faults):
+        made = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192)}
+        return [made[fault]() for fault in faults if fault != "ok"]
+
+    def outcomes(how):
+        model, *_ = two(small={"faults": planned(small)}, large={"faults": planned(large)}, clock=lambda: 0.0)
+        seen = []
+        for number in range(4):
+            try:
+                answer = answered(model, f"message {number}", how)
+                seen.append((answer.text, route_of(answer)))
+            except Exception as error:  # noqa: BLE001  # whichever, it has to be the same
+                seen.append((type(error).__name__, error.__notes__))
+        return seen
+
+    assert outcomes("invoke") == outcomes("ainvoke") == outcomes("stream") == outcomes("astream")

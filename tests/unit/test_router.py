@@ -1,0 +1,474 @@
+"""Does the router choose what fits, then what is worth it, and say why?"""
+
+import asyncio
+from decimal import Decimal
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+
+from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
+from langchain_ctxwin.models.routing.conversations import conversation_key
+from langchain_ctxwin.models.routing.request import Request
+from langchain_ctxwin.models.routing.roster import FACTS_SECONDS
+from langchain_ctxwin.models.routing.router import ModelRouter
+from support.fakes import ScriptedChatModel
+from support.routing import FixedQuality, TableRegistry, exact, info, scripted
+
+DAY = 24 * 3600.0
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Writer(ScriptedChatModel):
+    """Is set to write so many tokens."""
+
+    max_tokens: int = 0
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, now: float = 20_000 * DAY) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of_infos(*infos, **options) -> ModelRouter:
+    """Return a router over mere facts, with chances by price."""
+    options.setdefault("quality", FixedQuality())
+    return ModelRouter(list(infos), **options)
+
+
+def words(tokens: int) -> str:
+    """Return a text of about as many tokens."""
+    return "word " * tokens
+
+
+def test_the_cheap_model_is_chosen_where_it_is_likely_enough():
+    """Equal chances leave the cost to decide, and the reason says so."""
+    route = of_infos(
+        info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=FixedQuality({"dear": 0.8, "cheap": 0.8})
+    ).route("hi")
+    assert (route.name, route.reason) == ("cheap", "cheapest that fits and is likely enough (chance 0.80, $0.0016)")
+    assert route.rejected == {"dear": "fits, but scored 0.500 against 0.770 (chance 0.80, $0.02)"}
+
+
+def test_the_better_model_is_chosen_where_the_cheap_one_would_fail():
+    """A chance that is better by more than the weight of the cost is worth the money."""
+    route = of_infos(
+        info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=FixedQuality({"dear": 0.9, "cheap": 0.2})
+    ).route("hi")
+    assert (route.name, route.reason) == ("dear", "most likely to answer well (chance 0.90, the cheapest has 0.20)")
+
+
+def test_a_chance_below_the_least_one_does_not_count():
+    """Money is saved only among candidates that are likely enough."""
+    config = RoutingConfig(cost=5, least_chance=0.7)
+    models = [info("dear", 8_192, "10"), info("cheap", 8_192, "1")]
+    route = of_infos(*models, config=config, quality=FixedQuality({"dear": 0.9, "cheap": 0.6})).route("hi")
+    assert (route.name, list(route.rejected)) == ("dear", ["cheap"])
+    assert "not likely enough" in route.rejected["cheap"]
+    none = of_infos(*models, config=config, quality=FixedQuality({"dear": 0.5, "cheap": 0.6})).route("hi")
+    assert (none.name, none.reason) == (
+        "cheap",
+        "most likely to answer well (chance 0.60), though none is likely enough",
+    )
+
+
+def test_an_unknown_price_comes_last_and_is_said():
+    """Without a price a candidate counts as the dearest; chosen for another reason, the route says so."""
+    same = FixedQuality({"free": 0.5, "unpriced": 0.5})
+    assert of_infos(info("unpriced", 8_192), info("free", 8_192, "0"), quality=same).route("hi").name == "free"
+    better = FixedQuality({"free": 0.1, "unpriced": 0.9})
+    route = of_infos(info("unpriced", 8_192), info("free", 8_192, "0"), quality=better).route("hi")
+    assert (route.name, route.estimated_cost) == ("unpriced", None)
+    assert route.reason.endswith("; its price is unknown")
+
+
+def test_the_measured_time_counts_when_it_has_a_weight():
+    """Of two equal candidates the faster one is taken; one that was never asked counts as fast."""
+    models = [info("slow", 8_192, "1"), info("fast", 8_192, "1")]
+    quick = of_infos(*models, config=RoutingConfig(latency=0.5))
+    quick.experience.answered("slow", 9.0)
+    quick.experience.answered("fast", 1.0)
+    assert quick.route("hi").name == "fast"
+
+
+def test_a_request_goes_where_it_fits():
+    """The window decides before any weight; the reason has the numbers."""
+    routes = of_infos(info("small", 8_192, "1"), info("large", 128_000, "10"), counter=exact)
+    route = routes.route(words(7_000))
+    tokens = exact([HumanMessage(words(7_000))])
+    assert (route.name, route.reason, route.estimated_tokens) == (
+        "large",
+        "the only one that fits (chance 1.00)",
+        tokens,
+    )
+    assert route.rejected == {
+        "small": f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,}), "
+        "its limit is 6,144 (window 8,192, 2,048 kept for the answer)"
+    }
+
+
+def test_the_upper_bound_of_a_counter_decides():
+    """An estimator's own quantile replaces the headroom of a plain callable."""
+    estimator = TokenEstimator("openai")
+    text = words(800)
+    upper = estimator.upper(estimator([HumanMessage(text)]))
+    limits = {"quality": FixedQuality(), "counter": estimator, "config": RoutingConfig(output_reserve=0)}
+    assert of_infos(info("a", upper), **limits).route(text).name == "a"
+    with pytest.raises(NoModelFitsError):
+        of_infos(info("a", upper - 1), **limits).route(text)
+
+
+def test_a_plain_callable_gets_a_fifth_on_top():
+    """What says nothing of its errors is trusted with 20 % to spare."""
+    tokens = count_tokens_approximately([HumanMessage(words(100))])
+    limits = {"counter": count_tokens_approximately, "config": RoutingConfig(output_reserve=0)}
+    assert of_infos(info("a", ceil(tokens * 1.2)), **limits).route(words(100)).name == "a"
+    with pytest.raises(NoModelFitsError):
+        of_infos(info("a", ceil(tokens * 1.2) - 1), **limits).route(words(100))
+
+
+def test_a_size_measured_elsewhere_is_taken_as_it_is():
+    """The engine's own count decides when it is given."""
+    routes = of_infos(info("small", 8_192), info("large", 128_000))
+    assert routes.route("hi", estimated_tokens=50_000).name == "large"
+    assert routes.route(words(50_000), estimated_tokens=10, exclude=["large"]).name == "small"
+
+
+def test_each_tokenizer_family_counts_for_itself():
+    """The same text is larger for a model whose tokenizer is finer."""
+    text = words(3_000)
+    counts = {family: TokenEstimator(family)([HumanMessage(text)]) for family in ("openai", "anthropic")}
+    models = [info(family, 128_000, tokenizer_family=family) for family in counts]
+    routes = of_infos(*models)
+    assert {name: routes.route(text, prefer=name).estimated_tokens for name in counts} == counts
+
+
+@pytest.mark.parametrize(
+    ("lacking", "content", "tools", "requires", "reason"),
+    [
+        ({"images"}, "hi", [add], (), "cannot call tools, and the request has some"),
+        (
+            {"tools"},
+            [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}],
+            [],
+            (),
+            "cannot take images, and the request has some",
+        ),
+        ({"tools"}, "hi", [], ("structured_output",), "lacks the required capability 'structured_output'"),
+    ],
+)
+def test_a_candidate_that_lacks_a_capability_is_left_out(lacking, content, tools, requires, reason):
+    """What a candidate states not to have rules it out; what nobody states does not."""
+    models = [info("able", 8_192, "9"), info("unable", 8_192, "1", capabilities=frozenset(lacking))]
+    route = of_infos(*models).route([HumanMessage(content)], tools, requires=requires)
+    assert (route.name, route.rejected["unable"]) == ("able", reason)
+
+
+def test_a_profile_states_capabilities_too():
+    """Without a registry the model's own profile rules it out."""
+    model = ScriptedChatModel(profile={"max_input_tokens": 8_192, "tool_calling": False}, model_name="plain")
+    routes = ModelRouter([model], quality=FixedQuality())
+    assert routes.route("hi").model is model
+    with pytest.raises(NoModelFitsError, match="plain: cannot call tools"):
+        routes.route("hi", [add])
+
+
+def test_a_retired_model_is_left_out_from_its_day_on():
+    """The day of retirement is the first without the model."""
+    from datetime import date, timedelta
+
+    clock = Clock()
+    day = date(1970, 1, 1) + timedelta(days=20_000)
+    models = [info("old", 8_192, "1", retires_on=day), info("new", 8_192, "9")]
+    assert of_infos(*models, clock=clock).route("hi").rejected["old"] == f"retired on {day.isoformat()}"
+    clock.now -= 1
+    assert of_infos(*models, clock=clock, quality=FixedQuality({"old": 1, "new": 1})).route("hi").name == "old"
+
+
+def test_a_longer_answer_than_a_model_writes_rules_it_out():
+    """The requested output is a hard constraint as well, and takes its room from the window."""
+    routes = of_infos(info("short", 8_192, "1", max_output_tokens=1_000), info("long", 8_192, "9"))
+    assert (
+        routes.route("hi", output_tokens=2_000).rejected["short"]
+        == "can write 1,000 tokens, the request asks for 2,000"
+    )
+    with pytest.raises(NoModelFitsError, match="its limit is 0"):
+        routes.route("hi", output_tokens=8_192)
+
+
+def test_nothing_fits_is_an_error_that_lists_everyone():
+    """Each candidate is named with its reason, also as values."""
+    with pytest.raises(NoModelFitsError) as caught:
+        of_infos(info("a", 512), info("b", 1_024)).route(words(5_000), exclude={"b": "is on leave"})
+    assert list(caught.value.rejected) == ["a", "b"]
+    assert caught.value.rejected["b"] == "is on leave"
+    assert all(f"\n  {name}: {reason}" in str(caught.value) for name, reason in caught.value.rejected.items())
+
+
+def test_the_largest_window_takes_what_may_still_fit():
+    """Between the lower and the upper bound a request may be sent; beyond it is refused here."""
+    routes = of_infos(info("small", 512), info("large", 1_400), counter=exact)
+    request = Request(messages=[HumanMessage(words(1_000))])
+    route = routes.largest(request)
+    assert (route.name, route.reason) == (
+        "large",
+        f"largest window: nothing else fits {route.estimated_tokens:,} tokens",
+    )
+    with pytest.raises(NoModelFitsError):
+        routes.largest(Request(messages=[HumanMessage(words(2_000))]))
+
+
+def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
+    """What the conversation's model has seen costs what cached input costs."""
+    one = info("a", 128_000, "1")
+    routes = of_infos(one, counter=exact, config=RoutingConfig(expected_output_tokens=100))
+    first = routes.route([HumanMessage("x")], conversation="c", estimated_tokens=1_000)
+    second = routes.route([HumanMessage("x")], conversation="c", estimated_tokens=1_500)
+    assert first.estimated_cost == Decimal("0.001") + Decimal("0.0004")
+    assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0004")
+
+
+def test_a_conversation_stays_with_its_model():
+    """Though another one is now better, the prompt cache is kept; a new conversation chooses anew."""
+    quality = FixedQuality({"a": 0.9, "b": 0.5})
+    routes = of_infos(info("a", 8_192, "1"), info("b", 128_000, "1"), quality=quality)
+    assert routes.route("hi", conversation="one").name == "a"
+    quality.given = {"a": 0.1, "b": 0.9}
+    kept = routes.route("more", conversation="one")
+    assert (kept.name, kept.reason) == ("a", "kept: the conversation's prompt cache")
+    assert [routes.route("more", conversation="two").name, routes.route("more").name] == ["b", "b"]
+
+
+@pytest.mark.parametrize(
+    "leaving", [{"renew": True}, {"exclude": ["a"]}, {"estimated_tokens": 50_000}, {"prefer": "b"}]
+)
+def test_a_conversation_leaves_its_model_when_it_must(leaving):
+    """A new prefix, a failure, a size or a wish ends the stay; the conversation stays with the new one."""
+    quality = FixedQuality({"a": 0.9, "b": 0.5})
+    routes = of_infos(info("a", 8_192, "1"), info("b", 128_000, "1"), quality=quality)
+    routes.route("hi", conversation="one")
+    quality.given = {"a": 0.1, "b": 0.9}
+    assert routes.route("more", conversation="one", **leaving).name == "b"
+    assert routes.kept("one") == "b"
+
+
+def test_without_stickiness_every_request_is_chosen_anew():
+    """The setting turns the stay off."""
+    quality = FixedQuality({"a": 0.9, "b": 0.5})
+    routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "1"), quality=quality, config=RoutingConfig(sticky=False))
+    routes.route("hi", conversation="one")
+    quality.given = {"a": 0.1, "b": 0.9}
+    assert routes.route("more", conversation="one").name == "b"
+
+
+def test_a_candidate_that_failed_rests_for_a_while():
+    """It is passed over, comes back, and stands in when nobody else can."""
+    clock = Clock()
+    routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "9"), clock=clock, quality=FixedQuality({"a": 1, "b": 1}))
+    routes.failed("a", "RateLimitError, status 429")
+    route = routes.route("hi")
+    assert (route.name, route.rejected["a"]) == ("b", "failed (RateLimitError, status 429), rests for 30 s more")
+    assert routes.route("hi", exclude=["b"]).name == "a"
+    clock.now += 30
+    assert routes.route("hi").name == "a"
+
+
+def test_a_stated_limit_is_learned():
+    """A wrong window is corrected for every later request, and the registry hears the provider's own error."""
+    wrong = scripted("wrong", 128_000)
+    registry = TableRegistry({"wrong": info("wrong", 128_000, "1"), "right": info("right", 64_000, "9")})
+    routes = ModelRouter([wrong, "right"], registry, quality=FixedQuality({"wrong": 1, "right": 1}))
+    error = ValueError("too long")
+    routes.refused(routes.route("hi"), ContextOverflow(limit=8_192, actual=9_000), error)
+    assert routes.limits_of("wrong") == ModelLimits(8_192)
+    assert registry.learned == [("wrong", error)]
+    assert routes.route("hi", estimated_tokens=7_000).name == "right"
+
+
+def test_a_refusal_without_a_limit_lowers_what_is_sent():
+    """Where no number is stated, requests of that size are no longer sent there for a while."""
+    clock = Clock()
+    routes = of_infos(info("a", 128_000), clock=clock)
+    routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow(), ValueError())
+    assert routes.limits_of("a").max_input_tokens == 30_000
+    clock.now += 3_601
+    assert routes.limits_of("a").max_input_tokens is None
+
+
+def test_facts_follow_the_registry():
+    """What the registry says is asked again after a minute; a model it forgot keeps its facts."""
+    clock = Clock()
+    registry = TableRegistry({"a": info("a", 8_192, "1")})
+    routes = ModelRouter(["a"], registry, clock=clock, quality=FixedQuality())
+    registry.infos["a"] = info("a", 16_384, "2")
+    assert routes.limits == ModelLimits(8_192)
+    clock.now += FACTS_SECONDS
+    assert routes.limits == ModelLimits(16_384)
+    del registry.infos["a"]
+    clock.now += FACTS_SECONDS
+    assert routes.limits == ModelLimits(16_384)
+
+
+def test_the_limits_are_the_smallest():
+    """A request within them fits each candidate, whatever output each is set to write."""
+    models = [info("a", 8_192), info("b", 128_000, max_output_tokens=1_000), info("c", 64_000, max_input_tokens=5_000)]
+    limits = of_infos(*models).limits
+    assert limits == ModelLimits(8_192, 5_000, 1_000)
+    assert limits.input_limit(limits.output_reserve()) == 5_000
+
+
+def test_outcomes_are_recorded_from_routes_and_from_answers():
+    """The metadata of an answer is enough to say later whether it was good."""
+    quality = FixedQuality()
+    routes = of_infos(info("a", 8_192), quality=quality)
+    route = routes.route("hi", [add])
+    routes.record(route, True)
+    routes.record(route.metadata(), False)
+    assert quality.recorded == [("tools/easy", "a", True), ("tools/easy", "a", False)]
+
+
+def test_candidates_are_models_facts_and_names():
+    """All forms go together; the route returns the candidate as it was given."""
+    bound = scripted("bound", 8_192).bind(stop=["x"])
+    given = [scripted("model", 8_192), bound, info("facts", 8_192, provider="maker"), "maker:name"]
+    routes = ModelRouter(given, TableRegistry({"maker/name": info("name", 8_192)}), quality=FixedQuality())
+    assert [one.name for one in routes.candidates] == ["model", "bound", "maker/facts", "maker/name"]
+    assert [routes.route("hi", prefer=one.name).model for one in routes.candidates] == given
+
+
+def test_a_mapping_names_the_candidates():
+    """Two servers of one model can be told apart."""
+    routes = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, quality=FixedQuality())
+    assert [one.name for one in routes.candidates] == ["here", "there"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "error", "message"),
+    [
+        ([], ConfigError, "candidates is empty"),
+        ("name", ConfigError, "pass a list"),
+        (None, ConfigError, "pass a list"),
+        ([""], ConfigError, "give a name like"),
+        ([RunnableLambda(len)], ConfigError, "RunnableLambda is no chat model"),
+        ([42], ConfigError, "int is no chat model"),
+        ([info("a", 8_192), info("a", 8_192)], ConfigError, "given more than once"),
+        ([info("a", None)], UnknownModelError, "context window of candidate 'a' is unknown"),
+        ([ScriptedChatModel(model_name="a")], UnknownModelError, "context window of candidate 'a' is unknown"),
+        (["maker:nobody"], UnknownModelError, "'maker/nobody': nothing is known"),
+    ],
+)
+def test_unusable_candidates_are_refused_before_any_call(candidates, error, message):
+    """What cannot be routed to is said when the router is made."""
+    with pytest.raises(error, match=message):
+        ModelRouter(candidates, quality=FixedQuality())
+
+
+def test_a_name_without_integration_says_what_to_do():
+    """The model behind a name is made at first use; trouble then is a typed error."""
+    routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), quality=FixedQuality())
+    with pytest.raises(ConfigError, match="'nowhere/name' cannot be made into a chat model"):
+        routes.instance("nowhere/name")
+    with pytest.raises(ConfigError, match="cannot be made into a chat model"):
+        asyncio.run(routes.ainstance("nowhere/name"))
+
+
+@pytest.mark.parametrize("wrong", [{"prefer": "nobody"}, {"estimated_tokens": -1}, {"output_tokens": 0}])
+def test_wrong_arguments_are_refused(wrong):
+    """A name or number that cannot be meant is a typed error."""
+    with pytest.raises(ConfigError):
+        of_infos(info("a", 8_192)).route("hi", **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cost": -1}, {"quality": 0, "cost": 0, "latency": 0}, {"headroom": 0.5}, {"price": 1}]
+)
+def test_wrong_settings_are_refused(wrong):
+    """Weights are at least 0, and one of them is above."""
+    with pytest.raises(ConfigError):
+        RoutingConfig(**wrong)
+
+
+def test_a_preferred_candidate_is_taken_whatever_the_size():
+    """Whoever asks for it makes the request fit, or wants its error; lacking capabilities still rule it out."""
+    routes = of_infos(info("small", 512, "1", capabilities=frozenset({"images"})), info("large", 128_000, "9"))
+    assert routes.route("hi", estimated_tokens=9_000, prefer="small").name == "small"
+    assert routes.route("hi", [add], prefer="small").name == "large"
+
+
+def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
+    """Tried, resting and unable ones leave no room."""
+    routes = of_infos(info("a", 8_192), info("b", 64_000), info("c", 128_000, capabilities=frozenset({"images"})))
+    assert routes.room(Request(messages=[], tools=[add])) == 48_000
+    assert routes.room(Request(messages=[], exclude={"c": "failed"})) == 48_000
+    routes.failed("b", "busy")
+    assert routes.room(Request(messages=[], tools=[add])) == 6_144
+    assert routes.room(Request(messages=[], exclude=dict.fromkeys("abc", "failed"))) == 0
+
+
+def test_the_output_of_one_candidate_does_not_fill_the_window_of_another():
+    """A model that is set to write much leaves the limits of the others alone."""
+    writer, small = scripted("writer", 200_000, max_tokens=100_000, kind=Writer), scripted("small", 128_000)
+    limits = ModelRouter([writer, small], quality=FixedQuality()).limits
+    assert limits.input_limit(limits.output_reserve()) == 96_000
+
+
+def test_a_conversation_is_known_by_its_thread_or_its_first_message():
+    """System messages do not tell conversations apart; what follows the first message does not matter."""
+    opening = [SystemMessage("You help."), HumanMessage("Where is my order?")]
+    longer = [*opening, AIMessage("On its way."), HumanMessage("Since when?")]
+    assert conversation_key(opening) == conversation_key(longer)
+    assert conversation_key(opening) != conversation_key([opening[0], HumanMessage("Refund me.")])
+    assert conversation_key(longer, {"configurable": {"thread_id": 7}}) == "thread:7"
+    assert conversation_key([]) == ""
+
+
+windows = st.lists(st.integers(300, 200_000), min_size=1, max_size=5, unique=True)
+sizes = st.integers(0, 60_000)
+
+
+@given(windows=windows, sizes=st.lists(sizes, min_size=1, max_size=6), reserve=st.none() | st.integers(0, 4_000))
+def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reserve):
+    """Over whole conversations: the size is within the limit, and rejected + chosen = candidates."""
+    routes = of_infos(*(info(f"m{w}", w, str(w)) for w in windows), config=RoutingConfig(output_reserve=reserve))
+    for size in sizes:
+        if all(max(1, size) > w - (int(w * 0.25) if reserve is None else reserve) for w in windows):
+            with pytest.raises(NoModelFitsError) as caught:
+                routes.route("hi", conversation="c", estimated_tokens=size)
+            assert set(caught.value.rejected) == {f"m{w}" for w in windows}
+            continue
+        route = routes.route("hi", conversation="c", estimated_tokens=size)
+        limits = routes.limits_of(route.name)
+        assert size <= limits.input_limit(limits.output_reserve(reserve))
+        assert {route.name, *route.rejected} == {f"m{w}" for w in windows}
+        assert route.name not in route.rejected
+
+
+@given(sizes=st.lists(sizes, min_size=2, max_size=8))
+def test_a_conversation_changes_its_model_only_for_one_that_is_larger(sizes):
+    """While requests fit, the model of a conversation is the one before."""
+    routes = of_infos(info("s", 8_192, "1"), info("m", 32_000, "2"), info("l", 128_000, "4"))
+    before = ""
+    for size in sizes:
+        name = routes.route("hi", conversation="c", estimated_tokens=size).name
+        fits = before and size <= routes.limits_of(before).input_limit(routes.limits_of(before).output_reserve())
+        assert not fits or name == before
+        before = name

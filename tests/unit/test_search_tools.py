@@ -1,0 +1,108 @@
+"""Does a model find tools that are not loaded, and are they loaded afterwards?"""
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.tools.search import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
+from support.tool_sets import definition, one_each
+
+TOOLS = [
+    definition("mail__send", "Send an email to a recipient."),
+    definition("mail__search", "Search the inbox for emails."),
+    definition("weather: today", "Say what the weather is today. Give a city."),
+    definition("bank__transfer", "Transfer money to another account."),
+]
+
+
+class State(MessagesState):
+    """What the tool reads of a graph's state."""
+
+    context_tools: list[str]
+
+
+def selector(room=2):
+    return ToolSelector(TOOLS, room, counter=one_each)
+
+
+def searched(text, *, since=()):
+    call = {"name": "search_tools", "args": {"query": "x"}, "id": "s"}
+    result = ToolMessage(text, name="search_tools", tool_call_id="s")
+    return [HumanMessage("hello there"), AIMessage("", tool_calls=[call]), result, *since]
+
+
+def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
+    """One line per tool, best first."""
+    assert selector().search_tools.invoke({"query": "the weather"}) == (
+        "Found; you can call these now:\n- weather: today: Say what the weather is today."
+    )
+
+
+def test_it_says_that_nothing_matches():
+    """The model is told to use other words, instead of an empty text."""
+    assert selector().search_tools.invoke({"query": "xyzzy"}) == NOTHING_FOUND
+
+
+async def test_it_answers_the_same_when_it_is_awaited():
+    """Sync and async return one text."""
+    tool = selector().search_tools
+    assert await tool.ainvoke({"query": "send money by email"}) == tool.invoke({"query": "send money by email"})
+
+
+def test_the_model_is_shown_one_argument():
+    """The runtime is LangGraph's business."""
+    assert list(selector().search_tools.tool_call_schema.model_json_schema()["properties"]) == ["query"]
+
+
+def test_an_answer_is_bounded_in_tools_and_in_tokens():
+    """However many tools match and however long they are described."""
+    many = [definition(f"mail__send_{number}", f"Send an email {'very ' * 60}{number}") for number in range(40)]
+    answer = ToolSelector(many, 3, counter=one_each).search_tools.invoke({"query": "send an email"})
+    assert 1 < len(answer.splitlines()) <= 1 + MAX_RESULTS
+    assert TokenEstimator().count_text(answer) <= MAX_RESULT_TOKENS
+
+
+def test_in_a_graph_it_leaves_out_what_is_loaded():
+    """The state key `context_tools` says what the model has."""
+    graph = StateGraph(State)
+    graph.add_node("tools", ToolNode([selector().search_tools]))
+    graph.add_edge(START, "tools")
+    call = {"name": "search_tools", "args": {"query": "email"}, "id": "s"}
+    state = {"messages": [AIMessage("", tool_calls=[call])], "context_tools": ["mail__send"]}
+    said = graph.compile().invoke(state)["messages"][-1].text
+    assert said == "Found; you can call these now:\n- mail__search: Search the inbox for emails."
+
+
+@pytest.mark.parametrize("tool", ["bank__transfer", "weather: today"])
+def test_what_was_found_is_loaded_with_the_next_request(tool):
+    """The names are read from the messages, also one that holds a colon itself."""
+    chosen = selector(room=3).select(searched(f"Found:\n- {tool}: Does something."), previous=["mail__send"])
+    assert chosen.names == ("mail__send", tool)
+    assert chosen.added == (tool,)
+
+
+def test_what_was_found_takes_the_place_of_unused_tools():
+    """In a full set, too."""
+    chosen = selector().select(searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"])
+    assert "bank__transfer" in chosen.names
+    assert chosen.removed != ()
+
+
+def test_what_was_found_for_an_earlier_request_is_not_loaded_again():
+    """It is in the set already, or it left that because nobody used it."""
+    messages = searched("- bank__transfer: Pays.", since=[AIMessage("Done."), HumanMessage("thanks a lot")])
+    assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)
+
+
+def test_names_that_do_not_exist_are_ignored():
+    """A result is text like any other: only names of tools load something."""
+    chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
+    assert chosen.names == ("mail__send",)
+
+
+def test_its_own_price_is_known():
+    """It comes on top of a selection."""
+    assert ToolSelector(TOOLS, 1_000).search_tokens > 0

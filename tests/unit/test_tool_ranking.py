@@ -1,0 +1,189 @@
+"""Are tools ranked by the right words, by meaning, and for every part of what is asked?"""
+
+import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.tools.entries import entry_of
+from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
+from support.tool_sets import definition, one_each
+
+TOPICS = ("money", "sky", "travel")
+MEANINGS = {"currency": "money", "euros": "money", "weather": "sky", "rain": "sky", "taxi": "travel", "ride": "travel"}
+
+
+class Topics(Embeddings):
+    """Texts about one topic are alike; counts what it embedded."""
+
+    def __init__(self):
+        self.documents, self.queries = [], []
+
+    def embed_documents(self, texts):
+        self.documents += texts
+        return [self._vector(text) for text in texts]
+
+    def embed_query(self, text):
+        self.queries.append(text)
+        return self._vector(text)
+
+    def _vector(self, text):
+        said = {topic for word, topic in MEANINGS.items() if word in text.lower()}
+        return [1.0 if topic in said else 0.0 for topic in TOPICS]
+
+
+class Broken(Embeddings):
+    """A service that is down."""
+
+    def embed_documents(self, texts):
+        raise ConnectionError("down")
+
+    def embed_query(self, text):
+        raise ConnectionError("down")
+
+
+class Ragged(Topics):
+    """Answers with too few vectors."""
+
+    def embed_documents(self, texts):
+        return super().embed_documents(texts)[:-1]
+
+
+class Fixed:
+    """A ranker that always returns the same."""
+
+    def __init__(self, *scores):
+        self.scores, self.asked = scores, []
+
+    def rank(self, query, tools):
+        self.asked.append(query)
+        return list(self.scores)
+
+
+MAIL = definition("send_email", "Send an email to a recipient.")
+WEATHER = definition("forecast", "Says what the weather does.")
+MONEY = definition("exchange", "Turns one currency into another.", amount="How many coins")
+RIDE = definition("cab", "Orders a taxi.")
+TOOLS = [MAIL, WEATHER, MONEY, RIDE]
+
+
+def best(query, *, room=1, tools=TOOLS, **options):
+    return ToolSelector(tools, room, counter=one_each, **options).select(query).names
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("use the exchange", "exchange"), ("what does the weather do", "forecast"), ("number of coins", "exchange")],
+)
+def test_a_tool_is_found_by_its_name_its_description_and_its_parameters(query, name):
+    """The words of each count."""
+    assert best(query) == (name,)
+
+
+def test_names_are_read_in_parts():
+    """However their words are joined."""
+    tools = [definition("aaa"), definition("getUserName"), definition("list_open_orders")]
+    assert best("user name", tools=tools) == ("getUserName",)
+    assert best("orders that are open", tools=tools) == ("list_open_orders",)
+
+
+def test_every_part_of_a_request_gets_its_tool():
+    """One long wish does not take the room of a short one."""
+    mails = [definition(f"email_{number}", "Send an email to a recipient with a text.") for number in range(4)]
+    query = "Send an email with this text to the recipient and the other recipient, and then order a taxi."
+    assert "cab" in best(query, room=3, tools=[*mails, RIDE])
+
+
+def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
+    """Instead of the order in which tools were given."""
+    tools = [
+        definition("first", "Plays music."),
+        definition("second", "Predicts rain and wind."),
+        definition("third", "Weather: rain, wind."),
+    ]
+    assert best("weather", room=2, tools=tools) == ("second", "third")
+
+
+def test_numbers_in_a_request_rank_nothing():
+    """They are values of parameters."""
+    tools = [definition("year_2023", "Events of 2023."), definition("weather", "Weather of a day.")]
+    assert best("weather on 1 May 2023", tools=tools) == ("weather",)
+
+
+def test_meaning_finds_what_no_word_says():
+    """Words and vectors are fused."""
+    assert best("will there be rain", embeddings=Topics()) == ("forecast",)
+    assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
+
+
+async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
+    """By sync and async choices together."""
+    embeddings = Topics()
+    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=embeddings)
+    first = selector.select("will there be rain")
+    assert await selector.aselect("will there be rain") == first
+    assert (len(embeddings.documents), embeddings.queries) == (len(TOOLS), ["will there be rain"])
+
+
+async def test_embeddings_that_fail_leave_words():
+    """With a warning; the request goes on."""
+    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Broken())
+    with capture_logs() as logs:
+        names = [selector.select("weather").names, (await selector.aselect("weather")).names]
+    assert names == [("forecast",), ("forecast",)]
+    assert [log["event"] for log in logs] == ["tools.embeddings_failed"] * 2
+
+
+def test_vectors_that_do_not_match_the_tools_are_not_used():
+    """They could belong to any tool."""
+    assert best("weather", embeddings=Ragged()) == ("forecast",)
+
+
+def test_a_custom_ranker_decides():
+    """Its highest scores come first; it sees the request."""
+    ranker = Fixed(0.1, 0.2, 0.9, float("nan"))
+    assert best("weather", ranker=ranker) == ("exchange",)
+    assert ranker.asked == ["weather"]
+
+
+@pytest.mark.parametrize("scores", [(1.0,), ("high", 1, 1, 1)])
+def test_a_custom_ranker_that_answers_wrongly_is_refused(scores):
+    """With its class and what it should return."""
+    with pytest.raises(ConfigError, match=r"Fixed\.rank"):
+        best("weather", ranker=Fixed(*scores))
+
+
+def test_what_the_model_plans_counts_as_a_request():
+    """Its last text, and what is open on its list of things to do."""
+    todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
+    call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
+    messages = [HumanMessage("Prepare my trip to Rome"), AIMessage("First the forecast.", tool_calls=[call])]
+    needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")], "search_tools")
+    assert needs.parts == ("Prepare my trip to Rome", "First the forecast.", "Order the ride")
+    assert needs.called == ("write_todos",)
+
+
+def test_a_short_request_is_read_with_what_was_said_before_it():
+    """A lone yes asks for what was offered."""
+    messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
+    assert needs_of(messages, "search_tools").request == "I need a taxi tonight\nShall I order one?\nYes"
+
+
+def test_a_request_is_bounded():
+    """Its beginning and its end are read, and so many parts of it."""
+    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)), "search_tools")
+    assert len(needs.request) <= MAX_REQUEST_CHARS + 1
+    assert len(needs.parts) == MAX_NEEDS
+
+
+def test_short_clauses_stay_with_the_one_before():
+    """A name and another name are one wish."""
+    assert parts_of("Write to Ann and Bob; call a taxi") == ["Write to Ann Bob;", "call a taxi"]
+
+
+def test_the_summary_of_a_tool_is_one_short_line():
+    """Its first sentence, cut when it is too long."""
+    assert entry_of(definition("a", "Does\n this. And more.")).summary == "Does this."
+    assert len(entry_of(definition("a", "word " * 100)).summary) <= 160

@@ -1,0 +1,271 @@
+"""Are the right tools chosen, do they fit, and does the set stay as it is while it can?"""
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.tools import tool
+from pydantic import BaseModel
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tools import ToolSelector
+from support.tool_sets import by_words, definition, names_of, one_each
+
+MAIL = definition("send_email", "Send an email to a recipient.")
+WEATHER = definition("get_weather", "Say what the weather is today.", city="Name of the city")
+MONEY = definition("convert_currency", "Convert money from one currency to another.")
+TAXI = definition("book_taxi", "Book a taxi ride to an address.")
+HOTEL = definition("find_hotel", "Find a hotel room for some nights.")
+TOOLS = [MAIL, WEATHER, MONEY, TAXI, HOTEL]
+chooser = partial(ToolSelector, TOOLS, counter=one_each)
+
+
+@tool
+def multiply(first: int, second: int) -> int:
+    """Multiply two numbers."""
+    return first * second
+
+
+def plain_function(text: str) -> str:
+    """Turn a text around."""
+    return text[::-1]
+
+
+class Translate(BaseModel):
+    """Translate a text."""
+
+    text: str
+
+
+FORMS = {
+    "multiply": multiply,
+    "plain_function": plain_function,
+    "Translate": Translate,
+    "send_email": MAIL,
+    "anthropic": {"name": "anthropic", "description": "A tool.", "input_schema": {"type": "object"}},
+    "protocol": {"name": "protocol", "description": "A tool.", "inputSchema": {"type": "object"}},
+    "declared": {"function_declarations": [{"name": "declared", "description": "x", "parameters": {}}]},
+    "bedrock": {"toolSpec": {"name": "bedrock", "description": "x", "inputSchema": {"json": {"type": "object"}}}},
+    "titled": {"title": "titled", "description": "x", "properties": {}},
+    "file_search_v1": {"type": "file_search_v1"},
+    "google_search": {"google_search": {}},
+}
+
+
+def calling(name):
+    call = {"name": name, "args": {}, "id": f"call {name}"}
+    return [AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"])]
+
+
+def test_tools_of_every_form_are_known_by_name():
+    """What LangChain binds can be chosen, a provider's own tools included."""
+    selection = ToolSelector(FORMS.values(), 100_000).select("x")
+    assert selection.names == tuple(FORMS)
+    assert selection.selected == tuple(FORMS.values())
+
+
+def test_the_useful_tools_are_chosen_in_the_given_order():
+    """Equal sets are equal texts, whichever tool ranks first."""
+    selection = chooser(2).select("book a taxi, and tell me about the weather in the city")
+    assert selection.names == ("get_weather", "book_taxi")
+    assert selection.deferred == (MAIL, MONEY, HOTEL)
+
+
+def test_all_tools_are_chosen_when_all_fit():
+    """There is nothing to choose then, and the set never changes."""
+    assert chooser(5).select("weather").selected == tuple(TOOLS)
+
+
+def test_always_comes_first():
+    """Whether it matches or not."""
+    assert chooser(2, always=["find_hotel"]).select("weather").names == ("find_hotel", "get_weather")
+
+
+def test_always_may_be_the_tool_itself():
+    """As it was given among the tools."""
+    assert chooser(1, always=[HOTEL]).select("weather").selected == (HOTEL,)
+
+
+def test_in_a_small_window_always_is_what_is_left():
+    """Nothing else fits; `search_tools` finds the rest."""
+    selector = chooser(3, always=["find_hotel"])
+    assert selector.select("weather", max_tool_tokens=1).names == ("find_hotel",)
+    assert selector.select("weather", max_tool_tokens=0).names == ()
+
+
+def test_a_tool_that_is_too_big_is_skipped_and_reported():
+    """Smaller ones after it are still chosen."""
+    big = definition("weather_report", "weather " * 50)
+    with capture_logs() as logs:
+        selector = ToolSelector([big, WEATHER, MAIL], 15, counter=by_words)
+    selection = selector.select("weather")
+    assert (selection.names, selection.skipped) == (("get_weather", "send_email"), ("weather_report",))
+    assert [(log["event"], log["tools"]) for log in logs] == [("tools.skipped", ("weather_report",))]
+
+
+def test_recursive_and_giant_schemas_end():
+    """They are read in part, priced by their bounded text, and skipped when too big."""
+    loop = {"type": "object", "properties": {}}
+    loop["properties"]["again"] = loop
+    looped = {"name": "looped", "description": "Loops.", "input_schema": loop}
+    giant = definition("giant", "Large.", **{f"field_{number}": "x" * 100 for number in range(20_000)})
+    selection = ToolSelector([looped, giant, MAIL], 2_000).select("loops")
+    assert selection.names == ("looped", "send_email")
+    assert selection.skipped == ("giant",)
+
+
+def test_a_tool_that_the_counter_cannot_read_is_skipped():
+    """It is deferred, and the others are chosen."""
+    loop = {"type": "object", "properties": {}}
+    loop["properties"]["again"] = loop
+    looped = {"type": "function", "function": {"name": "looped", "description": "Loops.", "parameters": loop}}
+    selection = ToolSelector([looped, MAIL], 2_000, counter=count_tokens_approximately).select("loops")
+    assert (selection.names, selection.skipped) == (("send_email",), ("looped",))
+
+
+@pytest.mark.parametrize("counter", [TokenEstimator("openai"), TokenEstimator("anthropic"), by_words])
+def test_tokens_are_what_the_selection_adds_to_a_request(counter):
+    """The constant of having any tool counts once."""
+    selection = ToolSelector(TOOLS, 1_000, counter=counter).select("weather")
+    assert selection.tokens == pytest.approx(counter([], tools=list(selection.selected)) - counter([]), abs=len(TOOLS))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (([MAIL, MAIL], 10), "send_email"),
+        ((TOOLS, 0), "max_tool_tokens=0"),
+        ((TOOLS, -5), "max_tool_tokens=-5"),
+        ((TOOLS, True), "max_tool_tokens=True"),
+        ((TOOLS, "many"), "max_tool_tokens='many'"),
+        ((TOOLS, 10, None, ["unknown"]), "unknown"),
+        (([definition("search_tools")], 10), "rename"),
+        ((TOOLS, 10, None, ["send_email", "book_taxi"]), "book_taxi: 4[0-9] tokens"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(arguments, told):
+    """With the value and what to do."""
+    with pytest.raises(ConfigError, match=told):
+        ToolSelector(
+            *arguments, counter=lambda messages, *, tools=None: 45 * len(tools or ()) if arguments[1] == 10 else 0
+        )
+
+
+def test_a_counter_of_messages_alone_is_refused():
+    """It cannot price tools."""
+    with pytest.raises(ConfigError, match="tools=None"):
+        ToolSelector(TOOLS, 10, counter=len)
+
+
+def test_something_else_than_a_query_is_refused():
+    """The type is named."""
+    with pytest.raises(ConfigError, match="int"):
+        chooser(2).select(7)
+
+
+def test_no_tools_and_no_messages_are_fine():
+    """An empty selection, or one without a ranking."""
+    assert ToolSelector([], 10).select("weather").selected == ()
+    assert chooser(2).select([]).names == ("send_email", "get_weather")
+
+
+def test_the_set_stays_while_it_serves_the_request():
+    """Although another set would be chosen anew."""
+    assert chooser(2).select("weather and hotel", previous=["get_weather", "find_hotel"]).added == ()
+    assert chooser(2).select("good morning to you", previous=["book_taxi"]).names == ("book_taxi",)
+
+
+def test_needed_tools_are_added_together_after_the_others():
+    """One change serves every part of the request."""
+    selection = chooser(4).select(
+        "Book a taxi to the address. Say what the weather is today.", previous=["send_email", "convert_currency"]
+    )
+    assert selection.names == ("send_email", "convert_currency", "get_weather", "book_taxi")
+    assert selection.added == ("get_weather", "book_taxi")
+
+
+def test_unused_tools_leave_when_the_room_is_needed():
+    """Those that the conversation called stay."""
+    messages = [
+        HumanMessage("a room please"),
+        *calling("find_hotel"),
+        HumanMessage("Book a taxi ride to an address."),
+    ]
+    selection = chooser(3).select(messages, previous=["convert_currency", "send_email", "find_hotel"])
+    assert selection.names == ("find_hotel", "book_taxi")
+    assert selection.removed == ("convert_currency", "send_email")
+
+
+def test_a_called_tool_is_loaded_although_it_does_not_match():
+    """Its calls stand in the history."""
+    messages = [HumanMessage("an email please"), *calling("find_hotel"), HumanMessage("What is the weather today?")]
+    assert "find_hotel" in chooser(2).select(messages).names
+
+
+def test_previous_names_that_are_gone_are_ignored():
+    """Tools may be removed between two runs."""
+    assert chooser(3).select("hello to all of you", previous=["gone", "book_taxi", "book_taxi"]).names == ("book_taxi",)
+
+
+def test_tools_are_found_by_name():
+    """In the asked order, without unknown ones."""
+    assert chooser(2).named(["book_taxi", "gone", "send_email"]) == [TAXI, MAIL]
+
+
+async def test_awaited_choices_are_the_same():
+    """Sync and async return equal values."""
+    selector = chooser(2)
+    assert await selector.aselect("a taxi to the hotel") == selector.select("a taxi to the hotel")
+
+
+WORDS = st.sampled_from(["send", "email", "weather", "city", "convert", "money", "book", "taxi", "hotel", "the"])
+TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+
+
+@st.composite
+def choices(draw):
+    """A tool set, its room, what is always there, a query and a previous set."""
+    texts = draw(st.lists(TEXTS, min_size=1, max_size=12))
+    tools = [definition(f"server{number % 3}__tool{number}", text) for number, text in enumerate(texts)]
+    names = names_of(tools)
+    always = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
+    least = by_words([], tools=[one for one in tools if one["function"]["name"] in always])
+    room = draw(st.integers(max(1, least), least + 25))
+    previous = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
+    return tools, ToolSelector(tools, room, always=always, counter=by_words), always, draw(TEXTS), previous
+
+
+@given(choices())
+def test_every_choice_is_a_part_of_the_tools_that_fits(choice):
+    """Selected and deferred are a partition, within the room, with everything that is always there."""
+    tools, selector, always, query, previous = choice
+    selection = selector.select(query, previous=previous)
+    assert sorted(names_of((*selection.selected, *selection.deferred))) == sorted(names_of(tools))
+    assert selection.tokens == by_words([], tools=selection.selected) <= selector.max_tool_tokens
+    assert set(always) <= set(selection.names)
+    assert selection.names == names_of(selection.selected)
+
+
+@given(choices())
+def test_every_choice_is_deterministic_and_settles(choice):
+    """The same question gives the same set; asked again and again, tools do not take turns."""
+    _, selector, _, query, previous = choice
+    selection = selector.select(query, previous=previous)
+    assert selector.select(query, previous=previous) == selection
+    again = selector.select(query, previous=selection.names)
+    assert selector.select(query, previous=again.names).names == again.names
+
+
+@given(choices())
+def test_the_previous_set_is_a_prefix_unless_something_left(choice):
+    """Additions come after it; without any, it is the set; what stays keeps its order."""
+    _, selector, _, query, previous = choice
+    selection = selector.select(query, previous=previous)
+    stayed = tuple(name for name in previous if name not in selection.removed)
+    assert selection.names[: len(stayed)] == stayed
+    assert set(selection.names) - set(previous) == set(selection.added)
