@@ -1,6 +1,7 @@
 """Do the public signatures have the promised types? Checked by mypy in strict mode, never run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, assert_type
 
 from langchain.agents import create_agent
@@ -34,15 +35,20 @@ from langchain_ctxwin import (
     FileConfig,
     ModelInfo,
     ModelLimits,
+    ModelRegistry,
+    ModelRouter,
     ModelSummarizer,
     RetrievalConfig,
     RetrievalResult,
+    RoutedChatModel,
+    RoutingConfig,
     SummarizationError,
     TokenBudget,
     TokenEstimator,
     ToolOverrides,
     ToolResultConfig,
     ToolResultGuard,
+    ToolSelector,
     UnknownModelError,
     Window,
     __version__,
@@ -55,13 +61,16 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.models.sources import LearnedSource
+from langchain_ctxwin.models.routing.route import Route
+from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 from langchain_ctxwin.recall import Found, asearch_messages
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from langchain_ctxwin.tools import ToolSelection
 
 
 def limits_and_budget(model: BaseChatModel) -> None:
@@ -225,6 +234,36 @@ async def tool_results(tools: Sequence[BaseTool], scope: Callable[[Any], str]) -
     assert_type(guard.read(cursor, contains="text", fields=["id"], page_tokens=500), str)
     assert_type(await guard.aread(cursor), str)
     return guard.wrap(tools)
+
+
+async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> ContextEngine:
+    """Registry, router, routed model and tool selector, with their results."""
+    registry = ModelRegistry([ExplicitSource({"small": 8_192})], ttl_seconds=60, allow_guess=True)
+    assert_type(registry.lookup("small"), ModelInfo)
+    assert_type(await registry.alookup(chat), ModelInfo)
+    assert_type(registry.models("maker"), list[ModelInfo])
+    config = RoutingConfig(quality=1, cost=0.5)
+    router = ModelRouter(
+        [chat, "openai:some-model", registry.lookup("small")], registry, config, counter=TokenEstimator()
+    )
+    route = router.route([HumanMessage("hi")], agent_tools)
+    assert_type(route, Route)
+    assert_type(route.estimated_cost, Decimal | None)
+    assert_type(route.rejected, Mapping[str, str])
+    router.record(route, success=True)
+    routed: BaseChatModel = RoutedChatModel(router)
+    selector = ToolSelector(agent_tools, 4_000, always=["ask_user"])
+    selection = await selector.aselect([HumanMessage("hi")], previous=["ask_user"])
+    assert_type(selection, ToolSelection)
+    assert_type(
+        (selection.selected, selection.deferred, selection.tokens), tuple[tuple[Any, ...], tuple[Any, ...], int]
+    )
+    create_context_agent(routed, [], tool_selector=selector)
+    create_agent(chat, [], middleware=[ContextWindowMiddleware(router=router, tool_selector=selector)])
+    create_map_reduce_graph(routed, max_concurrency=4)
+    engine = ContextEngine(limits=registry.lookup("small"), learned=registry)
+    ContextNodes(engine, router=router, tool_selector=selector)
+    return engine
 
 
 def models_and_errors(info: ModelInfo, error: Exception) -> str:

@@ -55,7 +55,7 @@ class Listing:
         found = self.names.find(name, provider)
         if found is None:
             return None
-        candidates = [self._resolved(entry, found, name) for entry in found.entries]
+        candidates = [self._resolved(entry, found) for entry in found.entries]
         return min(candidates, key=_size)
 
     def all(self) -> Iterator[Resolved]:
@@ -63,7 +63,7 @@ class Listing:
         served = {key for provider, key in self._claims if provider != GENERIC}
         for entry in sorted(self._claims):
             if entry[0] != GENERIC or entry[1] not in served:
-                yield self._resolved(entry, Found(entries=(entry,), how="name"), entry[1])
+                yield self._resolved(entry, Found(entries=(entry,), how="name", name=entry[1]))
 
     def _now_recased(self, previous: Listing) -> Iterator[tuple[Entry, str]]:
         """Spellings of which none is left, although the model is."""
@@ -75,9 +75,10 @@ class Listing:
     def _still_recased(self, previous: Listing) -> Iterator[tuple[Entry, str]]:
         return ((entry, old) for entry, old in previous.recased if old not in self.spellings.get(entry, ()))
 
-    def _resolved(self, entry: Entry, found: Found, asked: str) -> Resolved:
+    def _resolved(self, entry: Entry, found: Found) -> Resolved:
         provider, key = entry
-        keys = dict.fromkeys((key, f"{provider}/{key}", key_of(asked)))
+        aliases = sorted(map(key_of, _aliases(self._claims[entry])))
+        keys = dict.fromkeys((key, f"{provider}/{key}", key_of(found.name), *aliases))
         generic = (claim for k in keys for claim in self._claims.get((GENERIC, k), []) if provider != GENERIC)
         claims = in_order((*self._claims[entry], *generic))
         others = (*(other for other in found.entries if other != entry), *found.others)

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from langchain_ctxwin.models.values import provider_id
 
@@ -17,6 +18,8 @@ Entry = tuple[str, str]
 
 NEAREST = 3
 """Listed names shown beside an unknown one."""
+
+_Wanted = Callable[[Entry], bool]
 
 _LATEST = "latest"
 _DATED = re.compile(r"(.+?)[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
@@ -55,6 +58,9 @@ class Found:
 
     how: str
     """`name`, `alias` or `variant` (another date, suffix or spelling of a date)."""
+
+    name: str
+    """The name as it was looked for: without the provider, where that was read from it."""
 
     others: tuple[Entry, ...] = ()
     """The same name at other providers."""
@@ -103,11 +109,14 @@ class Names:
         for entry, aliases in listed:
             self._add(entry, aliases)
         self.providers = {provider for entries in self._by_key.values() for provider, _ in entries}
-        self._searches: tuple[tuple[str, Callable[[str], list[Entry]]], ...] = (
-            ("name", self._same),
-            ("alias", lambda name: self._by_alias.get(key_of(name), [])),
-            ("variant", self._variants),
-        )
+        self._searches: tuple[tuple[str, Callable[[str, _Wanted], list[Entry]], bool], ...] = (
+            ("name", self._same, True),
+            ("alias", self._aliased, True),
+            ("name", self._same, False),
+            ("alias", self._aliased, False),
+            ("variant", self._variants, True),
+            ("variant", self._variants, False),
+        )  # the last says whether somebody has to serve the model
 
     def find(self, name: str, provider: str = "") -> Found | None:
         """Return what a name means, to a chat model of this provider if one is given.
@@ -157,12 +166,11 @@ class Names:
         return [f"{scope}/{other}" for other in close] if scope else close
 
     def _search(self, name: str, scope: str | None) -> Found | None:
-        for how, search in self._searches:
-            entries = [entry for entry in search(name) if scope is None or entry[0] == scope]
-            if entries:
+        is_gone = self._is_gone(name, scope)
+        for how, search, is_served in self._searches:
+            entries = search(name, partial(_is_wanted, scope, is_served))
+            if entries and (how == "name" or not is_gone):
                 return _decided(entries, how, name)
-            if self._is_gone(name, scope):
-                return None
         return None
 
     def _is_gone(self, name: str, scope: str | None) -> bool:
@@ -174,16 +182,20 @@ class Names:
     def _is_recased(self, entry: Entry, name: str) -> bool:
         return (entry, spelled(name)) in self._recased
 
-    def _same(self, name: str) -> list[Entry]:
-        return [entry for entry in self._by_key.get(key_of(name), []) if not self._is_recased(entry, name)]
+    def _same(self, name: str, wanted: _Wanted) -> list[Entry]:
+        entries = filter(wanted, self._by_key.get(key_of(name), ()))
+        return [entry for entry in entries if not self._is_recased(entry, name)]
 
-    def _variants(self, name: str) -> list[Entry]:
+    def _aliased(self, name: str, wanted: _Wanted) -> list[Entry]:
+        return list(filter(wanted, self._by_alias.get(key_of(name), ())))
+
+    def _variants(self, name: str, wanted: _Wanted) -> list[Entry]:
         """Entries that differ from the name by a date, a suffix, or how a date is written; never by two dates."""
         key = key_of(name)
         plain = _VARIANT.fullmatch(key)
-        for wanted in (key, plain[1] if plain and not _DATED.fullmatch(key) else ""):
-            stem, date = _split(wanted)
-            listed = self._by_stem.get(stem, []) if wanted else []
+        for like in (key, plain[1] if plain and not _DATED.fullmatch(key) else ""):
+            stem, date = _split(like)
+            listed = [(found, entry) for found, entry in self._by_stem.get(stem, ()) if wanted(entry)] if like else []
             if chosen := _by_date(listed, date):
                 return chosen
         return []
@@ -208,10 +220,14 @@ def _by_date(listed: list[tuple[str, Entry]], date: str) -> list[Entry]:
     return [entry for _, entry in newest.values()]
 
 
+def _is_wanted(scope: str | None, is_served: bool, entry: Entry) -> bool:
+    provider = entry[0]
+    return (scope is None or provider == scope) and not (is_served and provider == GENERIC)
+
+
 def _decided(entries: list[Entry], how: str, name: str) -> Found:
-    """Prefer who serves it to who only names it, and the maker to others."""
-    served = [entry for entry in entries if entry[0] != GENERIC] or entries
+    """Prefer the maker to others."""
     maker = maker_of(name)
-    made = [entry for entry in served if entry[0] == maker]
-    chosen = made[:1] or served
-    return Found(entries=tuple(chosen), how=how, others=tuple(entry for entry in served if entry not in chosen))
+    chosen = [entry for entry in entries if entry[0] == maker][:1] or entries
+    others = tuple(entry for entry in entries if entry not in chosen)
+    return Found(entries=tuple(chosen), how=how, name=name, others=others)

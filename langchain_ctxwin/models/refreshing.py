@@ -18,7 +18,7 @@ from langchain_ctxwin.models.feed import Feed
 from langchain_ctxwin.models.listing import Listing
 from langchain_ctxwin.protocols import Clock, ModelSource
 
-GRACE_SECONDS = 0.25
+GRACE_SECONDS = 0.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, so
 that its facts are never stale; for a slow one the old facts serve until it has answered. Paid once per refresh."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -17,6 +18,9 @@ from langchain_ctxwin.observe.exact import is_count
 
 PRICED_TOKENS = 1_000_000
 """Tokens that a price is stated for."""
+
+_DETAIL = re.compile(r"[(:;,]")
+"""Begins what a reason says about one request alone; without that, requests have reasons in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class RequestRecord:
     """Kept free for the answer."""
 
     reason: str = ""
-    """Why this model was chosen; empty when no router says."""
+    """Kind of reason why this model was chosen, without the figures of the request; empty when no router says."""
 
     fallbacks: int | None = 0
     """Candidates that failed before the last one was asked."""
@@ -107,7 +111,7 @@ class RequestRecord:
             output_tokens=_count(usage.get("output_tokens")),
             tool_tokens=_count(sizes.get("tool_tokens")),
             reserved_tokens=_count(sizes.get("reserved_tokens")),
-            reason=_text(route.get("reason")),
+            reason=_DETAIL.split(_text(route.get("reason")), maxsplit=1)[0].strip(),
             fallbacks=_length(route.get("fallbacks")),
             cost=_cost(usage, info) if info or largest else _amount(route.get("estimated_cost")),
             largest_cost=_cost(usage, largest),

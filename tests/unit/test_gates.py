@@ -111,6 +111,19 @@ def test_metadata_that_cannot_be_are_unknown():
     assert RequestRecord.of(odd).reason == ""
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("cheapest that fits (chance 0.91, $0.0012)", "cheapest that fits"),
+        ("largest window: nothing else fits 9,000 tokens", "largest window"),
+        ("asked for by name", "asked for by name"),
+    ],
+)
+def test_reasons_are_kept_without_their_figures(said, kind):
+    """Routing shares would have one member each."""
+    assert RequestRecord.of(answer(route={**ROUTE, "reason": said})).reason == kind
+
+
 def test_fallbacks_may_be_listed():
     """The candidates that failed, or how many there were."""
     listed = RequestRecord.of(answer(route={**ROUTE, "fallbacks": ["small", "medium"]}))

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -77,6 +78,22 @@ def test_facts_of_all_tiers_are_merged_whatever_the_order_of_the_sources():
     )
     for order in (sources, sources[::-1]):
         assert registry(*order).lookup("acme/nova-1") == expected
+
+
+@pytest.mark.parametrize("stated", ["nova-1", "Nova-1", "acme/nova-1", "models/nova-1", "nova"])
+@pytest.mark.parametrize("asked", ["nova-1", "acme/nova-1", "ACME/nova-1", "nova", "acme/nova"])
+def test_what_is_stated_for_any_provider_holds_under_each_name(stated, asked):
+    """A person writes the name as it came to mind."""
+    known = registry(ListSource(model(aliases=("nova",))), ExplicitSource({stated: {"context_window": 5}}))
+    info = known.lookup(asked)
+    assert (info.provider, info.name, info.context_window) == ("acme", "nova-1", 5)
+
+
+def test_what_is_stated_about_a_variant_holds_for_the_variant_alone():
+    """At its provider the other facts are those of the model; a private variant of that name has none."""
+    known = registry(ListSource(model(input_price=Decimal(2))), ExplicitSource({"nova-1:free": {"context_window": 5}}))
+    facts = [(info.context_window, info.input_price) for info in map(known.lookup, ("acme/nova-1:free", "nova-1:free"))]
+    assert (facts, window(known)) == ([(5, Decimal(2)), (5, None)], 8192)
 
 
 def test_sources_of_one_name_are_told_apart():
@@ -227,7 +244,7 @@ def test_a_retirement_is_told_once_before_and_once_after_it():
     watch = Watch(day(2030, 1, 1))
     known = registry(ListSource(model(retires_on=date(2030, 2, 1))), watch=watch)
     with capture_logs() as logs:
-        for now in (day(2030, 1, 1), day(2030, 1, 31), day(2030, 2, 1), day(2030, 3, 1)):
+        for now in (day(2030, 1, 1), day(2030, 1, 31), day(2030, 2, 1), day(2030, 2, 1) + 3600):
             watch.now = now
             assert window(known) == 8192
     assert [(log["event"], log["model"], log["retires_on"]) for log in logs] == [
@@ -517,13 +534,11 @@ def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
     known = registry(slow, watch=watch, timeout_seconds=30)
     window(known)
     slow.released.clear()
-    slow.asked.clear()
     slow.models = [model("new")]
     watch.now += TTL
-    helper = threading.Thread(target=lambda: (slow.asked.wait(), slow.released.set()))
-    helper.start()
+    finish = known._feeds.finish
+    monkeypatch.setattr(known._feeds, "finish", lambda: (slow.released.set(), finish()))
     assert window(known, "new") == 8192
-    helper.join()
 
 
 def test_many_threads_ask_a_source_once():

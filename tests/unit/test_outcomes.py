@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -122,6 +122,7 @@ def test_what_was_recorded_survives_the_process(path):
     assert known(Outcomes(path)) == (1.0, 2.0)
 
 
+@settings(max_examples=30)
 @given(tables)
 def test_what_is_written_is_read(tmp_path_factory, table):
     """Any names survive the way through the file."""

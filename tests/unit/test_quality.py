@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import ConfigError
@@ -44,7 +44,8 @@ def test_chances_lie_between_0_and_1(text, given_strengths, needs_tools):
     assert all(0 < chance < 1 for chance in chances)
 
 
-@given(texts, strengths, st.lists(st.booleans(), max_size=300))
+@settings(max_examples=50)
+@given(texts, strengths, st.lists(st.booleans(), max_size=100))
 def test_a_success_never_lowers_a_chance_and_a_failure_never_raises_it(text, strength, outcomes):
     """Whatever was recorded before, and however much."""
     quality = Quality()
@@ -165,6 +166,7 @@ def test_texts_without_a_common_phrase_are_learned_from():
 # The written form
 
 
+@settings(max_examples=30)
 @given(
     st.dictionaries(
         st.from_regex(r"\w\w+( \w\w+)?", fullmatch=True),

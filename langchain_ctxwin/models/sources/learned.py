@@ -17,7 +17,6 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
 from langchain_ctxwin.models.sources.statements import (
     LIMIT_FIELDS,
-    MAX_TOKENS,
     Heard,
     Statement,
     Stored,
@@ -26,6 +25,7 @@ from langchain_ctxwin.models.sources.statements import (
     read_file,
     replace_file,
 )
+from langchain_ctxwin.models.values import MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
 
 SOURCE_NAME = "learned"

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from langchain_ctxwin.models.files import replace_text
+from langchain_ctxwin.models.values import MAX_TOKENS
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens")
-
-MAX_TOKENS = 10**9
-"""Largest limit believed, far above any window that is served; a larger number is a misread id or a time."""
 
 FILE_VERSION = 1
 
