@@ -1,6 +1,7 @@
 # `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= logical
 DATA ?=
 BENCH ?= *
 VENV := .venv
@@ -13,8 +14,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
 	$(BIN)/ctxwin demo $(ARGS)
 
+# One process per core, up to four: each imports and collects everything. WORKERS=0 runs all in one process.
+# worksteal keeps most of a file together, and goes on when a process dies (loadfile hangs then).
 test: $(VENV)/.test-ready  ## make test ARGS="tests/unit -k retriever"
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

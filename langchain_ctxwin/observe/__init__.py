@@ -1,6 +1,17 @@
-"""What the package lets others see of its work: how close its counts are."""
+"""What the package lets others see of its work: how close its counts are, and how good its requests were."""
 
+from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, quality_report
+from langchain_ctxwin.observe.records import RequestRecord
 from langchain_ctxwin.observe.tracks import Accuracy
 from langchain_ctxwin.observe.validation import Validator, Verdict
 
-__all__ = ["Accuracy", "Validator", "Verdict"]
+__all__ = [
+    "DEFAULT_GATES",
+    "Accuracy",
+    "Gate",
+    "QualityReport",
+    "RequestRecord",
+    "Validator",
+    "Verdict",
+    "quality_report",
+]

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -14,6 +15,7 @@ from support.counting_replies import Replies
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 QUESTIONS = [[HumanMessage(f"question {n}")] for n in range(3)]
+PATIENCE_SECONDS = 30.0  # until a server on a busy machine has read what was sent
 TIMEOUT_SECONDS = 0.2  # a loopback server that answers does so in a hundredth of it
 
 
@@ -97,6 +99,9 @@ def test_a_server_that_hangs_costs_one_time_out(make_counter, count):
     """The caller goes on; the endpoint is left alone."""
     with Replies({}, held=True) as server, capture_logs() as logs:
         assert count(make_counter(server.url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS) == [None] * 3
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not server.asked and time.monotonic() < deadline:
+            time.sleep(TIMEOUT_SECONDS / 10)
         assert len(server.asked) == 1
     assert len(reasons(logs)) == 1
 

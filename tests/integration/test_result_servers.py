@@ -11,10 +11,11 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from structlog.testing import capture_logs
 
+from langchain_ctxwin import redis_clients
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.stores.redis import PREFIX
 from support.postgres import running_postgres
-from support.result_stores import ALL_BYTES, CHECKS, FakeClock, elsewhere
+from support.result_stores import ALL_BYTES, CHECKS, PATIENCE_SECONDS, FakeClock, elsewhere
 from support.servers import started_valkey
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -29,7 +30,8 @@ async def opened(kind, request):
     """Open an empty store of this kind."""
     if kind in ("valkey", "own client"):
         url = request.getfixturevalue("valkey_url")
-        with client_of(url) as client:
+        with client_of(url) as client, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(redis_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
             client.flushall()
             yield RedisResultStore.from_url(url) if kind == "valkey" else RedisResultStore(client)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -74,14 +75,19 @@ server.run()
 '''
 
 
-@pytest.fixture
-async def tools(tmp_path):
-    """Tools of a server in a process of its own, which is started for each call."""
-    path = tmp_path / "server.py"
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """What a server in a process of its own lists; another one is started for each call."""
+    path = tmp_path_factory.mktemp("warehouse") / "server.py"
     path.write_text(SERVER)
     connection = {"command": sys.executable, "args": [str(path)], "transport": "stdio"}
-    found = await MultiServerMCPClient({"warehouse": connection}).get_tools()
-    return {one.name: one for one in found}
+    return asyncio.run(MultiServerMCPClient({"warehouse": connection}).get_tools())
+
+
+@pytest.fixture
+def tools(listed):
+    """The tools by name, copied for each test."""
+    return {one.name: one.model_copy() for one in listed}
 
 
 async def answer(wiring: str, guard: Any, one: Any, **args: Any) -> ToolMessage:

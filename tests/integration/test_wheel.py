@@ -73,7 +73,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[str]:
     """Run a script that finds the unpacked wheel before the editable install, away from the tree."""
-    env = os.environ | {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = os.environ | {"PYTHONPATH": str(site)}  # compiled once: the folder is the tests' own
     nobody = subprocess.DEVNULL
     command = [sys.executable, "-c", script, *args]
     return subprocess.run(command, cwd=site, env=env, stdin=nobody, capture_output=True, text=True, check=False)

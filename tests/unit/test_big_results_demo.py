@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -132,6 +132,7 @@ def test_a_payload_that_fits_the_window_is_refused():
         BigResults.set_up(small, window_tokens=50_000)
 
 
+@settings(deadline=None, max_examples=40)  # up to 60 rows each
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

@@ -70,7 +70,7 @@ def loaded(value) -> MessagesDeltaChannel:
     return MessagesDeltaChannel().from_checkpoint(_DeltaSnapshot(value))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(BATCHES)
 def test_the_list_is_what_a_step_by_step_model_says(batches):
     """Random writes give the rows of the reference model, each with a unique id of its own."""
@@ -82,7 +82,7 @@ def test_the_list_is_what_a_step_by_step_model_says(batches):
     assert len({m.id for m in result}) == len(result)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(STAMPED, max_size=4), WRITES, WRITES)
 def test_batching_does_not_matter(state, xs, ys):
     """Reducing in two steps equals reducing at once, ids included, and changes neither state nor writes."""
@@ -93,7 +93,7 @@ def test_batching_does_not_matter(state, xs, ys):
     assert [m.id for m in xs if isinstance(m, BaseMessage)] == written
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(BATCHES, st.sets(st.integers(0, 4)))
 def test_live_replayed_copied_and_reloaded_channels_agree(batches, breaks):
     """Updates step by step, over copies and snapshots, give the list that one replay of all writes gives."""
@@ -108,7 +108,7 @@ def test_live_replayed_copied_and_reloaded_channels_agree(batches, breaks):
     assert live.get() == reduce_messages([], [write for batch in batches for write in batch])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(STAMPED, max_size=5), st.lists(STAMPED, max_size=5))
 def test_stamped_writes_give_what_add_messages_gives(state, written):
     """Appending and replacing by id is LangGraph's own behavior."""
@@ -116,7 +116,7 @@ def test_stamped_writes_give_what_add_messages_gives(state, written):
     assert reduce_messages(left, [written]) == add_messages(left, written)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(STAMPED, min_size=1, max_size=5), st.data())
 def test_known_removals_give_what_add_messages_gives(state, data):
     """Removing present ids, or everything before some survivors, is LangGraph's own behavior."""

@@ -43,6 +43,23 @@ def test_a_run_whose_checks_hold_ends_with_0(folder, capsys):
     assert "\x1b" not in out
 
 
+def test_a_second_window_takes_over_when_the_first_is_outgrown(folder, capsys):
+    """The cheaper model answers while it can, then the larger one; every answer is verified."""
+    assert main(["demo", str(folder), "--steps", "12", "--window", "2500", "--larger-window", "8000"]) == 0
+    out = capsys.readouterr().out
+    small, large = (f"> offline-{size} answers from here on" for size in ("small", "large"))
+    assert 0 < out.index(small) < out.index(large)
+    assert "Every request fit" in out
+
+
+@pytest.mark.parametrize("wrong", [["--larger-window", "4000"], ["--larger-window", "9000", "--model", "fake:model"]])
+def test_a_second_window_that_cannot_serve_is_refused(folder, capsys, wrong, monkeypatch):
+    """It has to be larger than the first, and is for the offline model alone."""
+    monkeypatch.setattr("langchain_ctxwin.cli._real_model", lambda _: object())
+    assert main(["demo", str(folder), "--window", "4000", *wrong]) == 2
+    assert "--larger-window" in _complaint(capsys)
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [("missing", "does not exist"), ("texts/file0.txt", "is a file"), ("empty", "holds no text files")],

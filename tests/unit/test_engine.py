@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -164,8 +164,11 @@ def test_recovery_of_the_smallest_request_is_refused():
         engine.recover(engine.measure([HumanMessage("hi")]), ContextOverflow(limit=5, actual=10, kind="input"))
 
 
+RELEASED = threading.Event()
+
+
 def hang(messages):
-    time.sleep(5)
+    RELEASED.wait(5)
 
 
 async def ahang(messages):
@@ -191,6 +194,7 @@ async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summariz
     assert engine.plan(window) is None
     later = [*messages, AIMessage("ok", id="ok"), HumanMessage("again", id="again")]
     assert engine.plan(engine.measure(later, session=state)) is not None
+    RELEASED.set()  # the event loop waits for its threads
 
 
 async def test_an_async_summarizer_that_hangs_is_cut_off():

@@ -304,7 +304,7 @@ QUERIES = st.sampled_from(("question", "result lorem", "read path", "m1", "#1", 
 COUNTERS = st.sampled_from((None, count_tokens_approximately))
 
 
-@settings(deadline=None)  # the first search imports the index
+@settings(deadline=None, max_examples=50)  # the first search imports the index; each example searches three times
 @given(messages=conversations(huge=True), query=QUERIES, max_tokens=st.integers(200, 3_000), counter=COUNTERS)
 async def test_an_answer_fits_and_is_the_same_whoever_waits(messages, query, max_tokens, counter):
     """For any history: within the budget, deterministic, sync as async; whole messages are whole."""

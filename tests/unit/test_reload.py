@@ -1,5 +1,6 @@
 """Which settings hold after a file changed, and when does its content count as complete?"""
 
+import sys
 import threading
 from pathlib import Path
 
@@ -222,7 +223,16 @@ def test_without_watchfiles_the_extra_is_named(path, monkeypatch):
     settings.stop()
 
 
-def test_readers_see_only_whole_settings(path):
+@pytest.fixture
+def hasty_threads():
+    """Switch threads a hundred times as often: more of them meet, and none waits long for its turn."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(interval / 100)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_readers_see_only_whole_settings(path, hasty_threads):
     """Each version states one number twice; no reader sees two."""
     versions = [f"max_history_tokens = {n}\n[tool_results]\nmax_tokens = {n}\n" for n in range(1, 51)]
     path.write_text(versions[0])

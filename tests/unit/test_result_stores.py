@@ -214,7 +214,12 @@ async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
         await asyncio.gather(*hanging)
 
 
-@pytest.mark.parametrize("base_store", [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()], ids=repr)
+def _kind(value):
+    """Name a test after a class: the same in every process, as an address is not."""
+    return getattr(value, "__name__", type(value).__name__)
+
+
+@pytest.mark.parametrize("base_store", [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()], ids=_kind)
 def test_what_is_no_store_is_refused(base_store):
     """At once, not at the first large result."""
     with pytest.raises(ConfigError, match="pass a store of LangGraph"):
