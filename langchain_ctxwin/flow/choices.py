@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -13,6 +14,7 @@ from langchain_ctxwin.flow.events import announce_model, announce_tools
 from langchain_ctxwin.flow.state import Measure, State, Update, changed
 from langchain_ctxwin.memo import Lru, once
 from langchain_ctxwin.models.routing.candidates import Candidate
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.models.routing.request import Request
 from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
@@ -78,6 +80,22 @@ class Choices:
             return self._with_model(state, measure, {})
         selection = await self.selector.aselect(_messages(state), **self._room(state, measure, self.selector))
         return self._with_model(state, measure, _with_tools(state, selection))
+
+    def require(self, call: Any) -> None:
+        """Raise `ConfigError` for a model node that cannot follow the choices: known before the first request."""
+        inner = call
+        while isinstance(inner, RunnableBindingBase):
+            inner = inner.bound
+        if self.router is not None and not (isinstance(inner, RoutedChatModel) and inner.router is self.router):
+            raise ConfigError(
+        """Raise `ConfigError` for a model node that cannot follow the choices, before the first request."""
+                "the router that the nodes have"
+            )
+        if self.selector is not None and not hasattr(call, "bind_tools"):
+            raise ConfigError(
+                f"model={type(call).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
+                "model to which no tools are bound"
+            )
 
     def bound(
         self, call: Runnable[Any, Any], state: State, given: Callable[[State], Sequence[Any]]
@@ -155,12 +173,6 @@ def _limits_of(candidate: Candidate) -> NamedLimits:
     return NamedLimits(candidate.limits, candidate.info.name, candidate.family)
 
 
-def _bound_to(call: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
-    bind_tools = getattr(call, "bind_tools", None)
-    if bind_tools is None:
-        raise ConfigError(
-            f"model={type(call).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
-            "model to which no tools are bound"
-        )
-    bound: Runnable[Any, Any] = bind_tools(list(tools)) if tools else call
+def _bound_to(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+    bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
     return bound

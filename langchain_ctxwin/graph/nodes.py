@@ -101,7 +101,11 @@ class ContextNodes:
 
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
         times; then the provider's own exception leaves the node, so that a resume runs it again.
+
+        Raises:
+            ConfigError: the model cannot follow the router or the tool selector of these nodes.
         """
+        self.choices.require(call)
         return ModelCall(self._flow, call, tools=self._given_tools, validator=self.validator).as_node()
 
     def model_input(self, state: State) -> list[AnyMessage]:

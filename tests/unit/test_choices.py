@@ -16,10 +16,8 @@ from langgraph.graph import END, START, StateGraph
 from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
-    ContextOutput,
     ContextState,
     ModelLimits,
-    add_context_nodes,
     create_context_agent,
 )
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -252,15 +250,17 @@ def test_select_model_chooses_in_a_graph_of_ones_own() -> None:
     assert state["context_model"]["model"] == "large"
 
 
-def test_a_selector_with_a_model_that_takes_no_tools_is_refused_with_the_way_out() -> None:
-    selector = ToolSelector(small_tools(), ROOM_TOKENS)
-    nodes = ContextNodes(ContextEngine(limits=ModelLimits(8_000)), tool_selector=selector)
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=lambda messages: AIMessage(str(len(messages))))
-    builder.add_edge(START, "budget_check")
-    builder.add_edge("agent", END)
+def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_built() -> None:
+    model, other = routed(scripted("small", 2_000)), routed(scripted("small", 2_000))
+    engine = ContextEngine(limits=ModelLimits(8_000))
+    selecting = ContextNodes(engine, tool_selector=ToolSelector(small_tools(), ROOM_TOKENS))
     with pytest.raises(ConfigError, match="pass a chat model to which no tools are bound"):
-        builder.compile().invoke({"messages": [("user", "hi")]})
+        selecting.model_node(lambda messages: AIMessage(str(len(messages))))
+    routing = ContextNodes(engine, router=model.router)
+    for stranger in (scripted("small", 2_000), other, lambda messages: AIMessage(str(len(messages)))):
+        with pytest.raises(ConfigError, match=r"pass RoutedChatModel\(router\)"):
+            routing.model_node(stranger)
+    assert routing.model_node(model.bind_tools(small_tools()).with_retry())
 
 
 @pytest.mark.parametrize("wrong", [{"router": "fast"}, {"tool_selector": [1]}])
