@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
-from langchain_core.runnables import Runnable
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.limits import NamedLimits
+from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
+from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.flow.asked import Asked
 from langchain_ctxwin.flow.events import announce_model, announce_tools
 from langchain_ctxwin.flow.state import Measure, State, Update, changed
-from langchain_ctxwin.memo import Lru, once
-from langchain_ctxwin.models.routing.candidates import Candidate
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.models.routing.request import Request
+from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.models.routing.sizing import Size
+from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
 """Most of the input that selected tools may take: a window that is full of definitions has no room to use them."""
-
-MAX_BINDINGS = 64
-"""Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
 
 
 class Choices:
@@ -36,32 +37,40 @@ class Choices:
             raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
         self.router = router
         self.selector = selector
-        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
+        self.asked = Asked()
+        """What the call that follows asks for itself."""
 
-    def tools(self, state: State, given: Sequence[Any] = ()) -> Sequence[Any]:
+    def tools(self, state: State, given: Sequence[Any], *, only_given: bool = False) -> Sequence[Any]:
         """Return the tools of a request: those that the adapter has beside the selector's, and the chosen ones.
 
-        A chosen tool that the adapter has, too, is shown in the adapter's form.
+        Args:
+            state: names the chosen ones.
+            given: the adapter's tools; a chosen one among them is shown in this form.
+            only_given: of the chosen ones, show only those among `given`: somebody may have left out the others.
+
+        Raises:
+            ConfigError: a tool has the name of the selector's own `search_tools`.
         """
         selector = self.selector
         if selector is None:
             return given
-        names = state.get("context_tools")
-        if names is None:
-            names = selector.select(_messages(state)).names
-        search = selector.search_tools
-        own = {name: tool for tool in given if (name := _name_of(tool)) in selector or name == search.name}
-        others = [tool for tool in given if _name_of(tool) not in own]
-        chosen = [own.get(_name_of(tool), tool) for tool in selector.named(names)]
-        return [*others, *([] if selector.holds_all else [search]), *chosen]
+        search, names = selector.search_tools, state.get("context_tools") or ()
+        own = {name: tool for tool in given if (name := name_of(tool)) in selector or name == search.name}
+        require_free_name(selector, given)
+        others = [tool for tool in given if name_of(tool) not in own]
+        chosen = [own.get(name_of(tool), None if only_given else tool) for tool in selector.named(names)]
+        finds_more = len(chosen) < len(selector.tools) and (search.name in own or not only_given)
+        return [*others, *([search] if finds_more else []), *(tool for tool in chosen if tool is not None)]
 
     def model(self, state: State) -> NamedLimits | None:
-        """Return whose limits hold; None when the adapter knows."""
+        """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
         if self.router is None:
             return None
-        candidates = self.router.candidates
-        chosen = next((one for one in candidates if one.name == _chosen_name(state)), None)
-        return _limits_of(chosen) if chosen else NamedLimits(self.router.limits, "")
+        known = _known_name(state)
+        chosen = next((one for one in self.router.candidates if one.name == known), None)
+        limits, output = chosen.limits if chosen else self.router.limits, self._output_tokens
+        limits = limits if output is None else _with_output(limits, output)
+        return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
 
     def made(self, state: State, measure: Measure) -> Update:
         """Choose, and return what of it is news.
@@ -81,79 +90,94 @@ class Choices:
         selection = await self.selector.aselect(_messages(state), **self._room(state, measure, self.selector))
         return self._with_model(state, measure, _with_tools(state, selection))
 
-    def require(self, call: Any) -> None:
-        """Raise `ConfigError` for a model node that cannot follow the choices: known before the first request."""
-        inner = call
-        while isinstance(inner, RunnableBindingBase):
-            inner = inner.bound
-        if self.router is not None and not (isinstance(inner, RoutedChatModel) and inner.router is self.router):
-            raise ConfigError(
-        """Raise `ConfigError` for a model node that cannot follow the choices, before the first request."""
-                "the router that the nodes have"
-            )
-        if self.selector is not None and not hasattr(call, "bind_tools"):
-            raise ConfigError(
-                f"model={type(call).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
-                "model to which no tools are bound"
-            )
-
-    def bound(
-        self, call: Runnable[Any, Any], state: State, given: Callable[[State], Sequence[Any]]
-    ) -> Runnable[Any, Any]:
-        """Return what the model node calls: with its tools, and told with which candidate to begin."""
-        if self.selector is not None:
-            tools = tuple(self.tools(state, given(state)))
-            # The tuple in the value keeps call and tools alive, so an id in the key cannot come to mean others.
-            key = (id(call), *map(id, tools))
-            call = once(self._bindings, key, lambda: ((call, tools), _bound_to(call, tools)))[1]
-        return call.bind(**self.arguments(state)) if self.router is not None else call
+    def chosen_again(self, state: State, measure: Measure) -> Update:
+        """Choose the model once more, after a refusal taught the router; the tools stay."""
+        return self._with_model(state, measure, {})
 
     def arguments(self, state: State) -> dict[str, Any]:
         """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
-        chosen = state.get("context_model")
-        return {"route": dict(chosen)} if self.router is not None and chosen else {}
+        is_known = self.router is not None and any(one.name == _known_name(state) for one in self.router.candidates)
+        return {"route": dict(state["context_model"])} if is_known else {}
+
+    def handed_over(self, error: Exception) -> Update:
+        """Return the update that names the candidate which is left when others failed; empty for another error.
+
+        The request is too large for it, and would not be after a compaction.
+        """
+        if self.router is None or not isinstance(error, RemainingTooSmallError) or not error.candidate:
+            return {}
+        return {"context_model": {"model": error.candidate, "reason": "left after the others failed"}}
+
+    def answered(self, state: State, answer: Any) -> Update:
+        """Return the update that names the candidate which answered, when it is another one than was chosen."""
+        route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
+        if self.router is None or not isinstance(route, Mapping) or route.get("model") in {None, _known_name(state)}:
+            return {}
+        return {"context_model": {"model": route["model"], "reason": str(route.get("reason") or "")}}
+
+    @property
+    def _output_tokens(self) -> int | None:
+        """What is kept for the answer beside the candidates' own settings."""
+        configured = self.router.config.output_reserve if self.router else None
+        return configured if self.asked.output_tokens is None else self.asked.output_tokens
 
     def _room(self, state: State, measure: Measure, selector: ToolSelector) -> dict[str, Any]:
-        most = int(TOOL_SHARE * measure(state).budget.input_limit)
-        return {
-            "previous": state.get("context_tools") or (),
-            "max_tool_tokens": min(selector.max_tool_tokens, most),
-        }
+        """What the selected tools may take; with a router so much that every candidate takes them, whichever it is."""
+        known = state.get("context_tools") or []
+        if self.router is None:
+            most = measure({**state, "context_tools": known}).budget.input_limit
+        else:
+            limits = self.router.limits
+            most = limits.input_limit(limits.output_reserve())
+        return {"previous": known, "max_tool_tokens": min(selector.max_tool_tokens, int(TOOL_SHARE * most))}
 
     def _with_model(self, state: State, measure: Measure, update: Update) -> Update:
         if self.router is None or not state.get("messages"):
             return changed(state, update)
-        return changed(state, {**update, "context_model": self._model({**state, **update}, measure, self.router)})
+        route = self._route({**state, **update}, measure, self.router)
+        if route.name != _known_name(state):
+            announce_model(route, _known_name(state))
+        return changed(state, {**update, "context_model": {"model": route.name, "reason": route.reason}})
 
-    def _model(self, state: State, measure: Measure, router: ModelRouter) -> dict[str, str]:
+    def _route(self, state: State, measure: Measure, router: ModelRouter) -> Route:
         """The candidate that takes the request as it stands; when none does, the largest, for which it is compacted."""
-        known = _chosen_name(state)
         families = {one.family: one for one in router.candidates}
-        windows = [measure({**state, "context_model": {"model": one.name}}) for one in families.values()]
+        named = {family: {**state, "context_model": {"model": one.name}} for family, one in families.items()}
+        windows = {family: measure(choice) for family, choice in named.items()}
+        any_window = next(iter(windows.values()))
         request = Request(
-            messages=windows[0].survey.messages(),
-            tools=self.tools(state),
-            kept=known,
-            estimated_tokens=max(window.survey.upper_tokens for window in windows),
+            messages=any_window.survey.messages(),
+            tools=any_window.about.tools,
+            kept=_known_name(state),
+            prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
+            requires=self.asked.requires,
+            output_tokens=self.asked.output_tokens,
+            reserve=settings_of(any_window).output_reserve,
+            sizes={family: _size(window, router.config.headroom) for family, window in windows.items()},
+            cached_tokens=max((w.extends.tokens for w in windows.values() if w.extends), default=None),
         )
         try:
-            route = router.decide(request)
+            return router.decide(request)
         except NoModelFitsError:
-            route = router.largest(request, is_to_shrink=True)
-        if route.name != known:
-            announce_model(route, known)
-        return {"model": route.name, "reason": route.reason}
+            return router.largest(request, is_to_shrink=True)
 
 
-def _name_of(tool: Any) -> str:
-    """The name of a tool; empty for one that the provider runs and that has none."""
+def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
+    """Raise `ConfigError` when a tool has the name of the selector's own `search_tools`."""
+    search = selector.search_tools
+    if any(name_of(tool) == search.name and tool is not search for tool in tools):
+        raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
+
+
+def name_of(tool: Any) -> str:
+    """Return the name of a tool; empty for one that the provider runs and that has none."""
     if isinstance(tool, Mapping):
         function = tool.get("function")
         return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else "") or "")
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
-def _chosen_name(state: State) -> str:
+def _known_name(state: State) -> str:
     chosen = state.get("context_model")
     return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
 
@@ -163,16 +187,24 @@ def _messages(state: State) -> list[Any]:
 
 
 def _with_tools(state: State, selection: ToolSelection) -> Update:
-    known = state.get("context_tools")
-    if known is None or selection.added or selection.removed:
+    if state.get("context_tools") is None or selection.added or selection.removed:
         announce_tools(selection)
     return {"context_tools": list(selection.names)}
 
 
-def _limits_of(candidate: Candidate) -> NamedLimits:
-    return NamedLimits(candidate.limits, candidate.info.name, candidate.family)
+def _size(window: Window, headroom: float) -> Size:
+    """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
+    survey = window.survey
+    has_bounds = survey.upper_tokens > survey.total_tokens or window.report["counted_by"] != "estimate"
+    upper = survey.upper_tokens if has_bounds else ceil(survey.total_tokens * headroom)
+    return Size(tokens=survey.total_tokens, upper=upper, lower=survey.lower_tokens)
 
 
-def _bound_to(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
-    bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
-    return bound
+def _with_output(limits: ModelLimits, tokens: int) -> ModelLimits:
+    """The limits for a call that asks for so much output; what leaves no input is not asked for."""
+    if limits.context_window is not None and tokens >= limits.context_window:
+        return limits
+    largest = limits.max_output_tokens
+    return replace(
+        limits, requested_output_tokens=tokens, max_output_tokens=largest if largest and largest >= tokens else None
+    )

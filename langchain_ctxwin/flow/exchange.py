@@ -31,7 +31,15 @@ class Attempt:
 
     request: list[AnyMessage]
     options: dict[str, int] = field(default_factory=dict)
-    """Arguments for this call alone."""
+    """Arguments that ask for less output than the model was set to."""
+
+    route: dict[str, Any] = field(default_factory=dict)
+    """The argument that names the candidate of a routed model."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments for this call alone."""
+        return {**self.route, **self.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class ModelExchange:
         window, update = self._fitting(state)
         most = settings_of(window).max_recoveries
         request = (None if update else flow.built(state)) or flow.request(window)
-        now = _Now(self._attempt(window, request), window, update)
+        now = _Now(self._attempt(window, request, state), window, update)
         for number in count(1):
             error: Exception | None = None
             try:
@@ -78,36 +86,56 @@ class ModelExchange:
             if overflow is None or number > most:
                 break
             try:
-                now = self._next(state, now, overflow, number, was_refused=error is not None)
+                now = self._next(state, now, overflow, number, error)
             except BudgetExceededError as exhausted:
                 if error is not None:
                     raise error from exhausted
                 now = replace(now, window=flow.engine.learn(now.window, overflow, is_stated=False))
                 break  # an answer that was cut off is all there is
-        return {**now.update, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
+        answered = flow.choices.answered({**state, **now.update}, reply)
+        return {**now.update, **answered, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
 
-    def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, *, was_refused: bool) -> _Now:
-        """What follows an overflow: the same request with less output where that helps, else a smaller request."""
+    def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, error: Exception | None) -> _Now:
+        """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
         engine, window = self._flow.engine, now.window
-        options = smaller_output(self._call, overflow) if was_refused and not now.attempt.options else {}
+        if error is not None and (moved := self._moved(state, now, error)):
+            announce_recovery(window, overflow, number)
+            return moved
+        options = smaller_output(self._call, overflow) if error is not None and not now.attempt.options else {}
         if options:
             learned = engine.learn(window, overflow)
             update = {**now.update, "context_counts": dict(learned.session.counts)}
             announce_recovery(window, overflow, number, output_tokens=max(options.values()))
-            return _Now(Attempt(now.attempt.request, options), learned, update)
-        update = {**now.update, **engine.recover(window, overflow, is_stated=was_refused)}
+            return _Now(replace(now.attempt, options=options), learned, update)
+        # Whoever of several candidates stated a limit, the router has learned it under that one's name.
+        is_stated = error is not None and self._flow.choices.router is None
+        update = {**now.update, **engine.recover(window, overflow, is_stated=is_stated)}
         announce_recovery(window, overflow, number)
         smaller = engine.continued(self._flow.measure({**state, **update}), window)
-        attempt = self._attempt(smaller, self._flow.request(smaller))
+        attempt = self._attempt(smaller, self._flow.request(smaller), {**state, **update})
         return _Now(attempt, smaller, {**update, "context_report": smaller.report})
 
-    def _attempt(self, window: Window, request: list[AnyMessage]) -> Attempt:
+    def _moved(self, state: State, now: _Now, error: Exception) -> _Now | None:
+        """The request for another candidate, or for this one by what was learned; None when that changes nothing."""
+        choices, known = self._flow.choices, {**state, **now.update}
+        if choices.router is None:
+            return None
+        chosen = choices.handed_over(error) or choices.chosen_again(known, self._flow.measure)
+        window, update = self._fitting({**known, **chosen})
+        if "context_model" not in chosen and window.survey.total_tokens >= now.window.survey.total_tokens:
+            return None
+        update = {**now.update, **chosen, **update, "context_report": window.report}
+        return _Now(self._attempt(window, self._flow.request(window), {**state, **update}), window, update)
+
+    def _attempt(self, window: Window, request: list[AnyMessage], state: State) -> Attempt:
         """A call that asks for no more output than its window leaves."""
+        route = self._flow.choices.arguments(state)
         size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
-            return Attempt(request)
+            return Attempt(request, route=route)
         room = size - window.survey.upper_tokens
-        return Attempt(request, fitting_output(self._call, requested_tokens=requested, room_tokens=room))
+        options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
+        return Attempt(request, options=options, route=route)
 
     def _silent(self, now: _Now, reply: Any) -> ContextOverflow | None:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""

@@ -20,6 +20,7 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.flow.choices import require_free_name
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
@@ -93,9 +94,7 @@ def create_context_agent(
         pin_when=pin_when,
         jobs=jobs,
     )
-    chosen = [*tool_selector.tools, tool_selector.search_tools] if tool_selector else []
-    runnable = [tool for tool in (*tools, *chosen) if not isinstance(tool, dict)]
-    tool_node = _tool_node(runnable, guard and guard.counting(counted_by))
+    tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by))
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     nodes = ContextNodes(
         engine,
@@ -112,6 +111,14 @@ def create_context_agent(
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
     return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
+    """All tools that the agent runs; of a mere definition the provider runs the tool."""
+    if selector is not None:
+        require_free_name(selector, tools)
+        tools = [*tools, *selector.tools, selector.search_tools]
+    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:

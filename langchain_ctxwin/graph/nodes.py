@@ -14,7 +14,9 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.flow.asked import asked_by, require_router, require_tool_binding
 from langchain_ctxwin.flow.choices import Choices
+from langchain_ctxwin.flow.limits import limited_by
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow
 from langchain_ctxwin.flow.summaries import Place, place_of
@@ -105,8 +107,11 @@ class ContextNodes:
         Raises:
             ConfigError: the model cannot follow the router or the tool selector of these nodes.
         """
-        self.choices.require(call)
-        return ModelCall(self._flow, call, tools=self._given_tools, validator=self.validator).as_node()
+        require_router(call, self.choices.router)
+        if self.choices.selector is not None:
+            require_tool_binding(call)
+        self.choices.asked = asked_by(call)
+        return ModelCall(self._flow, call, tools=self._shown_tools, validator=self.validator).as_node()
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
@@ -126,18 +131,17 @@ class ContextNodes:
 
     def measure(self, state: State) -> Window:
         """Measure the next request of this state."""
-        runtime = current_runtime()
+        runtime, chosen = current_runtime(), self.choices.model(state)
         return self.engine.measure(
             state.get("messages") or [],
             system_prompt=_resolved(self._system_prompt, state, runtime),
-            tools=self.choices.tools(state, _resolved(self._tools, state, runtime)),
+            tools=self._shown_tools(state),
             session=state,
-            model=self.choices.model(state) or _resolved(self._model, state, runtime),
+            model=limited_by(self.engine, chosen) if chosen else _resolved(self._model, state, runtime),
         )
 
-    def _given_tools(self, state: State) -> Sequence[Any]:
-        tools: Sequence[Any] = _resolved(self._tools, state, current_runtime())
-        return tools
+    def _shown_tools(self, state: State) -> Sequence[Any]:
+        return self.choices.tools(state, _resolved(self._tools, state, current_runtime()))
 
     def _choose(self, state: State, _: Config = None) -> Update:
         return self.choices.made(state, self.measure)

@@ -13,17 +13,20 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     ResponseT,
 )
+from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.arguments import check_collaborators, shown
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.flow.asked import asked_by
 from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
+from langchain_ctxwin.flow.limits import limited_by
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
@@ -139,10 +142,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard
         """Makes the results of tools fit; None leaves them as they are."""
-        self._choices = Choices(router=router, selector=tool_selector)
+        Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
+        self._selector = tool_selector
         self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
-        self._routers: Lru[tuple[Any, Choices]] = Lru(MAX_ENGINES)
         self._engine = engine
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
@@ -189,25 +192,20 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             model,
             self._format_tools(request),
             limited_by=self._limits_of,
-            choices=self._choices_of(request.model),
+            choices=self._choices_of(request),
         )
 
-    def _choices_of(self, model: Any) -> Choices:
-        """The choices of this middleware; a routed model brings its router along."""
-        if self._routed is not None or not isinstance(model, RoutedChatModel):
-            return self._choices
-        router, selector = model.router, self._choices.selector
-        # The value keeps the router alive, so an id in the key cannot come to mean another one.
-        return once(self._routers, id(router), lambda: (router, Choices(router=router, selector=selector)))[1]
+    def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
+        """The choices for one request; a routed model brings its router along."""
+        router = request.model.router if isinstance(request.model, RoutedChatModel) else None
+        choices = Choices(router=router, selector=self._selector)
+        requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
+        choices.asked = asked_by(request.model, request.model_settings, requires)
+        return choices
 
     def _limits_of(self, model: Any) -> Any:
         """What the request has to fit: the model, or the limits that were set on the engine where they are tighter."""
-        if self._engine is None or self._engine.model:
-            return model
-        stated, reserve = ModelLimits.of(model), self._engine.config.output_reserve
-        own = self._engine.limits
-        rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]
-        return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model), family_of(model))
+        return model if self._engine is None else limited_by(self._engine, model)
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""

@@ -64,7 +64,7 @@ class AgentCall:
         first = attempt.request[0]
         system = first if isinstance(first, SystemMessage) else None
         messages = attempt.request[1:] if system else attempt.request
-        settings = {**self._request.model_settings, **self.flow.choices.arguments(self.state), **attempt.options}
+        settings = {**self._request.model_settings, **attempt.arguments}
         tools = self._tools(self.state)
         return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
 
@@ -94,7 +94,7 @@ class AgentCall:
         )
 
     def _tools(self, state: State) -> list[Any]:
-        return list(self.flow.choices.tools(state, self._request.tools))
+        return list(self.flow.choices.tools(state, self._request.tools, only_given=True))
 
 
 def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:

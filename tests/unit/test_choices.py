@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain.agents.middleware.types import AgentMiddleware
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -21,6 +24,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.flow.asked import with_tools
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
@@ -282,3 +286,152 @@ def test_explicit_limits_hold_for_a_routed_model_too() -> None:
     agent = from_nodes(routed(small, large), [], limits=ModelLimits(1_000))
     turns(agent, *[WORDS] * 4)
     assert max(model.largest_tokens for model in (small, large)) <= 750
+
+
+def state_of(agent: Any) -> dict[str, Any]:
+    values: dict[str, Any] = agent.get_state(THREAD).values
+    return values
+
+
+@adapters
+def test_a_candidate_that_is_busy_once_keeps_its_limit(build: Build) -> None:
+    big, small = scripted("big", 16_000), scripted("small", 2_000)
+    agent = build(routed(big, small), [])
+    turns(agent, *[WORDS] * 5)
+    big.faults.append(unavailable())
+    assert turns(agent, "And now?") == ["small"]
+    assert "limits" not in state_of(agent)["context_counts"]
+    assert state_of(agent)["context_report"]["input_limit"] <= 2_000
+
+
+@adapters
+def test_a_conversation_stays_with_the_candidate_that_answered_last(build: Build) -> None:
+    first, second = scripted("first", 8_000, faults=[unavailable()]), scripted("second", 8_000)
+    agent = build(routed(first, second), [])
+    assert turns(agent, "One?", "Two?") == ["second", "second"]
+    assert state_of(agent)["context_model"]["model"] == "second"
+
+
+@adapters
+def test_the_tools_of_the_agent_decide_who_may_answer(build: Build) -> None:
+    plain, able = scripted("plain", 8_000), scripted("able", 8_000)
+    plain.profile = {**plain.profile, "tool_calling": False}
+    agent = build(routed(plain, able), small_tools())
+    assert turns(agent, "Hello?") == ["able"]
+    assert state_of(agent)["context_model"]["model"] == "able"
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_the_length_that_answers_are_asked_for_is_reserved(build: Build) -> None:
+    model = routed(scripted("small", 4_000), scripted("large", 16_000))
+    model.max_tokens = 3_000
+    agent = build(model, [])
+    turns(agent, "Hello?")
+    assert state_of(agent)["context_report"]["input_limit"] == 1_000
+
+
+@adapters
+def test_a_candidate_that_is_gone_after_a_restart_is_replaced(build: Build) -> None:
+    saver = InMemorySaver()
+
+    def restarted(*names: str) -> Any:
+        agent = build(routed(*(scripted(name, 8_000) for name in names)), [])
+        agent.checkpointer = saver
+        return agent
+
+    assert turns(restarted("old", "other"), "One?") == ["old"]
+    assert turns(restarted("new", "other"), "Two?") == ["new"]
+
+
+def test_a_run_that_stopped_before_the_model_goes_on_after_its_candidate_is_gone() -> None:
+    saver = InMemorySaver()
+    agent = from_nodes(routed(scripted("old", 8_000)), [], interrupt_before=["agent"])
+    agent.checkpointer = saver
+    agent.invoke({"messages": [("user", "Hello?")]}, THREAD)
+    agent = from_nodes(routed(scripted("new", 8_000)), [])
+    agent.checkpointer = saver
+    assert agent.invoke(None, THREAD)["messages"][-1].response_metadata["route"]["model"] == "new"
+
+
+def test_what_a_caller_asks_for_by_name_is_taken_and_measured() -> None:
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    model = routed(small, large)
+    nodes = ContextNodes(ContextEngine(limits=model), router=model.router)
+    node = nodes.model_node(model.bind(route="large"))
+    state = {"messages": [HumanMessage("Hello?", id="1")]}
+    state |= nodes.budget_check.invoke(state)
+    assert state["context_model"]["model"] == "large"
+    assert node.invoke(state)["messages"][0].response_metadata["route"]["model"] == "large"
+
+
+def test_limits_that_were_set_on_the_engine_hold_with_a_router_too() -> None:
+    model = routed(scripted("small", 4_000), scripted("large", 16_000))
+    nodes = ContextNodes(ContextEngine(limits=ModelLimits(1_000)), router=model.router)
+    assert (
+        nodes.budget_check.invoke({"messages": [HumanMessage("Hello?", id="1")]})["context_report"]["input_limit"]
+        == 750
+    )
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_tools_that_a_small_window_leaves_out_can_be_found(build: Build) -> None:
+    model = scripted("model", 1_000)
+    agent = build(model, [], tool_selector=ToolSelector(small_tools(), 100_000))
+    agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)
+    (shown,) = names_shown(model)
+    assert shown[0] == "search_tools"
+    assert len(shown) <= len(small_tools())
+
+
+def test_a_tool_that_other_middleware_left_out_stays_out() -> None:
+    class WithoutFlights(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(tools=[tool for tool in request.tools if tool.name != "book_flight"]))
+
+    model = scripted("model", 8_000)
+    selector = ToolSelector(small_tools(), 100_000)
+    agent = create_agent(model, [], middleware=[WithoutFlights(), ContextWindowMiddleware(tool_selector=selector)])
+    agent.invoke({"messages": [("user", "Book a flight to Oslo.")]})
+    (shown,) = names_shown(model)
+    assert "book_flight" not in shown
+    assert "weather_forecast" in shown
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_async_runs_await_the_embeddings(build: Build) -> None:
+    class Awaited(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            raise AssertionError("blocks the event loop")
+
+        def embed_query(self, text: str) -> list[float]:
+            raise AssertionError("blocks the event loop")
+
+        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+            return [[float(len(text)), 1.0] for text in texts]
+
+        async def aembed_query(self, text: str) -> list[float]:
+            return [float(len(text)), 1.0]
+
+    model = scripted("model", 8_000)
+    agent = build(model, [], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS, embeddings=Awaited()))
+    asyncio.run(agent.ainvoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD))
+    assert len(model.requests) == 1
+
+
+def test_what_is_bound_to_the_model_stays_bound_when_tools_are_chosen() -> None:
+    model = scripted("model", 8_000)
+    selector = ToolSelector(small_tools(), ROOM_TOKENS)
+    bound = with_tools(model.bind(stop=["X"]).with_retry(), selector.tools)
+    assert isinstance(bound, RunnableBindingBase)
+    assert bound.kwargs == {"stop": ["X"]}
+    bound.invoke("Hello?")
+    assert [len(request.tools) for request in model.requests] == [len(small_tools())]
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_a_tool_with_the_name_of_the_search_is_refused(build: Build) -> None:
+    own = StructuredTool.from_function(lambda text: text, name="search_tools", description="Search the shed.")
+    with pytest.raises(ConfigError, match="'search_tools'"):
+        build(scripted("model", 8_000), [own], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS)).invoke(
+            {"messages": [("user", "Hello?")]}, THREAD
+        )

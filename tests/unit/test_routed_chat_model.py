@@ -1,8 +1,14 @@
 """Is the routed chat model a chat model like any other, whatever happens to its candidates?"""
 
 import asyncio
+import errno
+import json
+import pickle
+import socket
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,17 +17,20 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.models.routing.failures import failure_of
+from langchain_ctxwin.models.routing.router import ModelRouter
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
@@ -73,6 +82,13 @@ class NoTools(ScriptedChatModel):
 
     def bind_tools(self, tools, **kwargs):
         raise NotImplementedError
+
+
+class EmptyStream(ScriptedChatModel):
+    """Its streams end before the first chunk."""
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        yield from ()
 
 
 class CountingLimiter(BaseRateLimiter):
@@ -296,6 +312,127 @@ def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
     overflow = classify_overflow(caught.value)
     assert (overflow.limit, overflow.kind) == (6_144, "input")
     assert overflow.actual > 8_000
+    assert (type(caught.value), caught.value.candidate) == (RemainingTooSmallError, "small")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_candidate_without_tool_calling_leaves_those_that_are_too_small(how):
+    """It was well, but could not be asked; the caller is told to compact for whoever is left."""
+    tiny, small, plain = scripted("tiny", 4_096), scripted("small", 8_192), scripted("plain", 128_000, kind=NoTools)
+    model = RoutedChatModel(router(tiny, small, plain)).bind_tools([add])
+    with pytest.raises(RemainingTooSmallError) as caught:
+        answered(model, "word " * 10_000, how)
+    assert (caught.value.candidate, classify_overflow(caught.value).limit) == ("small", 6_144)
+    assert caught.value.__notes__ == ["routing asked plain: it has an integration without tool calling"]
+
+
+def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
+    """The large one is busy, the middle one refuses: a shorter request could be answered by the middle one."""
+    tiny, middle = scripted("tiny", 512), scripted("middle", 64_000, input_limit=9_000)
+    large = scripted("large", 128_000, faults=[busy()])
+    quality = FixedQuality({"tiny": 0.5, "middle": 0.5, "large": 1})
+    with pytest.raises(RemainingTooSmallError) as caught:
+        RoutedChatModel(router(tiny, middle, large, quality=quality)).invoke("word " * 10_000, route="large")
+    assert caught.value.candidate == "middle"
+    assert classify_overflow(caught.value.__cause__).limit == 9_000
+    assert classify_overflow(caught.value).limit <= 9_000
+
+
+def test_the_error_about_what_remains_survives_pickling():
+    """Workers hand errors on between processes."""
+    error = pickle.loads(pickle.dumps(RemainingTooSmallError("too large", candidate="small")))  # noqa: S301  # our own
+    assert (str(error), error.candidate) == ("too large", "small")
+
+
+def named(name: str) -> ModelInfo:
+    """Return a cheap candidate of which only the name is known, and whose integration does not exist."""
+    return ModelInfo(name=name, provider="nowhere", context_window=128_000)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_candidate_that_cannot_be_made_is_followed_by_the_next(how):
+    """A missing package or key concerns one candidate; it rests, and the route says so."""
+    quality = FixedQuality({"nowhere/it": 1, "small": 0.5})
+    model = RoutedChatModel(ModelRouter([named("it"), scripted("small", 8_192)], quality=quality))
+    route = route_of(answered(model, "hello", how))
+    assert (route["model"], route["fallbacks"]) == (
+        "small",
+        ["nowhere/it: could not be made into a chat model"],
+    )
+    again = route_of(answered(model, "another", how))
+    assert "rests for" in again["rejected"]["nowhere/it"]
+
+
+def test_when_no_candidate_can_be_made_its_error_is_raised():
+    """It says what to install; what a provider said goes first."""
+    alone = ModelRouter([named("it")], quality=FixedQuality({"nowhere/it": 1}))
+    with pytest.raises(ConfigError, match="'nowhere/it' cannot be made into a chat model"):
+        RoutedChatModel(alone).invoke("hello")
+    error = unavailable()
+    both = ModelRouter(
+        [named("it"), scripted("small", 8_192, faults=[error])], quality=FixedQuality({"nowhere/it": 0.1, "small": 0.9})
+    )
+    with pytest.raises(SdkError) as caught:
+        RoutedChatModel(both).invoke("hello")
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_an_empty_stream_is_followed_by_the_next_candidate(how):
+    """Nothing was shown yet, so another one can answer."""
+    empty, large = scripted("empty", 8_192, kind=EmptyStream), scripted("large", 128_000)
+    model = RoutedChatModel(router(empty, large, quality=FixedQuality({"empty": 1, "large": 0.9})))
+    route = route_of(answered(model, "hello", how))
+    assert (route["model"], route["fallbacks"]) == ("large", ["empty: empty stream"])
+
+
+def test_an_empty_stream_of_the_last_candidate_is_an_error():
+    """It is the one that any chat model raises."""
+    with pytest.raises(ValueError, match="No generation chunks were returned"):
+        list(RoutedChatModel(router(scripted("empty", 8_192, kind=EmptyStream))).stream("hello"))
+
+
+class Timeout(OSError):  # noqa: N818  # the name that the client gives it
+    """Stands for the base class of time-outs of a common HTTP client, which is no `TimeoutError`."""
+
+
+class ReadTimeout(Timeout):
+    """The same, of one kind."""
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (ReadTimeout("read timed out"), "took too long"),
+        (httpx.ReadTimeout("read timed out"), "took too long"),
+        (httpx.RemoteProtocolError("server disconnected"), "was in trouble"),
+        (socket.gaierror(socket.EAI_NONAME, "name or service not known"), "was not reachable"),
+        (OSError(errno.EHOSTUNREACH, "no route to host"), "was not reachable"),
+        (OSError(errno.ECONNRESET, "connection reset by peer"), "was not reachable"),
+        (json.JSONDecodeError("expecting value", "<html>", 0), "was in trouble"),
+        (ValueError("No generations found in stream."), "was in trouble"),
+    ],
+)
+def test_trouble_of_the_network_is_survived_by_another_model(error, meaning):
+    """Clients wrap it, or hand on what the system says."""
+    failure = failure_of(error)
+    assert (failure.meaning, failure.needs_rest, failure.overflow) == (meaning, True, None)
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "no such file"), PermissionError(errno.EACCES, "no"), ValueError("bad")]
+)
+def test_trouble_of_this_machine_is_no_failure_of_a_model(error):
+    """A missing file would be missing for every model."""
+    assert failure_of(error) is None
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_route_names_who_answered_though_another_was_asked_for(how):
+    """After a fallback, too, so that the conversation can be kept there."""
+    model, *_ = two(large={"faults": [busy()]})
+    asked = model.bind(route={"model": "large", "reason": "as the node decided"})
+    assert route_of(answered(asked, "hi", how))["model"] == "small"
 
 
 def test_the_cause_of_an_error_is_kept():

@@ -1,6 +1,9 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
 import asyncio
+import threading
+import time
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
 
@@ -21,10 +24,13 @@ from langchain_ctxwin.models.routing.conversations import conversation_key
 from langchain_ctxwin.models.routing.request import Request
 from langchain_ctxwin.models.routing.roster import FACTS_SECONDS
 from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.models.routing.sizing import Size
 from support.fakes import ScriptedChatModel
 from support.routing import FixedQuality, TableRegistry, exact, info, scripted
 
 DAY = 24 * 3600.0
+DEADLINE_SECONDS = 5  # for what another thread does in milliseconds
+PAUSE_SECONDS = 0.002
 
 
 @tool
@@ -47,6 +53,36 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@dataclass(slots=True)
+class GatedRegistry(TableRegistry):
+    """Answers only while its gate is open, and counts who asks."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    asked: int = 0
+
+    def lookup(self, model):
+        self.asked += 1
+        assert self.gate.wait(DEADLINE_SECONDS)
+        return TableRegistry.lookup(self, model)
+
+
+def eventually(read, expected):
+    """Return what is read once it is as expected; after the deadline whatever it is."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while read() != expected and time.monotonic() < deadline:
+        time.sleep(PAUSE_SECONDS)
+    return read()
+
+
+def gated(clock: Clock) -> tuple[ModelRouter, GatedRegistry]:
+    """Return a router over one name, and its registry with the gate closed again."""
+    registry = GatedRegistry({"a": info("a", 8_192, "1")})
+    registry.gate.set()
+    routes = ModelRouter(["a"], registry, clock=clock, quality=FixedQuality())
+    registry.gate.clear()
+    return routes, registry
 
 
 def of_infos(*infos, **options) -> ModelRouter:
@@ -153,6 +189,50 @@ def test_a_size_measured_elsewhere_is_taken_as_it_is():
     assert routes.route(words(50_000), estimated_tokens=10, exclude=["large"]).name == "small"
 
 
+def test_sizes_measured_elsewhere_stand_and_missing_families_are_counted():
+    """The caller knows one tokenizer; what it does not state is measured as usual."""
+    models = [info(family, 128_000, tokenizer_family=family) for family in ("openai", "anthropic")]
+    given = {"openai": Size(tokens=70, upper=80, lower=60)}
+    counted = TokenEstimator("anthropic")([HumanMessage("hi")])
+    request = {"messages": [HumanMessage("hi")], "sizes": given}
+    routes = of_infos(*models)
+    found = {name: routes.decide(Request(prefer=name, **request)).estimated_tokens for name in ("openai", "anthropic")}
+    assert found == {"openai": 70, "anthropic": counted}
+
+
+def test_the_upper_bound_of_a_size_measured_elsewhere_decides():
+    """It is compared as it is, without headroom."""
+    routes = of_infos(info("a", 1_000, tokenizer_family="openai"), config=RoutingConfig(output_reserve=0))
+    fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
+    assert routes.decide(Request(messages=[], sizes={"openai": fits})).name == "a"
+    with pytest.raises(NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"):
+        routes.decide(Request(messages=[], sizes={"openai": not_fits}))
+
+
+@pytest.mark.parametrize(
+    ("wish", "configured", "kept"),
+    [
+        ({"reserve": 1_000, "output_tokens": 2_000}, 3_000, 1_000),
+        ({"reserve": 0, "output_tokens": 2_000}, 3_000, 0),
+        ({"output_tokens": 2_000}, 3_000, 2_000),
+        ({}, 3_000, 3_000),
+        ({}, None, 2_048),
+    ],
+)
+def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept):
+    """That of the caller, of the call, of the config, then the candidate's own."""
+    routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
+    assert routes.room(Request(messages=[], **wish)) == ("a", 8_192 - kept)
+
+
+def test_a_reserve_asks_nothing_of_what_a_model_can_write():
+    """Only the output that the call asks for is compared with what a model writes at most."""
+    routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
+    assert routes.decide(Request(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
+    with pytest.raises(NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"):
+        routes.decide(Request(messages=[], reserve=0, output_tokens=1_001))
+
+
 def test_each_tokenizer_family_counts_for_itself():
     """The same text is larger for a model whose tokenizer is finer."""
     text = words(3_000)
@@ -247,6 +327,27 @@ def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
     assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0004")
 
 
+def test_what_the_caller_knows_of_the_prompt_cache_counts_for_the_kept_candidate():
+    """It replaces the router's own memory; other candidates have seen nothing."""
+    config = RoutingConfig(expected_output_tokens=0)
+    routes = of_infos(info("a", 128_000, "1"), info("b", 128_000, "1"), config=config)
+    request = Request(messages=[], estimated_tokens=1_000, kept="a", cached_tokens=600, conversation="c")
+    assert routes.decide(request).estimated_cost == Decimal("0.0004") + Decimal("0.00006")
+    assert routes.decide(replace(request, cached_tokens=0)).estimated_cost == Decimal("0.001")
+    assert routes.decide(replace(request, prefer="b")).estimated_cost == Decimal("0.001")
+    assert routes.decide(replace(request, renew=True)).estimated_cost == Decimal("0.001")
+
+
+@pytest.mark.parametrize("why", ["rests", "failed"])
+def test_the_only_one_left_is_not_called_the_only_one_that_fits(why):
+    """The reason says that others would fit as well."""
+    routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "9"))
+    if why == "rests":
+        routes.failed("a", "busy")
+    route = routes.route("hi", exclude={"a": "failed: busy"} if why == "failed" else {})
+    assert (route.name, route.reason) == ("b", "the only one left (chance 1.00)")
+
+
 def test_a_conversation_stays_with_its_model():
     """Though another one is now better, the prompt cache is kept; a new conversation chooses anew."""
     quality = FixedQuality({"a": 0.9, "b": 0.5})
@@ -315,17 +416,61 @@ def test_a_refusal_without_a_limit_lowers_what_is_sent():
 
 
 def test_facts_follow_the_registry():
-    """What the registry says is asked again after a minute; a model it forgot keeps its facts."""
+    """What the registry says is asked again after a minute."""
     clock = Clock()
-    registry = TableRegistry({"a": info("a", 8_192, "1")})
-    routes = ModelRouter(["a"], registry, clock=clock, quality=FixedQuality())
+    routes, registry = gated(clock)
+    registry.gate.set()
     registry.infos["a"] = info("a", 16_384, "2")
     assert routes.limits == ModelLimits(8_192)
     clock.now += FACTS_SECONDS
-    assert routes.limits == ModelLimits(16_384)
+    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
+
+
+def test_a_model_that_the_registry_forgot_keeps_its_facts():
+    """The provider decides whether it still answers."""
+    clock = Clock()
+    routes, registry = gated(clock)
+    registry.gate.set()
+    registry.infos = {"a": info("a", 16_384, "2")}
+    clock.now += FACTS_SECONDS
+    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
+    asked = registry.asked
     del registry.infos["a"]
     clock.now += FACTS_SECONDS
+    assert eventually(lambda: (routes.limits, registry.asked)[1], asked + 1) == asked + 1
     assert routes.limits == ModelLimits(16_384)
+
+
+def test_old_facts_serve_while_the_registry_does_not_answer():
+    """Nobody waits for a source that hangs, and it is asked by one thread at a time."""
+    clock = Clock()
+    routes, registry = gated(clock)
+    registry.infos["a"] = info("a", 16_384, "2")
+    seen = []
+    for _ in range(3):
+        clock.now += FACTS_SECONDS
+        seen.append(routes.limits)
+    assert (seen, eventually(lambda: registry.asked, 2)) == ([ModelLimits(8_192)] * 3, 2)
+    registry.gate.set()
+    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
+
+
+def test_a_registry_that_fails_leaves_the_facts_as_they_are():
+    """Its error is not that of the request; after a minute it is asked again."""
+    clock = Clock()
+    routes, registry = gated(clock)
+    registry.gate.set()
+    registry.infos = None
+    clock.now += FACTS_SECONDS
+    assert (routes.limits, eventually(lambda: registry.asked, 2)) == (ModelLimits(8_192), 2)
+    registry.infos = {"a": info("a", 16_384, "2")}
+    clock.now += FACTS_SECONDS
+
+    def later() -> ModelLimits:
+        clock.now += FACTS_SECONDS
+        return routes.limits
+
+    assert eventually(later, ModelLimits(16_384)) == ModelLimits(16_384)
 
 
 def test_the_limits_are_the_smallest():
@@ -417,11 +562,11 @@ def test_a_preferred_candidate_is_taken_whatever_the_size():
 def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
     """Tried, resting and unable ones leave no room."""
     routes = of_infos(info("a", 8_192), info("b", 64_000), info("c", 128_000, capabilities=frozenset({"images"})))
-    assert routes.room(Request(messages=[], tools=[add])) == 48_000
-    assert routes.room(Request(messages=[], exclude={"c": "failed"})) == 48_000
+    assert routes.room(Request(messages=[], tools=[add])) == ("b", 48_000)
+    assert routes.room(Request(messages=[], exclude={"c": "failed"})) == ("b", 48_000)
     routes.failed("b", "busy")
-    assert routes.room(Request(messages=[], tools=[add])) == 6_144
-    assert routes.room(Request(messages=[], exclude=dict.fromkeys("abc", "failed"))) == 0
+    assert routes.room(Request(messages=[], tools=[add])) == ("a", 6_144)
+    assert routes.room(Request(messages=[], exclude=dict.fromkeys("abc", "failed"))) == ("", 0)
 
 
 def test_the_output_of_one_candidate_does_not_fill_the_window_of_another():

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_ctxwin.models.routing.calling import Call
+from langchain_ctxwin.models.routing.failures import EMPTY_STREAM
 
 # `_generate_with_cache` and `_stream` belong to BaseChatModel: an `invoke` would be a run of its own inside ours, and
 # every handler would then count its tokens, and show its chunks, twice.
@@ -48,6 +49,17 @@ async def achunks_of(
         await call.model.rate_limiter.aacquire(blocking=True)
     async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
         yield chunk
+
+
+def begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
+    """Return the first chunk of a stream.
+
+    Raises:
+        ValueError: there is none; LangChain says the same of a model that is asked directly.
+    """
+    if chunk is None:
+        raise ValueError(EMPTY_STREAM)
+    return chunk
 
 
 def labelled(result: ChatResult, route: dict[str, Any]) -> ChatResult:

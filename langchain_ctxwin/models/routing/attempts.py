@@ -13,13 +13,27 @@ from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.recovery import stated_input
 from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.models.routing.calling import Call, CannotBindToolsError, call_of
-from langchain_ctxwin.models.routing.failures import Failure, failure_of
-from langchain_ctxwin.models.routing.instances import Instance
+from langchain_ctxwin.models.routing.failures import TOO_SMALL, Failure, failure_of
+from langchain_ctxwin.models.routing.instances import CannotBeMadeError
 from langchain_ctxwin.models.routing.request import Request
 from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.models.routing.router import ModelRouter
 
 NO_TOOLS = "has an integration without tool calling"
+NOT_MADE = "could not be made into a chat model"
+
+
+class RemainingTooSmallError(ContextOverflowError):
+    """Candidates failed or could not be asked, and those that are left are too small for the request.
+
+    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
+    says nothing about the candidate that was chosen first.
+    """
+
+    def __init__(self, message: str, *, candidate: str = "") -> None:
+        super().__init__(message)
+        self.candidate = candidate
+        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +52,7 @@ class Attempts:
         self._arguments = arguments
         self._tried: list[_Tried] = []
         self._error: Exception | None = None
+        self._unasked: Exception | None = None
         self._route: Route | None = None
         self._seconds = 0.0
         self._stated_above = 0
@@ -49,13 +64,14 @@ class Attempts:
 
         Raises:
             NoModelFitsError: no candidate can take the request, and none was tried.
-            ContextOverflowError: candidates failed, and those that remain are too small for the request.
-            Exception: the last candidate's own error, with a note on each attempt, when no other is left.
+            RemainingTooSmallError: candidates failed, and those that remain are too small for the request.
+            Exception: the error of the candidate that was asked last, with a note on each attempt, when none is left.
         """
         call = None
         while call is None:
             name = self._choose()
-            call = self._called(name, self._router.instance(name))
+            with self._making(name):
+                call = call_of(name, self._router.instance(name), self._arguments)
         return call
 
     async def anext(self) -> Call:
@@ -63,7 +79,8 @@ class Attempts:
         call = None
         while call is None:
             name = self._choose()
-            call = self._called(name, await self._router.ainstance(name))
+            with self._making(name):
+                call = call_of(name, await self._router.ainstance(name), self._arguments)
         return call
 
     @contextmanager
@@ -109,13 +126,18 @@ class Attempts:
         self._route = self._decided()
         return self._route.name
 
-    def _called(self, name: str, instance: Instance) -> Call | None:
-        """How the candidate is called; None when it cannot be, with tools."""
+    @contextmanager
+    def _making(self, name: str) -> Iterator[None]:
+        """Leave a candidate that cannot be asked: one that cannot be made rests, one without tools is well."""
         try:
-            return call_of(name, instance, self._arguments)
-        except CannotBindToolsError:
+            yield
+        except CannotBeMadeError as error:
+            self._unasked = error
+            self._router.failed(name, NOT_MADE)
+            self._leave(name, Failure(what=NOT_MADE, meaning=NOT_MADE))
+        except CannotBindToolsError as error:
+            self._unasked = self._unasked or error
             self._leave(name, Failure(what=NO_TOOLS, meaning=NO_TOOLS))
-            return None
 
     def _decided(self) -> Route:
         """The next route; the largest window may still take what surely fits nowhere, before anyone gives up."""
@@ -127,21 +149,37 @@ class Attempts:
                 return decide(request)
             except NoModelFitsError as error:
                 nothing = nothing or error
-        if self._error is None:
-            raise nothing or NoModelFitsError("no candidate can take the request")
-        self._annotate(self._error)
-        room = self._router.room(self._request)
-        if room and classify_overflow(self._error) is None:
-            raise self._remaining_too_small(room) from self._error
-        raise self._error
+        raise self._final(nothing or NoModelFitsError("no candidate can take the request"))
 
-    def _remaining_too_small(self, room_tokens: int) -> ContextOverflowError:
-        """What remains could answer a shorter request: LangChain's own error for that lets whoever calls compact it."""
+    def _final(self, nothing: Exception) -> Exception:
+        """Return what says that a shorter request could be answered, if so; else what the last candidate raised."""
+        error = self._error or self._unasked
+        if error is None:
+            return nothing
+        self._annotate(error)
+        left, room_tokens = self._left()
+        if room_tokens:
+            return self._remaining_too_small(left, room_tokens, error)
+        return nothing if isinstance(error, CannotBindToolsError) else error
+
+    def _left(self) -> tuple[str, int]:
+        """The largest candidate that could answer a shorter request, and its room; none where nobody is in trouble."""
+        if classify_overflow(self._error) is None:
+            return self._router.room(self._request)
+        well = {tried.name for tried in self._tried if tried.meaning == TOO_SMALL}
+        if len(well) == len(self._tried):  # refused as too large by all: the provider's own words say it best
+            return "", 0
+        exclude = {name: why for name, why in self._request.exclude.items() if name not in well}
+        return self._router.room(replace(self._request, exclude=exclude))
+
+    def _remaining_too_small(self, candidate: str, room_tokens: int, cause: Exception) -> RemainingTooSmallError:
         size = self._chosen().estimated_tokens
-        error = ContextOverflowError(
+        error = RemainingTooSmallError(
             f"the input token count ({size}) exceeds the maximum number of tokens allowed ({room_tokens}) by the "
-            "candidates that remain"
+            "candidates that remain",
+            candidate=candidate,
         )
+        error.__cause__ = cause
         self._annotate(error)
         return error
 
@@ -165,9 +203,7 @@ class Attempts:
         stated = stated_input(overflow)
         if stated is not None:
             return stated - 1
-        limits = self._router.limits_of(route.name)
-        reserve = limits.output_reserve(self._request.output_tokens)
-        believed = limits.input_limit(min(reserve, (limits.context_window or reserve + 1) - 1))
+        believed = self._router.believed_limit(route.name, self._request)
         return min(believed, overflow.limit or believed)
 
     def _leave(self, name: str, failure: Failure) -> None:

@@ -22,6 +22,7 @@ from langchain_ctxwin.models.routing.answers import (
     aanswer_of,
     achunks_of,
     answer_of,
+    begun,
     chunks_of,
     labelled,
     labelled_chunk,
@@ -58,8 +59,8 @@ class RoutedChatModel(BaseChatModel):
 
     A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
     without credentials by the next that fits. When every candidate failed, the last one's own exception is raised with
-    a note on each attempt; when those that remain are too small, a `ContextOverflowError` that states their limit. A
-    stream that breaks after its first chunk is not started again.
+    a note on each attempt; when those that remain are too small, a `RemainingTooSmallError` (a `ContextOverflowError`)
+    that states their limit and names the largest. A stream that breaks after its first chunk is not started again.
 
     The call argument `conversation` names the conversation that stays with its candidate; by default it is the thread
     id of the run, else the first message. `estimated_tokens` is the size of the request where it was measured already,
@@ -86,6 +87,11 @@ class RoutedChatModel(BaseChatModel):
         if not isinstance(router, ModelRouter):
             raise ConfigError(f"router={router!r}: pass a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
         super().__init__(router=router, **values)
+
+    @property
+    def model_name(self) -> str:
+        """The names of all candidates."""
+        return "|".join(one.name for one in self.router.candidates)
 
     @property
     def limits(self) -> ModelLimits:
@@ -204,7 +210,7 @@ class RoutedChatModel(BaseChatModel):
         while not attempts.is_well:
             chunks = chunks_of(attempts.next(), messages, stop or self.stop, run)
             with attempts.watched():
-                chunk = next(chunks, None)
+                chunk = begun(next(chunks, None))
         if chunk is not None:
             chunk = labelled_chunk(chunk, attempts.metadata())
         while chunk is not None:
@@ -226,7 +232,7 @@ class RoutedChatModel(BaseChatModel):
         while not attempts.is_well:
             chunks = achunks_of(await attempts.anext(), messages, stop or self.stop, run)
             with attempts.watched():
-                chunk = await anext(chunks, None)
+                chunk = begun(await anext(chunks, None))
         if chunk is not None:
             chunk = labelled_chunk(chunk, attempts.metadata())
         while chunk is not None:

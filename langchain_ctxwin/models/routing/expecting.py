@@ -37,21 +37,20 @@ class Expectations:
 
     def needs(self, candidates: Sequence[Candidate], request: Request) -> Needs:
         """Measure a request for the tokenizers of all candidates, and find out what it takes to answer it."""
-        families = {one.family for one in candidates}
-        measured = request.estimated_tokens
-        if measured is None:
-            sizes = self._sizes.of(request.messages, request.tools, families)
-        else:
-            sizes = dict.fromkeys(families, Size(tokens=measured, upper=measured, lower=measured))
         requires = (*self._config.required, *request.requires)
         return Needs(
-            sizes=sizes,
+            sizes=self._sizes_of(request, {one.family for one in candidates}),
             capabilities=fitting.capabilities_for(request.messages, request.tools, requires),
             today=datetime.fromtimestamp(self._clock(), tz=UTC).date(),
             output_tokens=request.output_tokens,
-            reserve=self._config.output_reserve,
+            reserve=self.reserve(request),
             above_tokens=request.above_tokens,
         )
+
+    def reserve(self, request: Request) -> int | None:
+        """Return the tokens to keep for the answer; None leaves it to each candidate's own setting."""
+        stated = (request.reserve, request.output_tokens, self._config.output_reserve)
+        return next((tokens for tokens in stated if tokens is not None), None)
 
     def options(
         self, can: Sequence[Candidate], candidates: Sequence[Candidate], needs: Needs, request: Request
@@ -106,13 +105,32 @@ class Expectations:
         known = self._kept.get(conversation)
         return known.name if known else ""
 
+    def _sizes_of(self, request: Request, families: set[str]) -> Mapping[str, Size]:
+        known = request.sizes or {}
+        missing = families - known.keys()
+        if not missing:
+            return known
+        measured = request.estimated_tokens
+        if measured is None:
+            return {**self._sizes.of(request.messages, request.tools, missing), **known}
+        return {**dict.fromkeys(missing, Size(tokens=measured, upper=measured, lower=measured)), **known}
+
     def _cost(self, candidate: Candidate, needs: Needs, request: Request) -> Decimal | None:
-        known = None if request.renew else self._kept.get(request.conversation)
         expected = self._config.expected_output_tokens
-        asked = request.output_tokens or candidate.limits.output_reserve(self._config.output_reserve)
+        asked = request.output_tokens or candidate.limits.output_reserve(needs.reserve)
         return estimated_cost(
             candidate.info,
             input_tokens=needs.sizes[candidate.family].tokens,
-            cached_tokens=known.seen_tokens if known and known.name == candidate.name else 0,
+            cached_tokens=self._cached_tokens(candidate, request),
             output_tokens=min(expected, asked) if asked else expected,
         )
+
+    def _cached_tokens(self, candidate: Candidate, request: Request) -> int:
+        """What of the request stands in the prompt cache of a candidate."""
+        known = self._kept.get(request.conversation)
+        kept = request.kept or (known.name if known else "")
+        if request.renew or candidate.name != kept:
+            return 0
+        if request.cached_tokens is not None:
+            return request.cached_tokens
+        return known.seen_tokens if known and known.name == kept else 0

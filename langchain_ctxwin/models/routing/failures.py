@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 
@@ -16,9 +17,26 @@ SURVIVABLE_CLASSES = re.compile(
     r"^(?:Model(?:Authentication|PermissionDenied|NotFound|RateLimit|API|Connection|Timeout)Error"
     r"|(?:API)?(?:Connection|Timeout|RateLimit|Authentication|PermissionDenied|InternalServer|Overloaded)Error"
     r"|APIConnectionError|APITimeoutError|APIError|ServerError|InternalServerError|ServiceUnavailable\w*"
-    r"|TransportError|TimeoutException|\w*Throttl\w*|ResourceExhausted|TooManyRequests|DeadlineExceeded)$"
+    r"|TransportError|TimeoutException|\w*Throttl\w*|ResourceExhausted|TooManyRequests|DeadlineExceeded"
+    r"|Timeout|gaierror|Client(?:Connection|Payload)Error|ChunkedEncodingError|(?:Content)?DecodingError"
+    r"|JSONDecodeError)$"
 )
 """Class names of SDKs, HTTP clients and Python itself, where no status is stated."""
+
+NETWORK_ERRNOS = frozenset(
+    {
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+        *(errno.ECONNABORTED, errno.ECONNRESET, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EPIPE),
+        *(errno.ENOTCONN, errno.ESHUTDOWN, errno.EADDRNOTAVAIL, errno.ENOBUFS),
+    }
+)
+"""Errors of the system that are about the network; others, like a missing file, are no trouble of a provider."""
+
+EMPTY_STREAM = "No generation chunks were returned"
+"""What LangChain says of a stream that ends before its first chunk."""
+
+EMPTY_STREAMS = re.compile(rf"^(?:{EMPTY_STREAM}|No generations found in stream)\b")
+"""The same, and its words where a stream was read as a whole."""
 
 SURVIVABLE_CODES = re.compile(
     r"rate_?limit|throttl|unavailable|overloaded|time_?out|server_error|quota|model_not_found|invalid_api_key"
@@ -39,6 +57,7 @@ MEANINGS = {
 """What a status means, in words that no other reader of the error takes for a statement about its request."""
 
 OTHER_MEANING = "was in trouble"
+UNREACHABLE = "was not reachable"
 TOO_SMALL = "had too small a window"
 UNSUITED = "cannot do what the request asks for"
 
@@ -72,6 +91,8 @@ def failure_of(error: Exception) -> Failure | None:
     overflow = classify_overflow(error)
     if overflow is not None:
         return Failure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
+    if isinstance(error, OSError) and error.errno in NETWORK_ERRNOS:
+        return Failure(what=type(error).__name__, meaning=UNREACHABLE)
     return next((failure for said in evidence_of(error) if (failure := _judged(said))), None)
 
 
@@ -82,9 +103,12 @@ def _judged(said: Evidence) -> Failure | None:
     if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
         return Failure(what=UNSUITED, meaning=UNSUITED) if UNSUPPORTED.search(said.text) else None
     known = any(map(SURVIVABLE_CLASSES.match, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes))
-    return Failure(what=name, meaning=_meaning(name)) if known else None
+    is_empty = EMPTY_STREAMS.match(said.text)
+    return Failure(what="empty stream" if is_empty else name, meaning=_meaning(name)) if known or is_empty else None
 
 
 def _meaning(class_name: str) -> str:
     name = class_name.lower()
-    return "took too long" if "timeout" in name else "was not reachable" if "connection" in name else OTHER_MEANING
+    if "timeout" in name:
+        return "took too long"
+    return UNREACHABLE if "connection" in name or name == "gaierror" else OTHER_MEANING

@@ -35,10 +35,10 @@ class Needs:
     capabilities: tuple[str, ...]
     today: date
     output_tokens: int | None = None
-    """Tokens that the call asks for; None leaves it to the model's own setting."""
+    """Tokens that the call asks for: a model has to be able to write as many."""
 
     reserve: int | None = None
-    """Configured output reserve."""
+    """Tokens to keep for the answer; None leaves it to each candidate's own setting."""
 
     above_tokens: int = 0
     """A size at which a model refused this very request: only a larger input limit can help."""
@@ -96,8 +96,7 @@ def capabilities_for(messages: Sequence[AnyMessage], tools: Sequence[Any], requi
 
 
 def _reserve(candidate: Candidate, needs: Needs) -> int:
-    asked = needs.output_tokens if needs.output_tokens is not None else needs.reserve
-    return candidate.limits.output_reserve(asked)
+    return candidate.limits.output_reserve(needs.reserve)
 
 
 def _limit_text(candidate: Candidate, needs: Needs) -> str:

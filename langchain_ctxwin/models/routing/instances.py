@@ -29,6 +29,10 @@ Instance = tuple[BaseChatModel, dict[str, Any]]
 """A chat model and the arguments bound around it."""
 
 
+class CannotBeMadeError(ConfigError):
+    """A name cannot be made into a chat model: a package or a key is missing, or the name is unknown."""
+
+
 class Instances:
     """The chat models of candidates, each made once."""
 
@@ -40,7 +44,7 @@ class Instances:
         """Return the chat model of a candidate and the arguments bound around it.
 
         Raises:
-            ConfigError: a model of this name cannot be made: a package or a key is missing, or the name is unknown.
+            CannotBeMadeError: a package or a key is missing, or the name is unknown.
         """
         if candidate.has_model:
             part = only_model(candidate.given)
@@ -61,7 +65,7 @@ def _made(candidate: Candidate) -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
     except ImportError as missing:
-        raise ConfigError(
+        raise CannotBeMadeError(
             f"candidate {candidate.name!r} is a name: install langchain-ctxwin[agents] to turn names into chat models, "
             "or pass the chat model itself"
         ) from missing
@@ -69,7 +73,7 @@ def _made(candidate: Candidate) -> BaseChatModel:
     try:
         model: BaseChatModel = init_chat_model(name, model_provider=INTEGRATIONS.get(provider or "", provider))
     except Exception as error:
-        raise ConfigError(
+        raise CannotBeMadeError(
             f"candidate {candidate.name!r} cannot be made into a chat model ({type(error).__name__}: {error}): install "
             "its integration and set its key, or pass the chat model itself"
         ) from error

@@ -38,15 +38,21 @@ class Choice:
     """Name of every other candidate -> why it was not taken."""
 
 
-def choose(options: Sequence[Option], config: RoutingConfig) -> Choice:
-    """Return the option with the highest score; of equal ones the cheapest, then the one that was given first."""
+def choose(options: Sequence[Option], config: RoutingConfig, *, others_fit: bool = False) -> Choice:
+    """Return the option with the highest score; of equal ones the cheapest, then the one that was given first.
+
+    Args:
+        options: the candidates that can be asked.
+        config: the weights.
+        others_fit: other candidates would fit, but failed, rest or are excluded; only the reason depends on it.
+    """
     enough = [option for option in options if option.chance >= (config.least_chance or 0.0)]
     scores = {option.candidate.name: score for option, score in zip(options, _scores(options, config), strict=True)}
     ranked = sorted(enough, key=lambda option: (-scores[option.candidate.name], _by_cost(option)))
     best = ranked[0] if ranked else max(options, key=lambda option: option.chance)
     return Choice(
         best=best,
-        reason=_reason(best, options, enough),
+        reason=_reason(best, options, enough, others_fit=others_fit),
         left={
             option.candidate.name: _left(option, best, scores, is_enough=option in enough)
             for option in options
@@ -83,13 +89,13 @@ def _by_cost(option: Option) -> tuple[bool, Decimal]:
     return option.cost is None, option.cost or Decimal(0)
 
 
-def _reason(best: Option, options: Sequence[Option], enough: Sequence[Option]) -> str:
+def _reason(best: Option, options: Sequence[Option], enough: Sequence[Option], *, others_fit: bool) -> str:
     unpriced = "; its price is unknown" if best.cost is None else ""
     chance = f"{best.chance:.2f}"
     if all(option.cost is None for option in options) and len(options) > 1:
         return f"most likely to answer well (chance {chance}); no price is known"
     if len(options) == 1:
-        return f"the only one that fits (chance {chance}){unpriced}"
+        return f"the only one {'left' if others_fit else 'that fits'} (chance {chance}){unpriced}"
     if not enough:
         return f"most likely to answer well (chance {chance}), though none is likely enough{unpriced}"
     cheapest = min(options, key=_by_cost)

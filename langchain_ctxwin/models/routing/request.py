@@ -8,6 +8,8 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
+from langchain_ctxwin.models.routing.sizing import Size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -27,8 +29,14 @@ class Request:
     estimated_tokens: int | None = None
     """Size as it was measured elsewhere, an upper bound."""
 
+    sizes: Mapping[str, Size] | None = None
+    """Sizes by tokenizer family as they were measured elsewhere; a family that is missing is counted."""
+
     output_tokens: int | None = None
     """What the call asks for; None leaves it to the model's own setting."""
+
+    reserve: int | None = None
+    """Tokens that the caller keeps for the answer, whatever else says so."""
 
     above_tokens: int = 0
     """An input limit that refused this very request."""
@@ -41,6 +49,9 @@ class Request:
 
     kept: str = ""
     """Candidate that the conversation had so far, when the caller keeps count of that."""
+
+    cached_tokens: int | None = None
+    """What of the request the kept candidate has seen, when the caller knows; None takes the router's own memory."""
 
     renew: bool = False
     """True when the prefix changed, so that there is no prompt cache to stay for."""

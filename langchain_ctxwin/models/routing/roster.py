@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
 from langchain_ctxwin.models.routing.candidates import Candidate, Given, Registry, candidate, candidates_of
 from langchain_ctxwin.models.routing.experience import Experience
@@ -33,12 +38,14 @@ class Roster:
         self._clock = clock
         self._read = candidates_of(given, registry)
         self._read_at = clock()
+        self._reading: Future[Any] | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
 
     def current(self) -> tuple[Candidate, ...]:
-        """Return the candidates in the order they were given."""
+        """Return the candidates in the order they were given, at once: facts that are old serve until newer arrive."""
         if self._registry is not None and self._clock() - self._read_at >= FACTS_SECONDS:
-            self._read_at = self._clock()  # first, so that other threads do not ask, too
-            self._read = tuple(map(self._again, self._read))
+            self._begin_reading()
         return tuple(map(self._experience.informed, self._read))
 
     def named(self, name: str) -> Candidate:
@@ -63,6 +70,20 @@ class Roster:
         if self._registry is not None:
             with suppress(ContextWindowError):  # what was said is no plausible limit: then there is nothing to learn
                 self._registry.learn(refusing.info.name, error)
+
+    def _begin_reading(self) -> None:
+        """Have the registry asked in a thread, one at a time: a source may hang, the caller may be an event loop."""
+        with self._lock:
+            is_reading = self._reading is not None and not self._reading.done()
+            if is_reading and self._pid == os.getpid():  # the thread of a parent process does not answer here
+                return
+            self._read_at, self._pid = self._clock(), os.getpid()
+            with suppress(RuntimeError):  # no thread is free: what is known serves for another while
+                self._reading = in_few_daemons(self._read_again)
+
+    def _read_again(self) -> None:
+        """Take up what the registry says now; when it fails, the future keeps the error and the facts stay."""
+        self._read = tuple(map(self._again, self._read))
 
     def _again(self, known: Candidate) -> Candidate:
         """Ask the registry again; a model that it no longer knows keeps its facts, the provider decides."""

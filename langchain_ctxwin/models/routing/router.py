@@ -176,7 +176,8 @@ class ModelRouter:
             if found is not None:
                 others = {one.name: f"fits, but {name} is taken ({reason})" for one in can if one is not found}
                 return self._expect.route(found, needs, request, reason=reason, rejected={**left, **others})
-        choice = choose(self._expect.options(can, candidates, needs, request), self.config)
+        others_fit = any(not fitting.unfit(one, needs) for one in candidates if one not in can)
+        choice = choose(self._expect.options(can, candidates, needs, request), self.config, others_fit=others_fit)
         return self._expect.route(
             choice.best.candidate, needs, request, reason=choice.reason, rejected={**left, **choice.left}
         )
@@ -204,13 +205,20 @@ class ModelRouter:
         reason = f"largest window: nothing else fits {tokens:,} tokens"
         return self._expect.route(largest, needs, request, reason=reason, rejected={**others, **left})
 
-    def room(self, request: Request) -> int:
-        """Return the largest input in tokens that a candidate takes for such a request; 0 when none can answer it."""
+    def room(self, request: Request) -> tuple[str, int]:
+        """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
         candidates = self.candidates
         needs = self._expect.needs(candidates, request)
         able = [one for one in candidates if one.name not in request.exclude and not fitting.unable(one, needs)]
         awake = [one for one in able if not self.experience.resting(one.name)]
-        return max((fitting.input_limit(one, needs) for one in awake or able), default=0)
+        rooms = {one.name: fitting.input_limit(one, needs) for one in awake or able}
+        return max(rooms.items(), key=lambda room: room[1], default=("", 0))
+
+    def believed_limit(self, name: str, request: Request) -> int:
+        """Return the input in tokens that a candidate is taken to have for a request, at least one."""
+        limits = self.limits_of(name)
+        reserve = limits.output_reserve(self._expect.reserve(request))
+        return limits.input_limit(min(reserve, (limits.context_window or reserve + 1) - 1))
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
