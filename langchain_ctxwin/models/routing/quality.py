@@ -34,7 +34,7 @@ _OPTION = re.compile(r"^[ \t]*\(?([B-D])[.):][ \t]", re.MULTILINE)
 class Quality:
     """Estimates the chance of a good answer per model; thread-safe, about a millisecond a request.
 
-    Three layers: words and phrases of the request, through a logistic model made from public outcomes of a weaker and
+    Three layers: words, signs and phrases of the request, by a logistic model of public outcomes of a weaker and
     a stronger model, or by `fit` from your own; between those two ends a model stands by its `strength`; and counted
     outcomes per model and task bucket shift the chance of that bucket.
 

@@ -1,4 +1,4 @@
-"""How likely is a good answer to a text? Weights of its words and phrases, one column per kind of model."""
+"""How likely is a good answer to a text? Weights of its words, signs and phrases, one column per kind of model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHEAP, DEAR = "(cheap)", "(dear)"
 """Columns for models that the weights do not know by name: the weaker and the stronger end."""
 
 PHRASE_WORDS = 3
-"""Longest phrase that has a weight: three words hold how a question is asked ("which of the"); four add nothing."""
+"""Tokens of the longest phrase that has a weight: three words hold how a question is asked; a fourth adds nothing."""
 
 FORMAT_VERSION = 1
 DECIMALS = 3
@@ -25,7 +25,10 @@ DECIMALS = 3
 MAX_LOGIT = 12.0
 """No text makes a model surer than this: one failure in 160,000."""
 
-_WORD = re.compile(r"\w\w+")
+NUMBER_DIGITS = 3
+"""Not what a number is matters but how long it is: `7` and `9` are one token, as are all of three digits or more."""
+
+_TOKEN = re.compile(r"[^\W\d]+|\d+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +65,20 @@ class TextWeights:
 
 
 def phrase_counts(text: str) -> Counter[str]:
-    """Return the words of a text and its phrases of up to `PHRASE_WORDS` words, with how often each occurs."""
-    words = _WORD.findall(read_part(text).lower())
-    counts = Counter(words)
+    """Return the tokens of a text and its phrases of up to `PHRASE_WORDS` of them, with how often each occurs.
+
+    A token is a word, a number, of which only the length is kept, or a sign: punctuation and operators tell a
+    question about a formula from one about a story in fields whose words are not known.
+    """
+    tokens = [_plain(token) for token in _TOKEN.findall(read_part(text).lower())]
+    counts = Counter(tokens)
     for length in range(2, PHRASE_WORDS + 1):
-        counts.update(map(" ".join, zip(*(words[start:] for start in range(length)), strict=False)))
+        counts.update(map(" ".join, zip(*(tokens[start:] for start in range(length)), strict=False)))
     return counts
+
+
+def _plain(token: str) -> str:
+    return "0" * min(NUMBER_DIGITS, len(token)) if token[0].isdecimal() else token
 
 
 def dumped(weights: TextWeights) -> str:

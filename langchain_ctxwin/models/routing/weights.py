@@ -4,7 +4,7 @@ Made from public outcomes: the evaluation answers of lm-sys/RouteLLM (MMLU, GSM8
 ulab-uiuc/LLMRouter. The weights belong to words of a request, not to models.
 """
 
-# ruff: noqa: E501  # one line of columns, one per phrase
+# ruff: noqa: E501, RUF001  # one line of columns, one per phrase; signs that look alike are phrases too
 
 from __future__ import annotations
 
@@ -30,2005 +30,4005 @@ LEVEL_BOUNDS: dict[str, tuple[float, float]] = {
 """Scores from which a request of a kind is of medium difficulty, and hard: a third of its texts is below, one above."""
 
 TEXT_WEIGHTS = """\
-{"version": 1, "columns": ["(cheap)", "(dear)"], "base": [0.329, 0.773], "usual": {"choice/easy": [1.093, 1.693], "choice/hard": [0.403, 1.212], "choice/medium": [0.835, 1.51], "code/easy": [-0.005, 0.868], "code/hard": [-0.496, 0.28], "code/medium": [-0.463, 0.435], "math/easy": [0.102, 0.656], "math/hard": [-0.381, 0.318], "math/medium": [0.09, 0.772], "text/easy": [0.36, 0.701], "text/hard": [0.262, 1.161], "text/medium": [0.192, 1.027]}}
-00	5.747	-0.42	-1.063
-000	4.297	-0.865	-0.398
-000 the	5.758	-0.546	-0.145
-000 to	6.892	-0.017	0.221
-10	3.777	-0.95	-2.009
-10 00	7.659	0.053	-0.279
-10 000	5.976	-0.202	0.135
-10 10	7.18	0.066	-0.592
-10 10 10	7.922	0.207	-0.215
-10 11	7.739	0.057	-0.352
-11	5.479	-0.119	-0.606
-12	4.615	-0.989	-0.605
-14	5.533	-0.47	-0.084
-15	4.699	-0.459	-1.12
-15 minutes	7.516	0.228	-0.001
-150	6.005	-0.433	-0.593
-16	5.454	-0.551	-0.08
-18	5.524	-0.362	-0.417
-19	6.235	-0.72	-0.561
-1h	6.966	-0.621	-1.069
-20 and	8.027	0.145	-0.143
-200	5.551	-0.401	-0.772
-2005	6.928	-0.066	-0.51
-2006	6.823	-0.533	-0.153
-20th	7.452	-0.069	0.214
-24	5.619	-0.36	-0.244
-25	4.844	-0.197	-0.44
-30	4.547	-0.061	-0.567
-30 days	6.728	-0.219	-0.542
-300	5.962	-0.0	-0.123
-32	6.254	-0.143	0.037
-35	6.353	0.163	-0.29
-36	6.418	-0.118	-0.407
-37	6.312	0.026	0.306
-40	5.004	-0.182	-0.534
-400	6.113	-0.057	0.184
-42	6.669	-0.43	0.069
-45	6.199	-0.454	0.045
-50	4.611	-0.58	0.072
-50 answer	8.278	-0.228	0.126
-58	7.826	0.072	-0.314
-600	6.332	0.348	-0.175
-700	7.585	-0.206	0.142
-75	5.907	-0.527	0.038
-80	5.524	-0.355	-0.26
-90	5.88	-0.201	-0.385
-96	7.452	0.112	-0.251
-ability	5.506	0.412	0.248
-about	3.584	0.201	0.098
-about the	4.604	-0.022	-0.187
-above	4.366	-0.055	0.344
-above answer	4.911	0.216	0.387
-access	6.02	0.674	0.303
-according	4.541	0.328	0.103
-according to	4.541	0.328	0.103
-accurate	5.842	-0.048	-0.34
-accurately	6.535	-0.227	0.023
-acid	5.609	-0.309	-0.722
-acre	6.113	-0.241	0.171
-acres	6.728	-0.04	0.217
-across	5.404	0.201	0.008
-action	4.069	0.041	0.422
-actions	5.88	0.488	0.134
-active	6.05	0.078	0.434
-activity	5.59	0.303	-0.126
-actor	6.698	-0.244	-0.482
-acute	6.928	0.422	0.154
-add	6.511	0.042	-0.184
-address	6.035	-0.316	0.136
-admissible as	6.312	0.257	0.008
-advertising	6.292	0.434	0.716
-affect	6.13	0.414	0.104
-affected	6.396	0.155	-0.164
-african	6.199	-0.189	0.022
-after	3.28	-0.419	-0.622
-after being	6.823	-0.427	-0.002
-afternoon	5.88	-0.286	-0.116
-again	6.065	0.138	-0.167
-against	3.685	-0.494	-0.325
-against the	4.16	-0.444	-0.35
-age	5.004	0.104	0.454
-ago	5.261	0.15	0.199
-agreed to	5.629	-0.145	-0.398
-agreement	5.015	0.148	0.343
-agrees	6.966	-0.178	0.15
-air	5.66	-0.191	0.044
-al	6.857	-0.037	0.237
-all	3.04	-0.116	0.205
-all of	4.358	0.547	0.333
-almost	6.292	-0.106	0.051
-also	4.165	0.132	0.787
-although	5.071	-0.515	-0.4
-always	4.858	0.626	0.473
-america	6.235	0.201	-0.105
-amount	4.782	0.306	0.187
-an	2.343	0.248	0.114
-an animal	7.452	0.484	0.229
-an electron	7.659	-0.09	-0.377
-an expert	6.759	0.104	-0.156
-an important	6.44	0.189	-0.038
-analysis	5.629	0.82	0.589
-and	1.666	-0.727	-0.252
-and an	6.097	0.185	-0.066
-and are	5.619	-1.01	-1.158
-and blood pressure	5.793	0.061	0.236
-and demanded	6.857	0.263	-0.099
-and each	6.332	0.395	-0.018
-and from	7.133	0.147	-0.118
-and half	6.966	-0.032	0.241
-and has	5.736	0.07	0.217
-and in	5.66	-0.291	0.015
-and is	5.094	-0.568	-0.322
-and it	5.758	-0.158	0.144
-and low	7.739	-0.135	0.174
-and more	6.273	-0.166	0.139
-and she	5.976	-0.13	0.228
-and that	5.004	-0.368	-0.064
-and the	3.24	0.05	0.128
-and therefore	6.05	0.079	0.305
-and two	6.463	-0.35	0.023
-angular	7.516	-0.19	-0.555
-another	4.361	0.621	0.521
-answer	1.401	5.499	6.247
-answer in	5.57	0.392	0.519
-any	3.699	-0.245	-0.197
-any time	7.229	-0.238	0.091
-anything	5.894	-0.154	0.189
-appeal	5.488	0.239	0.636
-appears	5.99	-0.264	-0.05
-appears to	7.334	-0.341	0.072
-apples	6.254	0.063	-0.132
-applicable	6.065	-0.074	-0.276
-applied	5.948	0.401	0.007
-applied to	6.728	0.296	0.084
-appointed	6.641	-0.335	0.011
-approaches	6.928	0.133	-0.19
-approved	6.823	-0.144	0.195
-approximately	6.13	-0.321	-0.573
-aq	7.516	-0.343	0.231
-are	2.434	0.035	-0.115
-are going	7.452	-0.136	0.164
-are on	7.18	-0.52	-0.207
-are there	6.181	0.196	-0.069
-area of	6.13	-0.286	-0.567
-areas	6.217	-0.281	-0.005
-argon	8.027	-0.223	0.103
-argument	4.982	0.031	0.08
-argument against	7.585	-0.114	0.188
-around the	5.934	-0.084	0.217
-array	6.374	-0.109	0.022
-arthur	7.585	-0.028	-0.283
-article	6.13	-0.038	0.269
-as	2.469	0.16	0.4
-as many	5.471	0.449	0.797
-as much	6.081	0.008	0.395
-as result of	5.92	-0.155	0.065
-as well as	6.292	0.086	-0.156
-aspects	6.857	0.131	-0.12
-assessment	6.857	0.248	0.002
-assignment	6.728	-0.326	-0.052
-associated	6.097	-0.03	-0.377
-associated with	6.147	0.031	-0.314
-assumed	6.374	-0.232	-0.015
-at	2.699	-0.619	-0.554
-at rate	7.391	-0.112	0.258
-at rate of	7.516	-0.054	0.24
-at the	3.587	-0.172	0.112
-at the end	6.254	-0.093	0.194
-at the time	5.445	0.342	0.035
-at trial	5.02	-0.095	-0.274
-at trial the	5.364	-0.114	-0.435
-atm	8.027	-0.105	-0.492
-atmosphere	6.511	0.65	0.282
-atom	6.613	-0.517	-0.089
-atoms	6.641	-0.227	0.001
-attack	5.948	0.137	-0.018
-attention	5.948	-0.058	0.122
-author	6.199	-0.172	0.167
-authority	5.702	0.447	0.24
-average	5.629	-0.6	0.11
-aware	6.13	0.038	0.19
-away	5.071	-0.099	0.027
-babies	7.516	-0.276	0.228
-back to	6.13	-0.097	-0.38
-bag	6.312	0.047	0.321
-band	6.966	0.131	-0.621
-bank	5.724	-0.084	-0.658
-bar	6.097	-0.256	-0.051
-base	5.907	-0.181	0.114
-basketball	6.418	0.083	0.319
-be	2.402	-0.56	-0.5
-be able	5.92	-0.16	0.154
-be able to	5.92	-0.16	0.154
-be determined	7.334	0.137	-0.235
-be found	5.67	-0.045	-0.271
-be made	6.487	0.105	-0.177
-be the	5.254	-0.834	-0.744
-be used for	6.966	-0.21	0.008
-because	2.869	0.333	0.535
-because he	5.143	0.151	0.02
-because it is	5.488	0.196	0.008
-because of	4.565	0.65	0.369
-because of the	5.88	0.247	-0.216
-because the	3.468	-0.458	-0.406
-because there	5.702	-0.24	0.207
-because they	5.868	0.236	0.013
-beef	7.585	-0.362	-0.054
-been	3.707	0.65	-0.088
-before	4.108	-0.386	-0.299
-before the	5.112	-0.016	0.071
-before they	7.391	0.118	-0.124
-beginning	6.235	-0.058	0.341
-being	4.292	-0.221	0.079
-believes	6.374	0.14	-0.092
-below	5.372	-0.47	-0.279
-benefit	6.164	0.382	0.096
-best	3.804	0.282	0.33
-best describes the	6.254	0.092	0.341
-better	5.396	-0.432	-0.24
-between	3.889	-0.475	0.408
-between the	4.863	0.063	0.391
-big	5.92	0.243	0.356
-bigger	7.133	-0.444	0.111
-bigger than	7.826	-0.41	0.055
-billion	7.334	0.011	-0.25
-bills	6.966	-0.156	0.12
-binary	6.928	-0.204	0.112
-binding	6.641	0.032	-0.215
-bit	7.391	-0.137	0.231
-black	6.005	0.567	0.364
-boat	6.857	0.282	-0.001
-bonds	6.928	-0.041	0.334
-book	5.66	-0.124	0.152
-both	3.998	-0.43	-0.004
-both and	6.641	0.136	0.339
-bottles	7.452	-0.271	0.099
-bottles of	7.739	-0.297	0.074
-bought	5.533	0.293	0.515
-bowl	7.334	0.072	-0.367
-box	6.097	0.076	-0.377
-boy	5.894	0.187	0.035
-brain	6.698	0.087	0.331
-branch	7.005	-0.094	0.267
-breach	5.497	0.369	0.017
-breach of	5.551	0.326	-0.021
-brings	5.533	-0.05	0.065
-broad	7.005	-0.038	0.152
-bromine	7.739	-0.177	-0.462
-brought	4.687	0.344	0.473
-brought to	5.894	0.097	0.319
-brought to the	6.081	0.121	0.33
-buffer	7.18	0.607	0.297
-building	5.137	0.045	0.24
-building the	6.587	0.187	-0.099
-burden	6.511	0.018	-0.259
-bus	7.005	-0.206	0.071
-business	5.077	0.815	0.438
-but	3.275	-0.812	-0.175
-buy	5.187	-0.215	0.348
-buyer	5.793	-0.127	0.006
-buying	6.759	0.187	-0.15
-buys	6.292	0.017	0.355
-by	2.459	0.362	0.383
-by an	5.92	0.223	-0.162
-by one	7.452	-0.422	-0.112
-by the	3.417	0.081	0.286
-calculate	5.533	-0.287	-0.572
-calculate the	5.67	-0.246	-0.421
-came	5.275	-0.068	-0.681
-can	3.238	0.325	0.334
-can be	4.355	-0.013	-0.082
-can help	7.739	-0.186	0.057
-can you	7.046	-0.341	-0.064
-candy	7.659	-0.046	0.249
-cannot	4.723	-0.102	0.438
-cannot be	5.471	0.031	0.398
-captured	7.516	0.05	-0.202
-car	4.63	0.106	-0.277
-carbon	6.13	-0.31	-0.435
-card	6.79	0.22	0.004
-carried	6.217	0.165	-0.217
-carried out	6.966	0.312	-0.069
-carry	6.217	-0.086	0.201
-cars	6.396	0.415	0.096
-case	4.76	0.198	0.354
-cases	6.05	0.462	0.243
-caught	6.966	-0.032	0.193
-cause	4.687	0.295	0.451
-caused by	6.097	0.292	0.06
-cells	6.035	0.255	-0.218
-cents	7.334	0.087	-0.329
-certain	5.118	0.204	-0.09
-change	4.921	0.011	0.326
-change the	6.759	-0.494	-0.155
-changes	5.67	0.605	0.366
-changing	6.292	0.148	-0.042
-character	5.66	0.146	-0.039
-characteristics	5.312	0.309	-0.028
-charges	6.065	-0.043	0.084
-check	5.702	0.257	0.451
-cheese	6.669	0.152	-0.11
-chemistry	7.659	-0.471	-0.187
-chicken	6.892	-0.048	0.388
-child	5.248	0.688	0.593
-children	4.951	0.524	0.455
-china	5.855	0.515	0.632
-choice	6.535	-0.213	0.115
-choose	6.005	-0.64	-0.397
-choosing	7.585	-0.214	0.212
-circle	6.857	-0.478	-0.901
-circuit	7.089	0.006	0.245
-circular	6.928	0.149	-0.259
-city	4.813	-0.406	-0.2
-claim	4.735	0.089	-0.167
-claimed	5.894	0.138	-0.187
-claiming	5.805	0.309	0.095
-class	5.515	0.479	0.957
-classification	7.229	-0.277	-0.01
-classifier	7.826	-0.217	0.037
-clause of	6.254	-0.11	0.104
-clause of the	6.353	-0.128	0.118
-clerk	6.966	-0.299	-0.618
-clients	6.418	-0.002	-0.244
-closed	6.641	-0.313	0.167
-coefficients	7.334	-0.331	-0.6
-color	5.855	0.352	0.126
-colors	6.857	-0.035	0.203
-come	5.207	-0.106	0.072
-commission	6.641	0.211	-0.123
-commitment	7.659	-0.215	0.115
-committed	5.99	0.398	0.11
-committing	7.452	-0.294	0.019
-common	4.863	-0.273	0.148
-commonly	6.966	0.571	0.354
-community	5.66	0.15	-0.019
-company	4.615	0.104	0.431
-company for	7.089	-0.251	-0.027
-comparison	6.79	-0.109	0.134
-competition	6.587	0.197	-0.057
-competitive	7.28	-0.262	0.01
-complaint	6.292	0.148	-0.205
-completely	6.217	0.205	-0.002
-compound	6.641	-0.518	-0.947
-compounds	6.587	-0.945	-0.677
-computer	5.747	0.412	0.698
-concentration	5.907	-0.02	-0.244
-concerns	6.823	-0.074	0.134
-concert	7.005	-0.156	0.031
-conclusion	6.065	-0.242	0.171
-conditional	6.698	0.328	-0.035
-conditions	5.462	-0.01	0.093
-confirmed	7.452	-0.311	0.021
-congress	5.99	0.157	0.422
-consequence	6.235	-0.514	-0.055
-consideration	5.629	0.301	-0.125
-considerations	6.966	0.274	-0.174
-constant	5.758	0.095	-0.332
-constitutional	5.22	0.088	-0.27
-constitutional because	6.79	0.003	-0.27
-constitutionality	6.164	0.074	-0.171
-constitutionality of	6.181	0.106	-0.183
-constitutionality of the	6.44	0.097	-0.156
-contact	5.934	0.151	-0.26
-contain	6.035	0.354	0.016
-containing	6.05	-0.108	-0.403
-contract	4.558	0.137	-0.102
-control	5.187	-0.18	-0.458
-conversation	6.561	-0.254	0.005
-conveyance	6.164	0.091	-0.176
-convicted	5.724	0.063	0.283
-cook	7.585	0.074	-0.3
-cookies	7.18	0.432	0.129
-corporation	6.698	-0.198	0.044
-cost	4.972	0.144	0.497
-could	4.102	-0.178	-0.075
-could be	5.66	-0.169	0.159
-could have	6.561	0.012	0.264
-counsel	6.273	0.118	-0.141
-counseling	7.585	-0.134	0.109
-countries	5.793	-0.014	0.306
-country	5.149	-0.738	-0.925
-course of	6.199	0.143	-0.068
-court	4.057	0.114	0.621
-court to	6.966	-0.107	0.173
-court will	6.164	-0.298	-0.125
-cousin	7.046	-0.104	0.202
-covered	6.728	-0.211	0.107
-create	5.976	-0.236	0.09
-created	5.471	0.375	0.106
-cross	5.639	-0.104	-0.373
-current	5.561	0.19	-0.116
-currently	6.097	-0.054	0.175
-customer	5.907	0.346	0.164
-customers and	7.826	-0.257	0.059
-cut	5.948	-0.068	0.032
-cx	8.278	0.077	-0.446
-damage	5.66	0.35	0.022
-dark	6.613	0.159	-0.083
-data	5.187	0.341	0.31
-date	5.67	-0.092	0.069
-day and	6.44	-0.196	0.006
-day the	5.57	-0.108	-0.381
-days	4.607	-0.453	-0.285
-days week	7.334	-0.032	0.226
-dc	7.826	-0.043	0.339
-dead	6.511	-0.278	-0.056
-deal	5.92	-0.153	0.087
-deal with	6.823	-0.142	0.143
-death	5.042	0.073	-0.091
-decided	4.858	-0.523	-0.097
-decided to	5.112	-0.391	-0.067
-decides	6.374	-0.097	0.131
-decision	5.65	0.171	0.443
-decrease	6.44	0.061	0.311
-def	5.818	-0.266	0.011
-defendant has	7.005	0.031	-0.26
-defendant is	6.081	-0.333	-0.614
-defense	5.083	0.163	-0.038
-degree	5.77	-0.002	0.257
-delivery	5.934	0.067	-0.218
-deposition	7.452	-0.046	0.364
-derived	7.334	-0.164	0.173
-derived from	7.739	-0.21	0.13
-describes the	5.67	0.406	0.565
-desert	7.452	0.143	-0.176
-determination	7.046	-0.23	0.058
-determine	5.155	-0.314	-0.585
-determine whether	6.199	-0.298	-0.594
-determine whether the	6.561	-0.429	-0.743
-developer	6.892	-0.332	-0.051
-devices	7.046	0.319	-0.093
-diagnosis	5.962	0.21	0.415
-diaphragm	8.278	-0.117	0.194
-did	3.467	-0.062	-0.117
-did not	4.156	0.09	-0.153
-did not have	6.273	0.112	-0.154
-did the	5.65	0.089	-0.256
-did they	7.133	0.062	0.336
-difference	5.77	-0.23	0.111
-difference between	6.353	0.036	0.316
-different	4.517	-0.235	-0.183
-differential	7.452	-0.449	0.024
-digital	6.966	0.38	0.062
-dinner	6.312	-0.129	0.183
-direct	5.619	0.584	-0.004
-directed	6.511	0.13	-0.08
-direction	6.396	-0.245	-0.596
-directly	5.124	-0.001	-0.491
-discuss the	7.28	0.081	-0.246
-disk	7.922	-0.292	0.035
-disorder	6.511	-0.103	0.223
-disorder answer	7.826	-0.315	0.057
-dissolved	7.516	0.044	-0.339
-dissolved in	7.659	-0.065	-0.367
-distance	5.934	-0.254	-0.691
-distinction	7.922	-0.434	-0.039
-division	6.669	0.045	0.381
-do	3.786	0.907	0.088
-do not	5.094	0.249	0.347
-do so	6.254	0.185	-0.259
-do the	6.396	-0.163	0.145
-do what	7.391	0.156	-0.256
-does not	4.243	0.597	0.338
-door	5.639	-0.256	-0.012
-down	4.667	-0.311	-0.079
-down the	5.92	-0.498	-0.24
-drink	5.88	-0.177	0.079
-drive	6.005	-0.218	-0.481
-driver	5.609	0.099	-0.541
-driver was	7.046	0.07	-0.209
-driving	5.542	0.239	0.004
-due	4.66	0.229	0.468
-due process	6.113	0.048	0.231
-during	3.886	0.164	0.704
-during the	4.484	-0.027	0.045
-each	3.478	0.066	0.542
-each and	6.641	-0.348	0.19
-each class	8.432	-0.306	0.103
-each of	5.692	-0.039	0.145
-each year	7.28	0.128	-0.117
-early	5.66	-0.26	-0.063
-earth	5.334	0.404	0.657
-easement	6.587	-0.375	0.012
-eat	5.92	0.083	-0.195
-eating	5.855	-0.125	-0.339
-economic	5.268	0.63	0.033
-education	6.081	0.301	-0.177
-effect	4.887	0.308	0.162
-effect of	6.332	-0.177	0.183
-effective	5.65	-0.016	-0.245
-either	5.059	-0.793	-0.544
-electron	6.487	-0.351	-0.012
-electronic	7.18	0.283	0.012
-element	5.83	-0.327	0.039
-element in	8.432	-0.392	0.018
-element of	6.892	-0.067	-0.25
-elements	5.629	0.146	0.501
-elements that	7.922	-0.119	0.193
-emergency	5.692	0.228	0.491
-emotion	8.027	-0.071	0.216
-employed	6.164	-0.226	0.105
-employee	5.805	-0.011	-0.241
-employees	6.164	0.035	-0.166
-employer	6.759	0.098	-0.152
-employment	6.147	0.148	-0.302
-encourage	6.857	0.005	-0.269
-end of	5.619	-0.062	0.137
-energy	5.054	0.049	-0.266
-energy of	6.966	-0.124	-0.427
-enforcement	6.613	-0.379	0.145
-engine	7.28	0.348	0.068
-ensure	6.418	0.07	0.405
-enter	5.66	-0.311	-0.475
-entered	4.972	0.065	0.215
-entered the	6.005	-0.138	-0.032
-entitled	6.035	-0.253	-0.051
-entitled to	6.113	-0.202	-0.022
-environmental	6.02	0.341	0.46
-equal to	6.164	-0.473	-0.009
-equally	6.418	-0.098	0.267
-equilibrium	6.613	-0.464	-0.89
-errors	7.005	0.175	0.286
-estate	5.428	-0.599	-0.185
-ethical	6.181	0.455	0.131
-evaluation	6.147	0.546	0.168
-even	4.652	-0.145	0.027
-everything	6.181	0.004	0.22
-evidence of	5.702	0.109	-0.191
-example	5.124	0.047	0.352
-except	5.524	0.277	-0.013
-exception	5.88	-0.207	0.12
-excluded	6.966	-0.01	-0.331
-executed	6.02	-0.345	-0.595
-exercise	5.542	0.343	-0.107
-exists	6.273	0.261	0.084
-expansion of	7.516	-0.111	0.214
-experience	5.92	-0.02	-0.226
-experienced	6.561	0.148	-0.123
-experiment	6.463	-0.539	-0.016
-express	5.99	-0.562	-0.023
-express your	7.133	-0.501	-0.284
-express your answer	7.133	-0.501	-0.284
-extended	6.892	-0.203	0.108
-extension	6.966	-0.125	0.242
-extent	6.463	-0.236	0.188
-extent of	7.334	-0.285	0.103
-fact	5.077	0.355	0.145
-factor	6.097	0.103	-0.086
-failed	5.404	0.349	-0.231
-failed to	5.599	0.284	-0.256
-failure	5.692	0.469	0.156
-fall	5.948	-0.21	0.077
-fallacies	6.759	0.312	0.027
-fallacy	5.681	0.367	0.807
-fallacy of	6.181	0.294	0.482
-false	4.648	-0.613	-0.741
-false false	5.58	-0.395	-0.19
-false false true	5.58	-0.395	-0.19
-false true	5.58	-0.395	-0.19
-false true answer	5.58	-0.233	-0.112
-false true false	5.58	-0.233	-0.112
-family	4.946	-0.399	0.058
-far	5.692	-0.013	0.215
-farm	5.948	0.116	-0.264
-father	5.65	-0.526	-0.077
-favorite	5.976	-0.064	-0.27
-federal	4.946	0.108	0.335
-fee	5.42	-0.529	-0.098
-fee simple	5.976	-0.18	0.083
-feet	5.561	-0.324	0.232
-few	5.194	-0.063	0.216
-filed motion	6.44	0.114	-0.105
-filed motion to	6.698	0.164	-0.085
-find	4.218	-1.224	-1.406
-first	3.611	-0.129	0.331
-first day	6.728	-0.203	0.057
-five	5.065	-0.465	-0.076
-fix	7.516	-0.09	0.209
-flight	7.046	-0.004	0.253
-fluid	6.613	0.287	0.572
-focus	6.374	0.238	0.465
-focus on	7.046	-0.084	0.269
-focused	7.133	-0.176	0.207
-following	2.435	0.035	-0.127
-following are	6.641	0.193	0.005
-following best	5.724	0.551	0.285
-following fallacies	6.79	0.265	-0.006
-following is	3.777	0.55	0.842
-following is an	6.966	0.03	0.291
-following is not	5.66	0.392	0.049
-following is the	4.572	0.416	0.693
-following is true	5.92	-0.012	-0.11
-following statements	5.241	0.014	-0.332
-following statements is	6.02	-0.102	-0.334
-following the	5.894	0.205	-0.246
-food	5.297	0.541	0.356
-for	2.067	-0.166	-0.73
-for 20	7.28	0.098	-0.168
-for 40	7.739	0.085	-0.256
-for an	5.462	0.014	0.191
-for hours	6.823	0.583	0.342
-for the	3.183	-0.24	-0.749
-for the first	6.44	0.342	0.04
-for this	6.217	-0.151	0.224
-for which	5.88	-0.454	-0.148
-for which of	6.966	-0.108	0.157
-force	5.349	-0.201	-0.507
-forest	6.613	0.212	-0.027
-form	4.882	-0.276	-0.471
-formation of	6.857	-0.249	0.017
-found	4.245	-0.016	-0.466
-found guilty	6.081	-0.148	-0.444
-found guilty of	6.759	-0.073	-0.39
-found in	6.292	0.309	0.07
-four	4.748	-0.176	0.073
-fourteenth	6.113	-0.24	0.097
-fourteenth amendment	6.273	-0.218	0.05
-free	5.396	0.341	0.013
-french	6.418	0.343	0.095
-friday	6.535	-0.162	0.119
-friend	5.283	-0.802	-0.282
-friends	5.639	0.065	0.502
-from	2.611	0.202	0.175
-from his	5.77	-0.011	0.144
-from what	7.585	0.093	-0.169
-front	5.57	-0.187	0.038
-fruit	5.962	0.125	0.263
-full	5.254	0.166	0.299
-function	4.279	0.029	0.494
-function that	7.18	-0.188	0.173
-function to	4.683	0.012	0.195
-functions	6.561	-0.104	0.059
-further	5.372	-0.007	0.154
-fx	8.432	-0.39	0.169
-gender	6.463	0.024	0.469
-generalization	7.229	-0.337	0.227
-generally	6.05	0.366	0.103
-genetic	6.463	0.344	0.091
-get	4.524	0.279	0.608
-girl	5.907	-0.439	-0.089
-girlfriend	6.892	0.005	-0.482
-girls	6.641	-0.023	0.225
-give	4.887	-0.22	-0.063
-given	4.084	-1.135	-1.213
-given string	6.79	-0.108	0.126
-go	4.911	-0.029	0.283
-goals	6.613	0.558	0.281
-going to	5.713	-0.062	0.164
-good	4.572	-0.219	-0.008
-government	5.083	0.366	0.315
-grams	7.28	0.016	-0.398
-grant	5.782	-0.013	0.199
-granted	5.65	-0.393	-0.127
-greater	5.515	-0.085	0.103
-ground	5.639	-0.562	-0.282
-group	4.868	-0.259	-0.085
-group of	6.035	0.185	0.018
-groups	5.404	0.117	-0.063
-groups of	6.79	0.083	-0.176
-grown	7.28	-0.091	0.165
-growth	6.065	0.381	0.012
-guilty	5.357	-0.414	-0.921
-guilty of	5.92	-0.434	-0.714
-h2o	7.229	-1.025	-0.485
-had an	6.641	-0.091	-0.341
-had no	5.805	-0.111	0.078
-had the	6.235	-0.307	-0.07
-half	4.835	-0.336	0.142
-half of	5.948	0.025	0.182
-half of the	6.418	-0.094	0.141
-hand	5.713	0.138	0.273
-happen	6.857	0.342	-0.145
-harmful	7.133	-0.095	0.171
-has	2.755	-0.125	0.09
-has the	5.319	-0.172	-0.071
-have	2.821	0.158	0.511
-have been	4.993	0.71	0.004
-have left	6.79	0.185	0.395
-have the	5.194	-0.526	-0.133
-have the same	6.966	-0.161	0.181
-having	4.901	0.442	0.242
-he	2.898	1.097	0.829
-he gets	7.334	0.209	-0.047
-he has	5.1	0.252	0.479
-he is	5.372	0.24	-0.027
-he was	4.349	0.033	0.233
-he would	5.533	-0.063	-0.32
-head	5.437	-0.138	0.047
-hearsay	5.782	-0.015	0.248
-heated	6.966	-0.37	-0.699
-heirs	6.292	-0.477	-0.216
-held	5.334	-0.007	-0.266
-help	4.956	-0.255	0.096
-helps	6.892	0.131	0.473
-her	3.392	0.612	0.643
-her husband	6.418	-0.114	0.096
-her mother	6.79	-0.291	-0.034
-her to	6.217	0.179	-0.032
-hereby	6.641	-0.025	-0.305
-high	4.575	0.097	0.513
-high and	8.278	-0.285	0.071
-high intensity	8.278	0.191	-0.138
-high intensity exercise	8.278	0.191	-0.138
-higher	5.724	-0.777	-0.173
-highly	5.99	-0.004	-0.192
-him	3.87	-0.412	-0.614
-hired	5.88	-0.216	0.033
-his	2.937	0.196	0.273
-his friend	6.254	-0.39	-0.087
-his girlfriend	7.391	-0.017	-0.338
-his own	6.13	-0.185	0.013
-hole	7.18	0.179	-0.121
-home	4.527	0.066	0.482
-horse	6.669	0.015	-0.297
-hotel	6.613	-0.204	-0.012
-hour	5.304	0.372	0.555
-hours	4.808	0.295	0.395
-house	4.447	-0.701	-0.546
-houses	5.497	-0.685	-0.54
-housing	7.133	-0.171	0.062
-how	2.987	0.431	0.44
-how many	3.652	0.051	0.503
-how much	4.551	0.57	0.264
-how much did	6.44	0.101	0.464
-how much money	6.081	0.273	0.033
-how much will	6.698	0.172	-0.074
-how old	7.089	0.014	0.318
-how old is	7.452	0.007	0.246
-human	4.967	0.102	0.013
-hydrogen	5.976	-0.794	-0.673
-hz	7.739	-0.76	-1.089
-ice	6.312	0.558	-0.028
-idea	5.962	0.111	0.531
-ideal	7.089	-0.055	-0.284
-identify	5.782	-0.486	-0.839
-identify the	6.164	-0.513	-0.688
-identity	5.99	-0.464	-0.177
-if	2.722	-0.06	0.171
-if and	6.892	0.095	-0.08
-if and are	8.145	0.075	-0.314
-if he	5.174	0.09	0.34
-if the	3.821	-0.757	-0.769
-if there	6.164	0.029	0.43
-if there are	6.966	-0.037	0.209
-if there is	7.391	-0.055	0.277
-if they	6.005	-0.196	0.045
-immediate	6.254	-0.561	0.084
-immediately	5.1	-0.177	-0.028
-important	4.993	0.729	0.328
-in addition	6.005	-0.289	-0.111
-in all	6.035	0.003	0.36
-in an	4.6	-0.13	0.051
-in both	6.79	0.259	-0.103
-in effect	6.463	-0.048	-0.353
-in her	5.412	0.163	-0.187
-in its	6.02	-0.499	-0.121
-in one	5.934	0.393	0.134
-in order	4.967	0.176	0.285
-in order for	7.659	0.136	-0.169
-in order to	5.137	0.115	0.371
-in python	7.334	0.039	0.478
-in row	5.962	-0.281	-0.518
-in that	5.976	-0.383	0.082
-in the	2.427	-0.411	-0.316
-in the past	6.561	0.416	-0.077
-in the state	6.113	-0.431	-0.115
-in the united	6.396	0.074	-0.124
-in their	5.275	0.19	0.03
-in this	5.042	-0.484	-0.68
-in what	5.842	0.43	0.673
-in which	4.504	-0.655	-1.055
-in which of	6.312	0.192	-0.115
-inadmissible	5.619	-0.278	-0.112
-inadmissible because it	6.613	-0.171	0.076
-include	5.67	0.173	0.38
-included	5.99	0.271	-0.054
-income	6.487	-0.029	0.185
-incorrect	7.334	-0.145	-0.416
-increase	5.137	0.258	0.565
-increase the	6.511	-0.126	0.165
-increases	6.147	0.359	0.177
-index	6.698	-0.316	-0.553
-indicate	6.892	-0.298	-0.059
-individual	5.349	0.416	0.584
-infant	7.826	-0.235	0.19
-information	4.111	0.727	0.519
-initial	5.88	-0.073	-0.389
-initially	6.463	-0.335	-0.037
-injuries	5.479	-0.308	-0.155
-injury	5.629	0.06	0.302
-inner	7.133	0.031	0.226
-instrument	5.907	-0.179	-0.145
-insurance	6.332	-0.326	0.096
-insurance company	7.089	-0.354	-0.051
-insured	7.229	-0.115	0.135
-int	7.133	-0.321	0.083
-integer	6.273	-0.748	-0.532
-integers	6.02	-0.626	-1.062
-intended	5.609	-0.298	-0.12
-intensity	7.18	0.365	-0.235
-intensity exercise	8.278	0.191	-0.138
-intent	5.692	-0.053	0.151
-interest	4.791	-0.138	0.187
-interest in	5.894	-0.0	0.292
-interest in the	6.332	-0.052	0.187
-interested	6.273	0.191	-0.057
-interested in	6.44	0.127	-0.096
-internal	5.92	0.078	0.517
-internet	6.353	0.39	0.238
-into	3.548	-0.104	-0.491
-ionic	7.659	-0.136	0.315
-irrelevant	6.487	0.114	-0.146
-is	1.574	0.026	-0.193
-is also	6.235	0.167	0.269
-is an	4.675	0.22	0.676
-is are	7.516	0.264	-0.056
-is best	6.13	0.56	0.247
-is brought	5.88	0.182	0.38
-is brought to	6.065	0.088	0.34
-is called	6.199	0.823	0.547
-is common	7.334	-0.031	0.199
-is correct	6.463	0.065	-0.285
-is due	7.005	0.285	-0.059
-is due to	7.18	0.228	-0.086
-is likely	6.235	0.226	0.065
-is likely to	6.374	0.283	0.099
-is most likely	5.67	0.185	0.392
-is necessary	6.418	-0.387	-0.121
-is no	5.031	-0.108	0.11
-is not	3.895	-0.02	-0.062
-is not an	6.587	0.222	0.04
-is now	6.273	-0.113	0.179
-is present	7.391	0.29	0.064
-is referred	6.396	0.642	0.296
-is referred to	6.396	0.642	0.296
-is subsequently	6.892	-0.125	-0.466
-is the	2.948	-0.454	-0.664
-is the most	4.703	0.272	0.403
-is the value	7.659	-0.33	0.195
-is this	7.046	0.214	-0.082
-is where	7.826	0.023	-0.208
-isotope	8.432	0.07	-0.381
-issue	5.334	-0.149	-0.03
-it can	6.217	0.284	0.074
-it has	5.868	0.221	-0.099
-it is not	6.254	-0.335	-0.014
-it take	6.44	-0.2	-0.413
-it to	5.692	0.18	-0.04
-item	6.823	-0.088	0.097
-its own	6.332	-0.128	0.207
-jackson	7.452	-0.239	0.151
-jewels	8.278	-0.285	0.08
-jim	7.516	-0.077	0.194
-job	5.268	0.011	0.335
-john	5.758	0.52	0.973
-judge	5.599	0.027	0.296
-julie	8.278	-0.274	0.132
-jupiter	6.966	-0.176	0.339
-jury	5.437	0.057	0.362
-justice	6.669	0.291	-0.25
-ka	8.145	-0.032	-0.294
-keep	5.488	0.342	0.108
-key	6.05	0.08	0.255
-kg	6.05	0.075	-0.326
-kill	6.235	-0.198	0.029
-killed	5.907	-0.134	0.08
-king	5.842	0.529	0.806
-kj	7.922	-0.136	-0.363
-know	4.993	-0.073	0.27
-know that	6.418	-0.283	0.022
-knowledge	5.261	0.086	0.274
-known	5.059	0.205	0.017
-lap	7.739	-0.095	0.187
-large	4.52	-0.306	0.36
-later	4.425	-0.512	-0.055
-law and	6.928	-0.034	0.198
-laws	5.88	0.314	0.102
-lead	5.868	-0.089	-0.233
-leaders	6.561	0.31	0.083
-learning	5.855	0.104	0.311
-leather	8.432	-0.256	0.197
-leave	5.702	-0.438	-0.131
-leave the	6.511	-0.134	0.036
-left	4.196	-0.272	-0.285
-left of the	5.855	-0.457	-0.736
-left the	6.05	-0.397	-0.056
-legal	5.234	-0.073	0.229
-legally	6.587	-0.146	0.136
-legislature	6.892	0.352	0.083
-lemon	7.585	0.309	-0.049
-length	5.681	-0.229	-0.158
-length of	6.374	0.152	0.263
-less	4.765	0.136	0.465
-less than	5.724	-0.369	0.136
-let	5.341	-0.348	-0.888
-let what	8.432	-0.181	0.227
-let what is	8.432	-0.181	0.227
-letter	5.454	-0.234	-0.119
-level	5.304	0.159	0.485
-levels	5.66	-0.221	-0.019
-liability	5.713	-0.412	-0.206
-life	4.664	0.417	-0.074
-light	5.071	-0.595	-0.073
-like to	6.669	0.164	-0.084
-likely	3.536	1.046	0.576
-likely be	5.88	0.281	0.143
-likely to	4.687	0.413	0.262
-likes	6.02	-0.21	-0.485
-limited	5.907	0.355	0.174
-line	5.412	-0.61	-0.34
-linear	6.332	0.242	-0.003
-liquid	6.728	0.237	0.503
-list	5.283	0.224	0.715
-list of	6.005	-0.112	0.041
-live	5.054	-0.476	-0.34
-lives	5.168	-0.602	-0.876
-living	5.13	0.108	-0.177
-load	6.928	-0.1	0.19
-local	5.059	0.176	-0.247
-located in	6.081	-0.23	-0.066
-location	6.332	0.215	0.007
-log	7.334	-0.119	0.019
-long	4.52	-0.134	-0.094
-looks	7.18	-0.083	0.151
-loss	5.312	-0.081	0.181
-loss of	6.113	-0.334	0.106
-losses	7.391	-0.123	0.184
-lost	5.542	-0.246	-0.026
-lot	5.372	-0.061	0.05
-love	5.99	-0.174	0.132
-loved	7.229	0.244	-0.142
-loves	7.391	-0.216	0.22
-low	5.349	0.428	0.994
-lower	5.372	-0.562	0.143
-lying	6.511	-0.434	0.013
-made	4.063	0.946	0.492
-magnetic	6.353	-0.241	-0.42
-magnetic field	6.928	-0.183	-0.619
-maintain	6.312	0.062	0.263
-maintained	6.759	-0.113	0.131
-major	5.533	-0.05	0.229
-making	4.916	0.29	0.065
-man	4.133	0.217	0.219
-man and	6.065	0.011	0.196
-management	5.92	0.843	0.202
-many	3.297	0.14	0.81
-many times	7.089	-0.396	-0.188
-marketing	5.868	1.162	0.531
-married	6.181	0.097	-0.149
-mars	7.005	0.564	0.242
-mass	5.388	-0.046	-0.347
-mass of	6.728	-0.189	-0.445
-material	5.758	0.484	0.109
-max	7.739	-0.016	0.264
-maxillary	7.739	0.497	0.106
-maximum	5.818	-0.364	-0.532
-may be	4.998	0.069	0.286
-meals	7.739	-0.284	-0.02
-measure	6.081	0.676	0.232
-measurement	7.005	0.067	0.252
-measurements	7.229	-0.274	0.002
-mechanism	6.892	-0.073	0.279
-media	6.199	0.501	0.065
-member	5.99	-0.175	0.103
-membrane	7.046	-0.093	0.098
-men	5.168	0.102	0.21
-message	6.113	0.225	0.578
-messages	6.966	0.358	0.037
-meters	7.18	-0.073	-0.393
-mhz	7.585	-0.523	-0.885
-middle	5.99	0.569	0.297
-might be	6.418	-0.19	0.097
-miles	6.02	0.101	0.519
-miles per	7.391	0.061	0.317
-million	6.332	-0.131	0.188
-min	5.59	0.156	0.425
-min and	5.758	0.181	0.346
-min and blood	5.868	0.072	0.269
-min respirations	6.217	-0.088	0.204
-mineral	7.516	0.203	-0.096
-minutes of	7.659	0.226	-0.155
-missing	7.089	-0.113	0.171
-mixture	6.759	-0.435	-0.678
-ml	6.892	-0.414	-0.95
-ml of	7.585	-0.336	-0.593
-mm	5.515	0.025	-0.238
-mode	7.826	-0.636	0.083
-model	5.22	0.16	-0.234
-moderate	6.669	-0.156	0.236
-mol	7.005	-0.502	-0.92
-molecular	6.823	-0.064	-0.604
-monday	6.561	-0.017	0.193
-money does	7.089	0.27	-0.097
-month	5.059	0.7	0.15
-month the	6.928	0.253	-0.043
-months	4.707	-0.163	-0.033
-months of	7.391	-0.12	0.196
-more	3.478	0.48	0.91
-more likely	6.613	0.038	-0.36
-more than	4.921	-0.087	0.142
-most	3.104	0.489	0.78
-most accurate	6.353	-0.113	-0.303
-most likely to	5.782	-0.136	0.114
-mostly	6.966	0.421	0.111
-mother	5.241	-0.436	-0.113
-motion	5.248	0.111	-0.314
-motion to	5.976	0.28	-0.134
-motion to dismiss	6.759	0.306	0.061
-moved	5.515	-0.036	-0.198
-moves	6.613	-0.441	-0.631
-moving	6.312	-0.407	-0.11
-much	4.036	0.952	0.609
-much did	6.44	0.101	0.464
-much money	6.081	0.278	0.05
-much money does	7.089	0.27	-0.097
-much will	6.698	0.172	-0.074
-multiple	5.88	-0.287	0.269
-murder	5.357	-0.473	-0.26
-muscle	5.934	0.182	0.629
-muscles	6.728	-0.279	0.271
-muscles of	8.145	-0.293	0.146
-must	4.361	0.673	0.433
-must be	5.143	0.554	0.339
-my	4.926	-0.493	-0.077
-name	4.916	0.255	0.051
-name of	6.065	-0.03	-0.187
-names	6.44	0.141	0.433
-nations	6.535	0.153	0.347
-natural	5.66	-0.028	0.458
-nature	5.692	0.027	0.345
-necessary	5.227	-0.329	0.071
-necessary to	6.374	-0.185	0.042
-need	4.765	0.18	0.313
-need to	5.462	-0.282	-0.1
-negligence	5.713	0.283	-0.074
-nerve	6.587	-0.13	0.087
-nerves	7.739	-0.019	0.388
-network	6.396	0.258	-0.052
-neutral	7.046	-0.244	0.057
-never	4.931	-0.055	0.122
-new	4.008	0.166	0.558
-newspapers	7.516	0.235	-0.067
-next	4.355	-0.232	-0.591
-nh3	8.432	-0.436	0.045
-night	5.227	-0.448	-0.323
-nine	6.823	-0.296	-0.022
-nmr	6.928	-0.81	-1.133
-no	3.118	-0.027	0.227
-no abnormalities	6.235	0.065	0.251
-no because	4.488	0.192	0.502
-no3	7.391	-0.419	0.164
-no3 aq	8.278	-0.118	0.179
-none	5.168	0.035	0.28
-nor	5.497	-0.337	-0.226
-norm	7.516	0.202	-0.056
-normal	5.22	-0.027	0.251
-north	5.894	-0.249	-0.187
-not	2.461	0.53	0.122
-not an	6.312	0.222	0.098
-not guilty	6.254	-0.16	-0.391
-not have	5.38	0.361	0.05
-not recover	6.759	-0.166	0.096
-not recover because	6.857	-0.218	0.023
-note	6.13	-0.105	-0.569
-notice	5.533	-0.19	0.258
-notice of	6.463	-0.094	0.116
-now	4.456	-0.325	0.124
-nucleus	6.857	0.447	0.121
-null	7.334	0.226	0.028
-number	3.831	-0.305	0.135
-number of	4.095	-0.237	0.505
-nutrients	7.922	0.413	0.073
-object	5.713	0.075	0.294
-objection because	7.659	-0.278	0.089
-objective	6.535	-0.073	0.273
-objects	6.065	-0.08	0.147
-obligation	6.081	0.276	0.003
-observations	6.698	-0.08	-0.36
-obtained	5.782	-0.747	-0.527
-occur	6.05	-0.289	0.134
-of	1.284	0.676	0.481
-of 10	6.13	-0.332	-0.48
-of 30	7.516	-0.171	0.089
-of 50	6.535	-0.371	-0.025
-of being	7.005	-0.127	0.138
-of each	5.805	-0.148	0.297
-of earth	7.28	0.481	0.173
-of energy	6.857	0.089	-0.075
-of group	7.391	0.166	-0.096
-of hydrogen	7.391	-0.288	0.031
-of in	8.432	-0.439	0.068
-of land	5.83	-0.248	-0.096
-of non	6.966	0.044	-0.22
-of older	7.585	-0.093	0.286
-of order	7.659	0.185	-0.038
-of our	6.292	-0.233	-0.008
-of power	6.857	-0.346	-0.084
-of that	6.081	0.276	-0.02
-of the	1.767	-0.494	-0.282
-of the above	4.887	0.225	0.426
-of the city	6.698	-0.036	0.212
-of the fourteenth	6.561	-0.089	0.111
-of the given	6.332	-0.86	-0.116
-of the remaining	6.641	0.024	0.304
-of the right	6.511	-0.056	0.182
-of the second	7.046	0.204	-0.079
-of the statute	6.728	-0.078	-0.351
-of the three	7.229	-0.133	0.107
-of the tongue	7.826	-0.213	0.142
-of the two	6.463	0.105	-0.085
-of their	5.042	-0.236	0.431
-of these	4.472	0.317	0.677
-of three	6.823	-0.015	0.248
-of time	6.097	-0.381	0.109
-of water	6.065	0.516	0.476
-of which	5.1	-1.152	-1.429
-office	4.972	0.088	-0.115
-officer	5.805	0.044	0.39
-official	6.217	-0.186	0.236
-oh	6.487	-0.527	-0.228
-old	4.012	0.477	0.845
-old girl	6.892	-0.142	0.178
-old is	7.28	0.07	0.279
-old man	5.818	-0.119	0.18
-older	5.65	0.16	0.358
-older than	7.452	-0.129	0.138
-on	2.325	-0.222	-0.323
-on average	7.516	-0.012	0.238
-on both	6.892	-0.46	-0.145
-on her	6.035	-0.013	-0.316
-on his	5.542	0.178	-0.25
-on its	6.396	0.342	0.104
-on monday	6.892	0.033	0.233
-on the	3.01	-0.377	-0.187
-on the first	6.396	-0.366	-0.15
-on the right	5.59	-0.215	-0.468
-on which	6.312	0.006	-0.258
-only one	7.005	-0.237	0.048
-open	5.168	-0.255	0.002
-operating	6.535	-0.32	-0.462
-operation	6.005	0.523	0.08
-opposite	7.18	-0.085	0.207
-or	2.955	0.467	0.821
-oral	6.312	0.116	-0.192
-oranges	6.44	0.064	-0.106
-orbits	7.229	-0.133	-0.399
-order	4.292	-0.299	-0.343
-order to	5.065	0.156	0.306
-orders	6.698	-0.169	-0.3
-organism	7.046	0.313	-0.016
-other	3.484	0.369	-0.083
-others	5.194	0.507	0.604
-otherwise	6.374	-0.326	-0.023
-our	4.849	0.366	0.667
-out	3.868	0.414	0.523
-out of	5.042	0.18	0.327
-out of the	5.855	0.292	0.046
-out to	6.641	-0.189	0.1
-output	6.463	-0.111	0.057
-outside	5.29	0.188	-0.006
-oven	7.826	0.032	0.389
-over	3.959	0.352	0.518
-over the	4.854	0.009	0.063
-overall	6.698	0.079	0.468
-overrule	7.452	-0.207	0.154
-overrule the	7.516	-0.213	0.125
-own	4.641	-0.002	0.581
-owner	4.645	-0.544	-0.061
-owner and	6.728	-0.248	0.067
-owns	5.907	-0.593	-0.46
-oxygen	6.217	-0.187	-0.242
-pacf	8.278	-0.029	-0.483
-pages	7.133	-0.064	0.244
-pain	5.428	0.372	0.189
-painted	7.585	-0.021	0.281
-pair	6.147	-0.889	-0.518
-pair of	7.005	-0.488	-0.015
-pairs	6.613	-0.124	0.268
-paper	6.05	-0.265	0.078
-parallel	6.857	-0.126	0.035
-parameters	7.046	-0.457	-0.027
-parcel	6.613	0.048	-0.29
-part of the	5.497	0.275	0.141
-participation	6.928	0.449	0.06
-participation in	7.391	0.263	-0.055
-particle	6.928	-0.654	-0.869
-particular	5.542	0.325	0.139
-parties	5.349	-0.306	-0.03
-party	5.088	0.099	-0.314
-past	5.042	0.544	0.222
-patients	6.396	-0.001	0.33
-pay	4.472	0.119	-0.416
-pay the	5.747	-0.287	-0.045
-paying	6.44	-0.02	-0.275
-payment	5.629	0.155	-0.16
-peace	6.02	-0.128	0.201
-pedestrian	6.587	0.109	-0.258
-penalty	6.857	0.181	-0.034
-pencil	7.659	0.112	-0.286
-pencils	7.659	0.092	-0.329
-pens	8.027	-0.033	-0.332
-people in	5.471	-0.458	-0.312
-people who	6.199	-0.0	0.252
-per	4.604	0.615	0.751
-per hour	6.641	0.129	0.385
-per minute	7.516	-0.277	0.05
-percentage of	6.966	-0.777	-0.455
-performance	5.609	0.535	0.334
-performed	6.097	-0.067	-0.308
-period	4.962	-0.189	0.13
-period of	6.065	-0.423	-0.077
-permit	6.254	0.044	0.217
-person	4.149	-0.454	-0.249
-person is	6.005	-0.298	-0.081
-perspective	6.561	0.473	0.025
-peter	7.005	-0.07	0.275
-phosphocreatine	7.922	0.222	-0.186
-photon	8.027	-0.113	-0.452
-physical	4.998	0.216	-0.061
-pi	7.28	-0.618	-0.493
-piece	6.113	0.439	0.006
-piece of	6.511	0.22	-0.139
-pilot	7.391	-0.101	0.169
-pl	6.823	-0.82	-0.149
-placed	5.297	-0.046	-0.293
-places	6.44	-0.015	0.213
-plan	5.758	0.063	-0.042
-plane	6.535	-0.419	-0.156
-planet	6.487	0.109	0.287
-planned	6.273	-0.339	-0.139
-planned to	6.641	-0.242	-0.011
-planning	6.374	0.141	0.44
-plans	6.254	0.105	0.265
-plant	6.113	0.474	0.204
-plastic	7.229	-0.072	0.205
-played	6.44	-0.54	-0.864
-plays	5.758	-0.277	-0.544
-pluto	7.922	-0.302	0.163
-pm	7.334	0.166	-0.147
-point	5.349	-0.657	-0.174
-police officer	6.332	-0.117	0.11
-political	5.088	0.76	0.436
-population	5.83	0.489	0.237
-position	5.59	0.353	0.096
-possession	5.388	-0.306	-0.132
-possible	5.174	-0.792	-0.589
-post	5.894	-0.148	0.067
-power	4.711	0.158	0.609
-ppm	7.516	-0.492	-0.855
-practices	6.511	0.317	0.106
-premises	5.948	-0.275	0.005
-prepared	6.332	-0.137	-0.402
-presence	5.907	0.078	-0.14
-present in	7.229	0.154	-0.215
-presented	6.097	-0.141	0.123
-president	5.736	-0.679	-0.219
-price	4.982	0.578	0.395
-price of	6.199	0.068	0.272
-primary	5.736	0.247	0.547
-prime	6.535	0.133	-0.31
-principles	6.374	0.37	0.12
-privacy	6.487	-0.205	-0.032
-private	5.67	-0.304	0.05
-privilege	6.097	-0.307	0.002
-probability	6.147	-0.603	-0.378
-problem	5.38	0.019	0.275
-processes	6.217	0.288	-0.065
-produce	5.506	0.077	0.244
-product	4.993	-0.764	-0.621
-product of	6.487	-0.144	0.053
-products	5.724	-0.328	-0.108
-professor	6.79	-0.712	-0.258
-profile	7.739	-0.177	0.221
-profit	6.353	0.003	0.388
-prohibited	6.273	0.206	-0.1
-prohibition	7.005	0.167	-0.072
-promise	6.199	-0.214	0.12
-promise to	6.587	-0.116	0.129
-promote	6.698	0.153	-0.199
-proportion	6.966	-0.212	0.097
-prosecution	5.793	-0.014	-0.24
-protection	5.65	-0.106	0.097
-provide	5.187	0.008	0.202
-psychological	6.273	0.484	0.189
-psychologist	5.868	0.688	0.269
-psychologists	7.516	0.46	0.087
-public	4.645	0.616	0.716
-pulse	5.561	0.165	0.348
-purchase	5.275	0.498	0.194
-purchased	5.542	-0.055	-0.257
-purchases	7.585	0.311	0.018
-purchasing	6.823	0.18	-0.062
-pure	6.857	0.265	-0.0
-purpose	5.462	-0.295	0.029
-purpose of	6.02	-0.096	0.143
-py	8.615	0.276	-0.153
-python	5.58	0.133	0.61
-qualities	8.145	-0.212	0.131
-quantum	7.005	-0.279	-0.025
-quarter	6.728	-0.259	0.006
-question	4.319	0.379	0.512
-questions	6.147	-0.289	-0.108
-quite	6.759	-0.145	0.117
-rain	6.892	0.49	0.175
-raised	6.418	-0.011	0.268
-ran	5.962	0.02	0.228
-range	5.92	0.138	-0.111
-rate	5.283	0.676	0.886
-ratio	6.164	-0.769	-0.623
-ratio of	6.728	-0.402	-0.16
-reach	6.13	-0.521	-0.266
-reactions	6.463	-0.341	-0.543
-read	5.692	-0.154	0.023
-real	5.341	-0.442	-0.657
-reasonable	5.268	-0.142	0.114
-receive	5.713	0.009	0.174
-receive the	7.452	-0.196	0.099
-received	4.896	-0.16	-0.461
-recent	5.842	-0.354	-0.118
-recently	5.782	-0.135	0.089
-recorded	5.713	-0.239	-0.014
-records	6.254	0.512	0.279
-recover	5.155	-0.631	-0.043
-recover because	6.759	-0.333	0.121
-recover because the	6.892	-0.208	0.123
-reduce	6.065	0.065	0.294
-referred	5.92	0.467	0.118
-referred to	5.948	0.522	0.18
-referred to as	6.254	0.591	0.383
-refers	4.478	1.334	1.164
-refers to	4.491	1.276	1.126
-reflex	7.922	-0.247	0.25
-refused to	5.312	-0.219	-0.062
-regarded	7.005	-0.189	0.13
-regression	6.217	0.43	0.22
-regulation	6.613	0.35	-0.077
-related	5.524	-0.616	-0.243
-related to	5.962	-0.516	-0.289
-relation	7.089	-0.405	0.04
-relations	5.66	0.43	0.592
-relationships	6.511	0.103	0.465
-relative	6.13	-0.015	-0.494
-relevant	5.782	0.304	0.075
-reliable	6.928	0.087	-0.244
-relief	6.587	-0.046	0.267
-remain	5.77	0.189	-0.171
-remaining	5.681	-0.056	0.538
-remains	6.561	0.311	0.032
-remove	6.081	-0.217	-0.059
-representation	7.133	0.177	-0.122
-represents	6.587	0.001	0.245
-reputation	6.79	-0.111	0.208
-require	5.976	-0.011	0.303
-required	4.951	-0.171	0.058
-required to	6.035	-0.475	-0.125
-research	5.312	0.297	0.469
-researchers	6.928	-0.475	-0.091
-resident	6.587	-0.283	0.103
-resistance	6.728	-0.49	-0.212
-resource	7.046	0.386	0.037
-respect	5.702	0.158	-0.106
-respirations	5.99	0.046	0.273
-responses	7.005	0.438	0.129
-rest	5.524	-0.418	-0.039
-restaurant	6.254	-0.028	0.323
-result	4.565	-0.429	-0.013
-result of	5.462	0.011	0.221
-results in	6.669	-0.092	0.155
-return	5.194	-0.172	0.111
-returns	6.535	-0.444	-0.084
-richard	7.739	-0.097	0.338
-right to	4.911	0.328	-0.065
-rights and	7.089	0.079	-0.179
-risk	5.497	0.451	0.212
-robbery	6.005	0.191	-0.502
-robert	6.698	-0.249	-0.039
-role	5.894	-0.329	-0.107
-roman	7.005	-0.427	0.135
-room	5.334	-0.179	0.081
-roots	7.133	-0.047	-0.304
-roots of	7.585	-0.151	-0.476
-rose	6.561	0.06	-0.194
-rule	4.946	0.062	0.328
-run	5.488	-0.482	-0.192
-runs	6.535	-0.301	-0.012
-safe	6.892	0.141	0.32
-said	4.425	-0.249	0.49
-same	4.22	-0.452	-0.312
-same as	7.18	-0.078	0.193
-sample	6.13	0.26	-0.01
-samples	6.641	0.636	0.28
-sand	7.334	0.394	0.048
-sarah	7.585	-0.194	0.162
-satisfaction	6.669	-0.258	-0.075
-saturn	7.516	-0.005	0.256
-says	5.364	0.029	0.253
-school	4.887	0.141	0.601
-science	6.254	-0.421	-0.077
-scientific	6.641	-0.093	0.201
-search	5.77	0.615	0.245
-season	6.698	-0.709	-0.499
-second	4.443	-0.201	0.095
-secondary	6.669	0.263	-0.051
-seconds	6.561	-0.079	-0.224
-section	6.005	-0.376	0.023
-security	4.786	0.529	0.773
-security is	7.18	-0.152	0.167
-see	4.972	0.493	0.206
-seeking	6.097	-0.15	0.065
-selection	6.463	-0.125	0.267
-self	5.22	0.591	0.555
-sell the	6.728	-0.141	0.08
-seller	6.199	-0.132	0.045
-sells	6.535	0.005	-0.273
-sense	6.147	0.16	-0.153
-sent the	6.561	0.086	-0.215
-service	5.59	0.655	0.1
-set	4.804	-0.036	0.45
-seven	6.199	-0.132	0.325
-several	4.892	-0.099	0.043
-severe	5.77	-0.012	0.177
-sexual	5.99	0.344	-0.454
-shall be	6.005	-0.008	0.158
-she	3.388	0.421	0.936
-she has	5.29	0.36	0.528
-she is	5.515	0.063	0.282
-she was	5.106	-0.09	0.166
-ship	6.857	0.148	-0.187
-shoes	6.353	-0.093	0.114
-shot	5.976	-0.237	0.091
-should	3.653	0.274	-0.197
-should be	4.63	-0.627	-0.221
-show	4.982	-0.038	-0.171
-showing	6.759	-0.47	0.255
-shows	4.854	0.146	0.692
-shows no abnormalities	6.641	-0.013	0.203
-side	5.471	-0.234	-0.075
-sigma	7.826	-0.389	0.007
-signed	5.283	0.023	-0.236
-signed the	6.966	0.108	-0.152
-similar	5.66	0.727	0.537
-sin	7.18	-0.831	-0.15
-since	4.679	-0.205	0.03
-site	6.312	0.26	-0.059
-situation	5.83	0.151	0.356
-size	5.629	0.199	-0.156
-skin	6.641	0.225	0.043
-slope	6.966	0.21	-0.191
-small	4.854	-0.249	0.188
-smaller	6.463	-0.279	0.21
-smallest	6.587	0.026	0.195
-smith	7.229	-0.296	0.036
-sodium	6.857	0.26	-0.156
-some	4.034	0.266	0.531
-some of	5.92	0.112	-0.187
-some of the	6.418	0.077	-0.228
-someone	5.268	0.826	0.557
-something	5.248	0.131	0.341
-sometimes	5.793	0.482	0.274
-son	5.488	-0.845	-0.153
-soon	5.934	-0.114	0.228
-source	5.65	0.559	0.198
-southern	6.759	-0.044	0.167
-sovereignty	7.229	0.224	-0.089
-space	5.65	-0.099	-0.429
-special	5.692	0.084	-0.221
-species	6.374	-0.203	0.031
-speech	5.818	0.24	-0.051
-speed	5.58	-0.432	-0.227
-spend	5.713	0.046	0.375
-spent	6.035	0.012	0.336
-spread	6.463	-0.068	0.139
-square	5.976	-0.584	-0.106
-stage	6.02	-0.329	0.082
-stage of	7.133	-0.319	0.015
-standard	5.805	-0.312	0.258
-stars	6.535	0.153	-0.131
-started	5.479	-0.116	0.12
-starts	6.613	-0.632	-0.022
-state	3.798	-0.726	-0.629
-state the	6.181	-0.15	0.032
-stated	5.497	-0.076	0.123
-stated that	6.217	-0.112	0.083
-statement	4.551	-0.163	0.286
-statement for	7.826	0.042	-0.193
-statement if	7.089	-0.187	-0.481
-statement the	6.418	-0.087	0.148
-statements	4.877	0.058	-0.323
-stating	6.561	-0.007	-0.298
-station	6.181	0.054	0.224
-statute	4.76	-0.154	-0.556
-step	5.515	-0.095	0.206
-stick	7.391	-0.331	0.18
-still	5.137	0.472	0.638
-stone	7.28	0.32	-0.031
-stop	5.58	-0.054	0.251
-stories	7.005	-0.187	0.196
-str	7.516	0.034	0.39
-strategy	6.374	0.156	-0.149
-strict	6.312	-0.288	0.153
-string	5.962	-0.183	0.349
-strongest	6.13	-0.236	0.24
-struck	5.83	-0.197	0.045
-structures	6.312	0.643	0.433
-student	5.283	0.351	0.516
-students	5.297	0.087	0.629
-studies	5.506	-0.465	0.059
-study	5.261	0.298	0.683
-sub	7.18	0.212	-0.087
-subsequently prosecuted	7.28	-0.044	-0.353
-substances	7.046	-0.136	0.21
-substantially	6.487	-0.119	-0.39
-success	6.254	-0.244	0.039
-successfully	6.928	-0.133	0.183
-such	4.057	-0.444	-0.833
-such as	5.364	0.753	0.343
-sued	5.02	0.259	0.364
-sues	6.312	-0.339	-0.018
-sues the	6.613	-0.31	-0.081
-suffered	5.445	-0.274	-0.066
-sufficient	5.818	0.155	-0.142
-suggests	6.857	-0.192	0.144
-suit against the	5.907	-0.093	-0.327
-sum of	5.948	-0.407	-0.687
-summer	6.641	-0.099	0.058
-sun	5.713	0.237	0.291
-sunday	7.18	-0.203	0.053
-superficial	7.922	-0.29	0.141
-superior	6.728	-0.089	0.263
-supplies	6.823	-0.234	-0.025
-support	5.094	-0.069	0.285
-sure	5.907	-0.25	0.118
-surface	5.842	0.085	-0.126
-surgery	6.857	0.137	-0.15
-sustain	6.728	-0.154	0.134
-sustain the	7.133	-0.124	0.196
-symmetric	7.922	-0.425	0.013
-system is	7.089	0.043	-0.264
-system the	6.928	-0.382	0.051
-systems	6.254	0.343	-0.177
-t1	8.432	0.086	-0.316
-t2	8.615	0.124	-0.404
-table	5.855	-0.664	-0.536
-tactics	7.659	0.279	-0.021
-take	4.443	-0.321	-0.207
-takes	5.214	-0.347	0.001
-taking	5.283	0.281	0.078
-talking	6.728	-0.233	0.062
-tall	6.113	0.32	-0.011
-task	6.587	0.012	0.233
-tasks	7.046	-0.096	0.386
-tax	6.13	-0.334	-0.017
-teacher	5.758	0.273	0.053
-teachers	6.966	-0.038	0.234
-technological	6.823	0.267	-0.054
-teeth	7.18	0.282	-0.283
-television	6.273	-0.245	0.002
-temperature	5.042	0.324	0.196
-ten	5.758	-0.074	0.272
-tenant	6.312	0.371	0.002
-term	4.998	0.356	0.557
-terms	5.112	0.05	-0.239
-terms of	5.66	-0.085	-0.257
-test	5.162	0.177	0.218
-testified	5.77	0.073	-0.142
-than	3.414	0.115	0.783
-than the	5.174	0.694	0.284
-that	2.036	0.065	0.034
-that are	5.437	-0.091	0.24
-that costs	7.391	-0.193	0.147
-that he	4.213	0.148	-0.074
-that her	6.164	-0.442	-0.247
-that in	6.44	0.143	-0.139
-that is	4.683	0.277	0.247
-that it	4.765	0.205	0.405
-that occurs	7.659	-0.035	0.273
-that she	4.936	-0.067	0.098
-that the	3.168	-0.382	-0.152
-that the man	6.535	-0.098	0.122
-that there	5.713	-0.066	0.086
-that was	5.38	0.078	-0.17
-that we	5.83	-0.268	-0.004
-that would	6.353	-0.255	0.106
-the	1.189	-0.7	-0.843
-the 1h	7.452	-0.342	-0.748
-the ability	6.312	0.31	0.044
-the above	4.773	0.159	0.436
-the amount of	5.868	0.204	0.053
-the apartment	6.857	0.143	-0.224
-the average	6.353	-0.401	-0.011
-the beach	7.18	-0.396	-0.121
-the best	4.756	-0.338	0.013
-the box	7.516	0.099	-0.235
-the burden	6.966	-0.054	-0.347
-the buyer	5.948	-0.192	-0.027
-the car	5.609	-0.26	-0.392
-the child	6.487	0.02	0.365
-the city	5.341	-0.214	0.223
-the complaint	6.928	0.112	-0.176
-the constitutionality	6.181	0.106	-0.183
-the constitutionality of	6.181	0.106	-0.183
-the contract	5.42	-0.203	-0.017
-the court	4.547	0.09	0.152
-the day	5.793	0.33	-0.037
-the death	6.561	0.21	-0.019
-the defendant is	6.312	-0.352	-0.568
-the difference	6.587	-0.023	0.156
-the difference between	7.005	-0.134	0.123
-the doctrine	6.613	0.106	-0.18
-the doctrine of	6.641	0.093	-0.188
-the driver	6.217	0.049	-0.368
-the earth	6.292	0.17	0.472
-the end of	5.681	-0.038	0.207
-the ethical	8.145	0.098	-0.288
-the extent	7.089	-0.387	0.105
-the farmer	6.613	-0.248	-0.054
-the first	4.016	-0.119	-0.063
-the first day	6.79	-0.239	0.07
-the following	2.465	0.023	-0.099
-the following are	6.641	0.193	0.005
-the following best	5.724	0.551	0.285
-the following fallacies	6.79	0.265	-0.006
-the following is	3.777	0.55	0.842
-the following statements	5.241	0.014	-0.332
-the following the	7.046	0.363	0.089
-the fourteenth	6.332	-0.203	0.02
-the fourteenth amendment	6.332	-0.203	0.02
-the fourth	6.396	-0.067	0.097
-the friend	5.894	-0.462	-0.238
-the function	7.334	-0.208	0.106
-the girl	6.966	-0.361	0.037
-the given	5.357	-0.666	-0.185
-the ground	5.934	-0.536	-0.282
-the group	6.728	-0.045	0.234
-the head	6.312	-0.094	0.137
-the house	5.118	-0.392	-0.29
-the idea	6.613	0.094	0.379
-the judgment	7.391	-0.114	0.244
-the land	5.561	-0.104	0.118
-the loss	7.229	-0.382	-0.016
-the lower	6.728	-0.398	-0.065
-the lowest	7.18	-0.283	-0.598
-the mass	6.759	0.058	-0.358
-the maximum	6.353	-0.284	-0.495
-the middle	6.487	0.386	0.054
-the model	6.966	-0.08	-0.292
-the money	6.164	0.224	-0.179
-the moral	7.391	0.259	-0.189
-the most	4.046	-0.287	0.261
-the mother	6.44	0.137	0.395
-the next	5.059	-0.186	-0.437
-the number	4.568	0.002	0.004
-the number of	4.648	-0.117	-0.106
-the office	5.65	0.018	-0.239
-the only	5.758	0.104	-0.225
-the operation	6.892	0.201	-0.082
-the original	5.948	0.059	-0.003
-the overall	7.516	-0.038	0.266
-the owner	5.094	-0.313	-0.051
-the parties	5.782	-0.248	-0.091
-the past	5.364	0.409	0.116
-the patient	5.29	0.089	0.139
-the pedestrian	6.79	0.094	-0.239
-the people	5.22	0.025	-0.175
-the period	6.332	-0.015	0.231
-the person	5.207	-0.887	-0.772
-the point	7.089	-0.301	0.095
-the police	5.445	-0.113	-0.353
-the power of	6.966	0.227	-0.116
-the president	6.199	-0.355	-0.096
-the price	6.181	0.113	0.359
-the primary	6.535	0.104	0.373
-the probability	6.535	-0.492	-0.319
-the professor	7.452	-0.497	-0.184
-the property	5.234	-0.167	-0.406
-the prosecution	6.02	-0.084	-0.278
-the public	5.894	0.212	0.425
-the purpose	6.273	-0.139	0.165
-the purpose of	6.332	-0.119	0.143
-the rate of	7.18	0.436	0.113
-the reaction	6.669	-0.856	-0.523
-the remaining	5.88	-0.021	0.463
-the rest	6.02	0.002	0.205
-the right	4.6	0.182	-0.14
-the sale	5.758	-0.0	0.28
-the same	4.287	-0.478	-0.411
-the second	4.735	-0.265	0.042
-the seller	6.463	-0.194	0.057
-the state the	6.966	-0.11	0.23
-the statute	5.619	-0.114	-0.373
-the strongest	6.487	-0.238	0.267
-the student	6.312	-0.129	0.133
-the sun	5.88	0.269	0.41
-the supplier	7.922	0.202	-0.17
-the surface	6.698	-0.017	-0.501
-the surface of	7.229	-0.05	-0.356
-the teacher	6.698	0.06	-0.288
-the tenant	6.698	0.434	-0.018
-the third	5.437	-0.155	0.151
-the three	6.081	0.271	0.375
-the time	4.951	0.703	0.309
-the time of	5.868	0.226	-0.007
-the tongue	7.739	-0.192	0.15
-the total	5.254	0.2	0.478
-the total number	6.273	0.172	0.575
-the tract	6.728	-0.187	0.205
-the trial	5.42	0.188	0.367
-the two	5.261	0.134	-0.165
-the united	5.404	0.264	0.095
-the united states	5.488	0.268	0.053
-the us	6.759	0.232	-0.026
-the value	5.907	-0.418	-0.101
-the value of	6.02	-0.382	-0.153
-the victim	5.907	-0.737	-0.251
-the way	5.99	-0.07	0.167
-the way in	7.585	-0.175	0.16
-the woman	5.155	-0.642	-0.404
-the work	6.254	0.052	0.497
-the year	7.005	-0.07	0.239
-their	3.343	0.283	0.439
-them	3.951	0.594	0.909
-then	3.594	-1.064	-0.823
-then it	7.659	0.175	-0.061
-theory	5.112	1.005	0.748
-therapist	6.79	0.27	0.663
-therapy	5.479	0.319	-0.045
-there	3.216	0.047	0.161
-there are	4.478	0.245	0.32
-there is	4.072	-0.387	-0.017
-there is no	5.174	-0.086	0.178
-there was	5.077	-0.262	0.271
-there was no	5.92	-0.121	0.051
-there were	5.868	0.653	0.348
-therefore	5.207	0.368	0.586
-these	3.682	0.423	0.557
-they	3.339	0.274	0.728
-they are	5.02	-0.172	-0.317
-they do	7.133	0.091	-0.13
-they each	7.826	-0.19	0.09
-they have	5.83	-0.149	0.269
-thing	6.02	0.139	-0.015
-think	5.404	0.057	0.349
-third	4.858	-0.12	0.443
-third of	6.823	-0.033	0.227
-third of the	7.334	-0.033	0.252
-this	2.95	0.436	-0.0
-this is	5.077	0.544	0.705
-thomas	7.391	-0.477	-0.087
-those	4.626	-0.168	0.059
-though	5.66	-0.21	0.113
-thought	4.931	0.567	0.697
-three	4.074	-0.292	0.149
-through	4.395	0.205	-0.016
-through the	5.428	0.083	-0.281
-throughout	6.097	0.043	0.245
-thus	5.59	0.22	0.434
-time	3.622	0.527	0.744
-time the	5.77	0.272	0.015
-time to	6.217	0.286	-0.011
-times	4.544	0.104	0.315
-times as	5.948	0.159	0.43
-times as many	6.613	0.038	0.232
-times the	6.759	0.525	0.222
-to	1.537	1.024	0.911
-to all	6.487	0.224	-0.041
-to an	5.22	-0.117	-0.279
-to as	6.181	0.658	0.426
-to be	3.623	-0.039	0.411
-to buy	5.58	-0.138	0.299
-to collect	6.641	-0.222	-0.022
-to come	6.79	-0.055	0.213
-to complete	6.641	-0.06	0.19
-to consider	7.18	-0.191	0.079
-to deliver	6.857	-0.219	0.142
-to do	5.112	-0.164	-0.362
-to do so	6.561	0.152	-0.158
-to eat	6.728	-0.001	-0.246
-to ensure	6.728	-0.065	0.227
-to find	4.936	-0.022	0.117
-to get	5.187	-0.159	0.062
-to go	5.894	-0.027	0.185
-to have	4.778	-0.363	-0.148
-to have the	6.418	-0.451	-0.149
-to help	5.962	0.077	0.234
-to her	5.357	-0.175	0.08
-to his	4.951	-0.449	0.095
-to increase	6.463	-0.04	0.322
-to keep	6.035	0.15	-0.004
-to lead	7.452	0.102	-0.247
-to make	4.715	0.336	0.087
-to one	6.535	0.098	-0.1
-to pay the	5.92	-0.289	-0.054
-to promote	7.005	0.162	-0.19
-to reach	6.561	-0.558	-0.177
-to receive	6.928	-0.183	0.08
-to recover	5.454	-0.444	-0.228
-to reduce	6.535	-0.119	0.066
-to remove	6.511	-0.149	0.148
-to require	7.739	-0.215	0.091
-to see	5.67	0.192	-0.154
-to spend	7.005	-0.265	0.114
-to take	5.524	-0.023	0.124
-to the	2.495	-0.316	0.54
-to use	5.462	0.073	0.186
-to watch	7.391	0.11	-0.174
-to what	6.587	-0.089	0.177
-to which	5.894	0.305	0.112
-together	5.334	0.132	0.314
-too	5.174	-0.149	0.283
-took	4.854	0.038	0.235
-took the	6.292	0.026	-0.334
-torn	8.432	0.178	-0.103
-total	4.443	0.529	0.822
-total number	6.181	0.169	0.593
-total number of	6.199	0.169	0.571
-toward	5.65	0.381	0.005
-towards	6.463	-0.06	0.256
-tract	5.736	-0.434	0.14
-tract of	6.312	-0.262	0.026
-trade	5.497	0.778	0.491
-traditional	5.92	0.143	0.362
-traffic	6.181	0.143	-0.209
-train	6.857	-0.034	0.254
-traits	7.18	0.057	0.307
-travel	6.254	-0.109	-0.341
-treated	5.736	-0.547	-0.422
-trial	4.341	-0.02	-0.215
-trial the	5.042	-0.189	-0.396
-trip	6.641	-0.172	0.196
-truck	5.976	0.317	-0.097
-true	4.149	-0.285	-0.11
-true false	5.58	-0.395	-0.19
-true false false	5.58	-0.395	-0.19
-true true	5.58	-0.233	-0.112
-true true false	5.58	-0.233	-0.112
-tuesday	6.928	0.007	0.243
-tuples	7.229	0.239	0.407
-turned	5.907	-0.026	-0.225
-twice	5.118	0.32	0.411
-twice as	5.842	0.021	0.58
-twice as many	6.396	0.155	0.444
-twice the	6.79	0.417	0.11
-two	3.414	-0.955	-0.255
-type of	5.437	0.115	-0.061
-typically	6.728	0.403	0.197
-unable	5.758	0.119	-0.099
-unable to	5.758	0.119	-0.099
-unconstitutional	5.818	0.354	-0.184
-unconstitutional because	6.669	0.168	-0.209
-unconstitutional because it	6.966	0.138	-0.126
-under	3.923	-0.301	-0.097
-undergo	7.391	-0.255	0.23
-understand	6.13	-0.024	-0.238
-unit	6.254	-0.011	-0.383
-united	5.297	0.306	0.214
-united states	5.437	0.274	0.091
-units	6.418	-0.295	-0.156
-university	5.842	0.007	0.239
-unknown	6.147	-0.341	0.178
-unless	5.42	-0.188	0.049
-unless the	6.292	0.048	0.242
-until	4.982	-0.267	-0.554
-up	3.967	-0.245	0.126
-up the	6.005	-0.141	0.1
-up to	5.736	-0.044	0.174
-up to the	7.046	-0.177	0.078
-upon	4.637	-0.387	-0.309
-used	4.038	0.228	-0.127
-used to	5.214	0.928	0.713
-usually	5.702	-0.085	0.201
-vacation	6.823	-0.38	0.137
-value	4.524	-0.002	-0.366
-values	5.629	-0.355	-0.143
-vapor	7.739	0.196	-0.235
-variables	6.05	-0.014	-0.253
-variance	6.613	0.287	-0.004
-various	5.67	0.173	-0.109
-very	4.637	-0.143	0.27
-vessel	7.659	0.033	-0.254
-via	6.561	-0.271	0.015
-victim	5.747	-0.804	-0.149
-victim was	6.966	-0.245	0.102
-video	6.857	-0.251	0.004
-voltage	6.928	-0.534	-0.387
-volume	6.199	0.074	-0.129
-wall	6.254	0.557	0.173
-wallet	7.739	-0.27	0.152
-want to	5.736	-0.576	-0.313
-wanted	5.609	-0.093	0.059
-wanted to	5.92	-0.29	-0.078
-war	5.275	0.092	-0.147
-was	2.593	-1.408	-1.437
-was formed	7.516	0.087	-0.299
-was given	6.759	-0.121	0.158
-was not	4.586	-0.164	-0.017
-was unaware	6.728	-0.382	-0.128
-waste	6.823	-0.19	0.082
-water	4.719	0.439	0.008
-water is	7.452	0.293	-0.054
-way	4.437	0.336	0.539
-way in	6.698	0.017	0.309
-way in which	7.229	-0.104	0.231
-way to	5.713	-0.163	0.142
-ways	5.599	-0.322	0.026
-we	4.289	0.143	0.499
-we can	6.113	-0.279	0.047
-we should	6.823	0.219	-0.125
-web	6.759	0.202	0.001
-weight	5.681	0.397	0.048
-weight loss	7.005	0.15	-0.319
-well as	6.292	0.086	-0.156
-went	4.887	-0.524	-0.014
-went to	5.702	-0.191	0.137
-were	3.466	-0.068	-0.055
-west	6.147	0.239	0.408
-what	2.645	0.546	-0.01
-what do	6.928	0.212	0.048
-what is	3.637	-0.459	-0.049
-what is the	3.911	-0.526	-0.728
-what kind	6.669	0.179	-0.041
-what kind of	6.669	0.179	-0.041
-what should	7.18	-0.059	-0.326
-what the	6.02	-0.08	0.178
-what was	5.83	0.476	0.132
-what was the	6.418	0.217	-0.104
-what will	6.273	0.02	-0.249
-what would	6.669	0.129	-0.263
-when did	6.535	-0.672	-1.043
-when he	5.054	0.071	0.428
-when the	4.177	-0.202	0.219
-where	3.826	0.239	-0.484
-where could	8.145	0.156	-0.153
-where is	6.535	0.022	-0.299
-where the	4.972	-0.134	-0.387
-which of	2.581	0.715	1.092
-which of the	2.664	0.876	1.063
-which of these	5.137	-0.006	0.491
-which one	5.976	0.106	-0.142
-which was	5.736	-0.492	-0.187
-while	4.133	-0.307	-0.099
-white	5.445	-0.136	0.041
-who	3.111	-0.725	-1.239
-who is	5.106	0.138	-0.07
-who is the	7.229	0.377	0.075
-who plays	8.027	-0.004	-0.304
-who was	4.982	-0.085	-0.316
-whole	5.793	-0.127	0.137
-whom	5.782	0.169	-0.081
-will	3.004	0.482	0.356
-will be	4.541	-0.069	-0.596
-will have	6.164	-0.307	0.209
-will it	6.535	0.011	-0.351
-will it take	7.005	0.042	-0.347
-will not	5.681	0.294	0.076
-will not be	6.613	0.129	-0.185
-will remain	7.659	0.163	-0.153
-will the	4.882	0.677	0.478
-win	6.097	-0.193	-0.47
-winding	8.432	-0.326	0.105
-winter	6.587	-0.232	0.156
-with age	7.922	-0.179	0.193
-with all	6.698	0.239	-0.092
-with his	5.639	0.129	-0.139
-with the	3.634	-0.193	0.062
-without	4.303	0.277	0.428
-without the	6.823	-0.311	0.082
-witness	5.59	-0.246	-0.003
-woman	4.514	-0.288	0.096
-woman has	7.089	-0.211	0.15
-women	5.58	0.135	0.31
-words	5.639	0.138	0.321
-work	4.459	0.531	0.743
-working	5.454	0.095	0.498
-worth	6.081	0.575	0.277
-would	3.26	-0.242	-0.477
-would be	4.218	-0.342	-0.561
-would not	5.59	-0.298	0.016
-would not be	6.587	-0.263	0.071
-would you	6.332	0.339	-0.058
-write	4.443	0.168	0.385
-write function	4.982	-0.112	0.231
-write function to	5.059	-0.09	0.106
-writing	5.629	0.306	0.099
-year	3.738	-0.045	0.424
-year and	6.857	-0.106	0.254
-year old	4.392	0.365	0.404
-year old girl	6.928	-0.158	0.171
-year old man	5.894	-0.17	0.128
-years	4.061	-0.047	0.227
-years old	6.418	-0.248	-0.063
-yes	4.191	0.591	0.443
-yes because	4.537	0.092	0.473
-you	3.586	-0.289	-0.504
-you can	5.758	-0.17	0.12
-you find	7.046	0.467	0.086
-you have	5.805	-0.064	-0.253
-younger	6.535	0.005	0.28
-your	4.266	-0.185	0.11
-your answer	7.089	-0.48	-0.272
-zero	6.164	-0.18	-0.035
+{"version": 1, "columns": ["(cheap)", "(dear)"], "base": [0.103, 0.637], "usual": {"choice/easy": [1.41, 2.115], "choice/hard": [0.315, 1.122], "choice/medium": [0.985, 1.71], "code/easy": [-0.117, 0.797], "code/hard": [-1.316, -0.608], "code/medium": [-0.815, 0.01], "math/easy": [-0.313, 0.261], "math/hard": [-0.867, -0.156], "math/medium": [-0.297, 0.377], "text/easy": [0.165, 0.523], "text/hard": [0.21, 1.124], "text/medium": [0.144, 0.973]}}
+! "	6.374	0.043	0.12
+"	3.112	-0.766	-0.021
+" "	5.254	-0.301	-0.176
+" " "	5.805	0.262	0.41
+" " ?	7.516	-0.374	-0.514
+" ,	6.065	-0.223	-0.15
+" , "	7.922	-0.061	0.079
+" ? "	7.516	-0.374	-0.514
+" a	5.747	-0.07	0.02
+" a .	6.79	-0.058	0.087
+" after	6.561	-0.049	0.058
+" i	5.194	0.001	0.09
+" it	6.217	-0.114	-0.046
+" of	7.585	-0.162	0.023
+" she	6.561	-0.05	0.12
+" the	4.279	-0.021	0.121
+" to	5.934	-0.176	-0.053
+" what	6.698	-0.158	-0.042
+" you	6.147	-0.052	0.086
+$	3.369	-0.634	-0.263
+$ (	6.966	-0.149	0.012
+$ 0	4.352	0.062	-0.039
+$ 0 ,	5.234	-0.053	0.228
+$ 0 .	5.57	0.27	-0.041
+$ 0 and	8.027	0.063	-0.076
+$ 0 each	7.229	-0.025	0.225
+$ 00	4.253	-0.212	-0.089
+$ 00 ,	5.009	-0.227	-0.077
+$ 00 .	5.907	0.106	0.005
+$ 000	4.514	-0.103	0.064
+$ 000 ,	5.445	-0.165	-0.117
+$ ?	6.147	-0.125	0.179
+$ and	5.92	-0.313	-0.433
+$ and $	6.097	-0.234	-0.332
+$ be	6.759	-0.053	-0.189
+$ x	6.511	-0.092	0.054
+$ x ^	7.826	0.055	0.197
+%	4.593	0.275	0.334
+% .	6.641	-0.092	-0.156
+% answer	7.452	-0.235	-0.095
+% answer :	7.452	-0.235	-0.095
+% b	7.391	-0.21	-0.107
+% b .	7.391	-0.21	-0.107
+% c	7.452	-0.235	-0.095
+% c .	7.452	-0.235	-0.095
+% d	7.452	-0.182	-0.085
+% d .	7.452	-0.182	-0.085
+% of	5.67	0.223	0.338
+% of the	6.164	0.238	0.166
+&	6.396	-0.081	-0.306
+'	2.265	-0.062	0.368
+' '	6.928	0.029	0.134
+' )	7.516	-0.044	0.109
+' ,	6.641	-0.178	-0.097
+' ?	5.842	0.127	0.284
+' ? a	5.948	0.073	0.267
+' and	7.334	-0.332	-0.134
+' b	7.334	0.055	0.169
+' d	6.44	0.117	0.351
+' s	2.463	0.197	0.355
+' s action	7.089	-0.014	0.095
+' s attorney	5.515	-0.241	-0.134
+' s case	7.005	-0.134	0.071
+' s estate	6.857	-0.164	-0.053
+' s home	6.353	-0.061	0.099
+' s house	6.44	-0.073	0.046
+' s promise	7.18	-0.131	0.031
+' s the	6.561	0.105	0.172
+' t	4.215	-0.227	0.065
+(	2.959	-0.857	-0.704
+( '	7.659	-0.013	0.139
+( 0 )	6.199	-0.035	0.037
+( 0 ,	6.035	-0.276	-0.161
+( 00	5.77	-0.08	0.139
+( 00 .	6.511	0.045	0.133
+( a	5.83	-0.308	-0.239
+( aq	7.585	0.091	0.219
+( aq )	7.585	0.091	0.219
+( d	7.089	0.065	-0.086
+( d )	7.739	0.034	-0.104
+( no	7.826	-0.063	0.127
+( no 0	7.826	-0.063	0.127
+( s	5.254	-0.278	-0.116
+( s )	5.334	-0.252	-0.083
+( ~	7.046	-0.263	-0.397
+( ∀	7.18	0.046	0.17
+( ∀ x	7.229	0.049	0.163
+)	2.957	-0.949	-0.816
+) $	6.698	-0.046	0.042
+) +	6.613	0.002	0.123
+) , pulse	6.147	0.035	0.153
+) -	5.99	-0.288	-0.076
+) - >	7.334	0.042	0.155
+) .	4.901	-0.018	-0.234
+) 0	6.487	-0.102	-0.008
+) =	5.855	-0.06	-0.14
+) a	5.83	-0.281	-0.182
+) a .	5.934	-0.202	-0.171
+) and	5.639	-0.072	-0.175
+) answer	5.471	0.153	0.247
+) answer :	5.471	0.153	0.247
+) b	5.907	-0.112	0.139
+) b .	5.907	-0.112	0.139
+) c	5.962	0.129	0.308
+) c .	6.005	0.133	0.315
+) d	5.907	0.061	0.284
+) d .	5.92	0.078	0.275
+) in	6.463	-0.099	-0.016
+) is	6.353	-0.028	-0.149
+) the	6.463	0.112	-0.097
+) ⊃	7.005	-0.138	-0.019
+*	6.005	-0.169	-0.253
+* 00	7.585	-0.077	-0.219
+* 00 ^	7.659	-0.072	-0.252
++	4.695	-0.958	-0.889
++ (	7.005	-0.051	0.058
++ 0	5.747	-0.172	-0.145
++ \\	6.79	0.048	-0.145
+,	1.562	0.059	-0.353
+, "	4.184	-0.14	0.255
+, $	6.081	-0.241	-0.5
+, $ $	7.585	-0.043	-0.188
+, 0	4.63	-0.487	-0.248
+, 0 -	6.613	-0.258	-0.359
+, 0 ]	6.511	0.041	0.122
+, 00	5.388	0.004	0.082
+, 00 ,	6.613	-0.103	-0.026
+, 000	3.829	0.069	0.212
+, 000 .	5.083	-0.319	-0.026
+, 000 to	6.857	0.015	0.156
+, [	7.334	0.08	-0.112
+, a	3.811	-0.402	-0.333
+, and	2.638	0.216	0.655
+, and blood	5.805	0.132	0.218
+, and each	7.133	0.196	0.078
+, and in	6.857	-0.096	0.014
+, and one	5.805	-0.2	-0.317
+, and the	4.287	0.313	0.285
+, and there	6.966	-0.006	0.1
+, as	4.769	0.275	0.077
+, b ,	6.966	-0.036	-0.156
+, be	7.046	-0.074	0.062
+, because	3.415	-0.622	-0.425
+, because a	5.609	-0.138	0.062
+, because he	5.805	-0.068	0.075
+, because of	6.273	0.006	-0.187
+, because she	6.273	-0.107	-0.229
+, because the	3.662	-0.534	-0.442
+, because there	6.005	-0.099	0.044
+, but	3.821	-0.06	-0.151
+, but the	5.524	0.081	0.011
+, calculate	6.353	0.203	0.286
+, calculate the	6.463	0.18	0.286
+, claiming	6.181	0.147	0.04
+, even	6.312	-0.011	0.065
+, false	5.551	-0.174	-0.071
+, false c	5.58	-0.114	-0.049
+, false d	5.58	-0.114	-0.049
+, find	7.28	0.067	-0.064
+, he	4.078	0.21	0.055
+, her	6.511	-0.082	0.037
+, his	5.894	0.067	0.115
+, how	4.316	0.872	0.842
+, how much	5.692	0.279	0.405
+, i	5.227	-0.275	-0.017
+, i '	6.613	-0.154	-0.006
+, in	4.431	-0.058	0.159
+, light	8.278	-0.11	0.011
+, not	5.805	-0.155	0.028
+, one	5.124	-0.406	-0.338
+, one is	6.065	-0.242	-0.332
+, one of	6.511	-0.095	0.008
+, or	4.707	0.059	0.212
+, pulse	6.065	0.068	0.17
+, respirations	6.097	0.042	0.157
+, she	4.703	-0.093	-0.06
+, so	5.227	0.263	0.054
+, so the	7.452	0.049	-0.11
+, such	6.113	0.155	0.04
+, such as	6.353	0.233	0.062
+, that	5.404	0.195	0.115
+, the defendant	5.497	-0.187	-0.358
+, the owner	6.13	-0.098	-0.009
+, the patient	7.516	0.09	-0.069
+, the president	7.005	-0.16	-0.026
+, the prosecution	7.089	0.005	-0.138
+, the state	6.273	0.041	-0.067
+, the tenant	7.133	0.123	-0.002
+, the woman	5.83	-0.275	-0.169
+, then it	7.826	0.078	-0.038
+, there	5.312	0.229	0.12
+, they	4.967	0.059	0.071
+, this	5.894	0.25	0.15
+, true	5.57	-0.201	-0.08
+, true answer	5.58	-0.114	-0.049
+, true b	5.58	-0.114	-0.049
+, two	6.561	-0.103	0.034
+, what is	5.758	-0.233	-0.071
+, which	3.667	-0.368	-0.35
+, which one	7.739	0.158	-0.061
+, which was	5.99	-0.3	-0.208
+, who	4.437	-0.303	-0.319
+, who was	5.681	-0.06	-0.009
+, will the	6.487	0.043	-0.091
+, without	6.511	-0.048	0.05
+, you	5.319	-0.058	-0.217
+- 0	4.773	-1.098	-1.285
+- 0 b	7.452	0.031	-0.118
+- 0 d	7.391	0.051	-0.072
+- 00	5.99	-0.053	-0.123
+- 000	6.561	0.008	-0.142
+- acre	6.13	-0.107	0.072
+- acre tract	6.587	-0.055	0.044
+- choice	8.432	-0.188	0.027
+- hour	7.005	-0.034	0.09
+- in -	6.463	-0.063	-0.145
+- of	6.374	-0.016	0.103
+- of -	6.487	-0.016	0.078
+- old	4.369	0.299	0.351
+- old girl	6.892	-0.091	0.094
+- old male	7.18	0.124	0.003
+- old man	5.894	-0.062	0.086
+- state	6.79	0.016	0.163
+- thirds	7.585	-0.087	0.053
+- to	6.374	0.224	0.075
+- to -	6.613	0.161	0.035
+- year	4.263	0.166	0.281
+- year -	4.41	0.28	0.335
+.	1.131	2.284	2.783
+. "	3.59	-0.018	0.366
+. " i	6.535	0.012	0.148
+. " she	7.089	-0.019	0.092
+. " the	4.611	0.002	0.077
+. $	6.05	-0.114	-0.236
+. $ 0	7.659	0.045	-0.095
+. (	5.124	-0.454	-0.472
+. ( ∀	7.585	0.076	0.16
+. )	6.02	-0.377	-0.591
+. .	4.782	0.734	0.883
+. . .	4.84	0.534	0.609
+. 0	3.635	-1.108	-1.495
+. 0 %	7.334	0.143	-0.077
+. 0 *	7.739	0.029	-0.16
+. 0 .	4.799	-0.653	-1.123
+. 0 :	7.922	0.122	-0.044
+. 0 answer	6.273	-0.027	0.193
+. 0 b	5.793	-0.199	0.173
+. 0 billion	7.826	0.203	0.039
+. 0 c	5.782	-0.217	0.08
+. 0 d	6.081	-0.215	-0.006
+. 0 m	7.334	-0.174	-0.304
+. 0 x	7.391	0.025	-0.17
+. 0 ×	7.391	0.11	-0.144
+. 00	4.113	-0.851	-1.17
+. 00 %	6.857	0.053	-0.032
+. 00 ,	6.44	0.054	-0.071
+. 00 .	5.702	-0.307	-0.607
+. 00 and	7.28	-0.072	-0.162
+. 00 c	6.235	-0.111	0.047
+. 00 d	6.273	0.022	0.206
+. 00 hours	8.145	-0.24	-0.022
+. 000	4.872	-0.065	-0.733
+. 000 .	8.278	-0.003	-0.142
+. 000 answer	6.928	-0.118	-0.027
+. 000 b	6.857	0.054	-0.049
+. 000 c	6.587	0.002	-0.092
+. \\	6.759	-0.068	0.033
+. a .	4.133	0.15	0.024
+. a few	6.669	-0.077	0.028
+. according	5.948	-0.087	0.041
+. according to	5.948	-0.087	0.041
+. after	4.297	-0.244	-0.388
+. all	4.648	0.169	0.31
+. an	4.844	-0.137	-0.055
+. answer	2.214	-0.112	-0.313
+. answer :	2.214	-0.112	-0.313
+. as he	6.79	-0.005	-0.124
+. as the	5.83	-0.227	-0.329
+. at	4.378	0.02	-0.132
+. at the	5.533	0.021	0.088
+. at trial	5.254	-0.058	-0.3
+. b	2.182	-0.043	-0.167
+. be	7.089	0.099	-0.03
+. because	6.065	-0.137	0.026
+. but	5.162	-0.115	0.076
+. by	5.702	0.009	0.136
+. c	2.181	-0.121	-0.218
+. c .	2.187	-0.018	-0.168
+. calculate	6.79	0.023	-0.078
+. calculate the	6.79	0.023	-0.078
+. can	6.374	0.321	0.114
+. constitutional	6.669	0.066	-0.138
+. constitutional ,	6.698	0.073	-0.117
+. during	5.149	-0.068	0.207
+. during the	5.561	0.023	0.144
+. e	5.364	0.26	0.177
+. e .	5.524	0.324	0.228
+. environmental	7.334	-0.122	0.058
+. every	6.587	-0.115	0.015
+. external	7.516	0.002	0.119
+. false	5.283	-0.359	-0.392
+. false ,	5.58	-0.193	-0.083
+. find	6.587	-0.282	-0.414
+. first	7.133	-0.044	0.148
+. five	7.28	-0.273	0.011
+. four	6.823	0.027	0.115
+. from	5.948	0.216	0.094
+. gender	8.027	-0.194	0.048
+. global	8.027	0.089	-0.055
+. guilty	6.561	-0.122	-0.275
+. guilty of	7.739	0.001	-0.164
+. h	6.613	-0.141	-0.044
+. h 0	7.659	-0.112	0.05
+. he	3.769	0.13	0.37
+. he also	6.698	0.034	0.138
+. he gets	7.826	0.121	-0.033
+. her	5.462	0.323	0.4
+. high	6.823	0.046	0.301
+. his	5.268	0.113	0.242
+. how	3.767	0.958	1.084
+. how many	4.295	0.534	0.971
+. how much	5.124	0.584	0.293
+. how old	7.826	-0.141	0.072
+. however	5.181	-0.185	-0.125
+. however ,	5.214	-0.204	-0.135
+. i	5.214	-0.016	0.075
+. if	3.411	0.204	0.654
+. if he	6.353	0.026	0.233
+. if there	6.966	-0.124	0.155
+. if they	6.928	0.054	0.195
+. in	3.72	-0.432	-0.68
+. in the	5.42	-0.308	-0.255
+. increase	6.966	-0.102	0.025
+. increasing	7.133	-0.083	0.132
+. internal	7.28	0.041	0.172
+. it	4.087	0.39	0.442
+. it is	5.094	0.245	0.158
+. its	6.641	0.288	0.092
+. left	7.739	-0.13	0.118
+. legal	7.739	-0.151	0.062
+. low	7.585	-0.033	0.075
+. m	6.613	-0.021	0.108
+. moderate	8.027	-0.278	-0.079
+. most	6.535	0.093	-0.074
+. mr	7.659	-0.189	-0.003
+. multiple	7.826	-0.21	0.067
+. no	4.024	0.317	0.394
+. no ,	4.266	0.521	0.521
+. none	5.364	-0.014	0.03
+. none of	5.42	0.021	0.075
+. not recover	6.759	-0.116	0.034
+. o	7.229	0.013	0.231
+. on	4.586	0.106	0.11
+. only	6.217	-0.114	-0.028
+. overrule	7.516	-0.093	0.071
+. pay	7.922	0.086	-0.123
+. peace	8.145	-0.131	0.055
+. physical	5.713	-0.055	0.042
+. positive	7.659	-0.313	-0.186
+. provide	7.585	-0.109	0.093
+. recover	6.587	-0.107	0.066
+. recover ,	6.892	-0.168	0.043
+. right	7.133	-0.14	0.064
+. s .	5.66	0.042	-0.056
+. saturn	8.145	-0.11	0.07
+. self	7.046	-0.09	-0.197
+. seven	8.278	-0.178	0.032
+. she	4.225	0.319	0.67
+. she has	5.868	0.167	0.229
+. she is	6.511	0.15	0.231
+. she was	6.463	0.042	0.135
+. show	8.432	-0.131	0.053
+. so	6.05	-0.06	0.162
+. social	6.332	0.243	0.143
+. statement	5.65	-0.16	-0.029
+. statement 0	5.65	-0.16	-0.029
+. superficial	8.145	-0.196	0.001
+. sustain	7.516	-0.109	0.078
+. sustain the	7.516	-0.095	0.071
+. t	7.922	0.099	-0.125
+. t 0	8.838	0.094	-0.097
+. ten	7.334	-0.069	0.064
+. the	2.229	-0.007	0.048
+. the ability	7.516	0.144	-0.004
+. the contract	6.487	-0.309	-0.199
+. the defendant	5.234	-0.369	-0.458
+. the first	6.332	0.004	0.07
+. the man	5.454	0.205	0.297
+. the number	6.928	0.196	0.265
+. the owner	6.254	-0.039	0.064
+. the patient	6.02	-0.002	0.07
+. the second	6.728	-0.01	0.133
+. the statute	6.79	-0.017	0.105
+. the two	7.229	-0.145	-0.037
+. the victim	7.229	-0.207	-0.016
+. the woman	5.88	-0.101	0.04
+. then	5.437	-0.192	-0.193
+. there	4.248	-0.242	-0.045
+. there are	5.67	0.017	0.143
+. there is	4.778	-0.316	-0.16
+. there was	6.487	-0.11	-0.036
+. they	4.481	-0.367	0.199
+. they each	8.027	-0.077	0.066
+. this	4.41	0.22	0.098
+. thomas	8.432	-0.166	0.043
+. time	7.516	-0.173	0.003
+. to	5.42	0.283	0.091
+. true	5.542	-0.129	-0.039
+. true ,	5.58	-0.193	-0.083
+. two	5.497	-0.069	0.062
+. unconstitutional	6.698	0.067	-0.128
+. unconstitutional ,	6.698	0.077	-0.132
+. upon	5.88	-0.22	-0.169
+. using	6.857	0.161	0.015
+. what	3.998	-0.154	-0.209
+. what is	4.501	-0.331	-0.384
+. when	4.292	-0.206	0.092
+. when the	5.037	-0.247	-0.167
+. which	3.75	0.277	0.378
+. which of	3.94	0.13	0.357
+. while	5.471	-0.383	-0.196
+. with	6.332	0.015	0.113
+. within	6.857	-0.173	-0.057
+. without	6.857	-0.033	0.086
+. you	5.454	-0.074	0.078
+. ~	7.046	-0.243	0.049
+/	3.902	0.033	-0.138
+/ 0	5.268	0.111	0.138
+/ are	7.659	0.092	-0.063
+/ l	7.334	-0.007	-0.157
+/ min	5.639	0.166	0.3
+/ min ,	5.758	0.088	0.267
+/ s	7.391	0.026	-0.101
+0	2.293	-1.151	-1.121
+0 $	5.976	-0.254	0.019
+0 %	6.332	0.188	-0.034
+0 % of	7.452	0.069	-0.016
+0 &	7.585	-0.111	-0.256
+0 (	6.147	-0.174	0.025
+0 )	4.795	-0.609	-0.397
+0 ) 0	6.928	-0.141	0.007
+0 ) =	7.585	0.145	-0.015
+0 *	7.046	-0.164	-0.226
+0 * 00	7.739	-0.061	-0.244
+0 +	5.713	-0.487	-0.178
+0 ,	3.844	-0.333	-0.238
+0 , 000	4.723	-0.077	0.029
+0 -	4.447	-0.214	-0.628
+0 - 0	7.046	-0.023	-0.211
+0 .	3.619	-1.16	-1.951
+0 . 0	4.719	-0.461	-0.803
+0 . 00	4.998	-0.427	-1.016
+0 . 000	6.147	-0.147	-0.667
+0 . d	7.334	-0.026	0.117
+0 . how	7.005	-0.02	-0.131
+0 . the	5.357	-0.303	-0.456
+0 /	5.143	0.103	0.191
+0 / 0	5.349	0.165	0.255
+0 :	5.639	-0.034	-0.138
+0 ;	7.516	-0.146	-0.013
+0 ?	6.418	-0.216	-0.184
+0 ? a	7.133	0.035	0.176
+0 ^	7.391	-0.102	-0.215
+0 and	5.515	-0.418	-0.459
+0 answer	5.396	-0.315	0.066
+0 answer :	5.396	-0.315	0.066
+0 b	5.059	-0.37	-0.016
+0 b .	5.106	-0.385	-0.022
+0 billion	7.516	0.137	0.015
+0 c	5.094	-0.367	-0.047
+0 c .	5.162	-0.246	0.047
+0 d	5.22	-0.4	-0.143
+0 d .	5.283	-0.354	-0.053
+0 days	6.081	-0.168	0.03
+0 days a	7.659	-0.045	0.108
+0 dozen	7.826	-0.13	0.01
+0 each	7.089	0.007	0.268
+0 f	8.145	-0.113	0.064
+0 feet	7.089	-0.143	-0.046
+0 for	7.133	-0.02	-0.126
+0 from	8.027	0.069	-0.117
+0 g	7.516	-0.083	-0.207
+0 grams	8.145	0.156	-0.022
+0 h	6.147	-0.431	-0.641
+0 hour	7.452	0.075	-0.061
+0 hours .	7.005	0.132	-0.072
+0 k	7.826	0.135	-0.115
+0 m	6.79	-0.13	-0.339
+0 miles	7.089	0.072	0.151
+0 million	7.229	-0.05	0.074
+0 minutes	6.728	-0.126	-0.245
+0 ml	8.027	-0.107	-0.245
+0 mm	8.145	-0.046	-0.182
+0 more	6.535	0.174	0.313
+0 o	6.613	-0.091	-0.014
+0 of the	6.164	0.21	0.258
+0 s	6.759	-0.443	-0.293
+0 seconds	7.516	-0.142	-0.238
+0 times	5.793	0.444	0.57
+0 times as	6.728	0.104	0.213
+0 weeks	6.374	0.316	0.105
+0 |	5.599	-0.239	-0.065
+0 | for	8.145	0.044	-0.077
+0 | if	7.133	-0.103	-0.259
+0 | the	6.728	-0.029	0.082
+0 }	5.962	-0.196	-0.131
+0 ×	7.334	0.117	-0.139
+0 × 00	7.452	0.08	-0.17
+00	2.394	-0.187	-0.09
+00 $	6.561	-0.101	-0.008
+00 %	4.786	0.148	0.263
+00 % answer	7.452	-0.235	-0.095
+00 % c	7.516	-0.257	-0.111
+00 % d	7.516	-0.204	-0.098
+00 % of	5.907	0.213	0.3
+00 ,	4.167	-0.329	-0.218
+00 , 00	6.698	-0.159	-0.056
+00 , 000	4.752	-0.214	-0.093
+00 -	4.179	0.028	0.296
+00 - acre	6.728	-0.083	0.047
+00 - year	4.484	0.11	0.247
+00 .	4.284	-0.307	-0.694
+00 . 0	5.326	-0.042	-0.352
+00 . 00	6.418	-0.099	-0.251
+00 /	5.639	0.13	0.223
+00 / min	5.758	0.146	0.302
+00 0	7.826	-0.128	0.095
+00 ^	6.097	-0.085	-0.674
+00 ^ -	6.728	-0.071	-0.419
+00 ^ 0	7.739	0.107	-0.034
+00 ^ 00	7.659	-0.099	-0.319
+00 a	6.759	-0.013	-0.144
+00 acres	7.334	0.011	0.14
+00 acres of	7.739	-0.028	0.125
+00 b	6.273	-0.028	0.053
+00 c	5.758	-0.077	0.03
+00 c .	5.976	0.086	0.163
+00 cents	7.585	0.042	-0.214
+00 d	6.081	-0.024	0.11
+00 d .	6.081	-0.024	0.11
+00 days	6.081	-0.23	-0.472
+00 each	6.641	-0.048	0.079
+00 for	6.928	0.042	-0.135
+00 g	7.18	-0.057	-0.226
+00 j	7.922	-0.065	-0.189
+00 kg	6.463	0.308	0.095
+00 miles	7.133	0.003	0.271
+00 minutes	5.818	-0.062	0.016
+00 minutes .	7.133	0.015	-0.083
+00 minutes of	8.145	0.128	-0.051
+00 months	6.966	0.105	-0.017
+00 more	6.698	0.155	0.281
+00 more than	7.826	-0.059	0.085
+00 per	6.332	-0.099	0.084
+00 seconds	7.18	-0.008	-0.123
+00 seconds .	7.826	0.129	0.02
+00 students	7.516	0.011	0.159
+00 th	6.113	-0.309	-0.175
+00 to	6.511	-0.262	-0.007
+00 to 00	7.089	-0.047	0.04
+00 years	5.124	-0.072	-0.016
+00 years old	6.823	-0.179	-0.045
+000	2.717	-0.55	-0.867
+000 )	5.805	0.056	-0.175
+000 ) ?	8.145	-0.065	-0.21
+000 ,	4.453	-0.413	-0.411
+000 , 000	5.428	-0.142	-0.077
+000 , the	5.713	-0.106	-0.234
+000 -	6.147	-0.085	0.125
+000 - acre	6.928	-0.046	0.098
+000 .	4.361	-0.262	-0.249
+000 . "	7.089	-0.058	0.064
+000 . 0	6.353	-0.016	-0.133
+000 . the	5.497	-0.205	-0.031
+000 ?	6.181	-0.837	-0.926
+000 a	7.005	0.029	0.149
+000 and	5.758	-0.381	-0.336
+000 b	6.332	0.105	-0.036
+000 b .	6.353	0.096	-0.046
+000 c	5.758	0.119	-0.004
+000 c .	5.77	0.129	0.007
+000 d	6.44	-0.057	-0.136
+000 d .	6.463	-0.021	-0.139
+000 hz	7.922	-0.451	-0.586
+000 ml	7.659	0.051	-0.118
+000 s	5.88	0.09	-0.063
+000 to	6.081	0.048	0.205
+000 years	7.28	-0.085	0.038
+000 °	7.334	-0.167	-0.02
+:	1.373	1.164	1.258
+: "	4.511	0.149	0.172
+: " "	5.907	0.182	0.265
+: 0 .	5.533	-0.274	-0.183
+: 00	6.147	0.122	0.028
+: a	4.034	0.915	0.725
+: a .	4.082	0.961	0.763
+: x	7.005	-0.136	-0.041
+: x is	7.452	0.007	0.07
+;	3.996	0.377	0.454
+<	6.273	-0.174	-0.264
+=	4.431	-0.724	-0.945
+= 0 .	6.535	-0.353	-0.488
+= 00 ^	7.739	-0.01	-0.128
+= 000	7.005	-0.116	-0.323
+= \\	6.374	0.079	-0.048
+>	5.42	-0.055	-0.051
+> >	6.487	0.269	0.448
+> > >	6.587	0.25	0.364
+?	1.495	0.108	-0.58
+? a	2.0	1.129	1.406
+? a .	2.002	1.142	1.403
+? after	5.67	0.234	0.316
+? after careful	5.681	0.239	0.315
+? express	7.229	-0.149	-0.042
+? express your	7.229	-0.149	-0.042
+[	4.568	0.203	0.023
+[ 0 ,	6.353	0.17	0.047
+\\	4.607	-0.398	-0.466
+\\ sin	7.826	-0.112	0.1
+]	4.572	0.204	0.01
+] )	6.535	0.213	0.291
+] ,	6.374	0.162	-0.005
+^	4.972	-0.247	-0.737
+^ -	6.418	-0.085	-0.38
+^ - 0	6.728	-0.067	-0.212
+^ - 00	7.516	-0.033	-0.227
+^ 0	5.58	0.028	-0.089
+^ 0 $	7.452	0.024	0.159
+^ 00	7.585	-0.112	-0.372
+^ {	6.823	-0.137	-0.33
+_	5.162	-0.125	0.109
+_ .	5.681	-0.189	-0.048
+a '	6.487	-0.161	0.033
+a +	7.046	-0.079	-0.227
+a ,	6.081	-0.068	-0.275
+a .	1.421	1.167	1.285
+a . 000	6.147	-0.037	-0.082
+a . a	4.844	0.263	0.295
+a . at	8.145	-0.188	-0.004
+a . constitutional	6.928	0.063	-0.07
+a . increase	7.826	-0.156	-0.005
+a . no	4.683	0.054	0.251
+a . only	7.28	-0.107	0.044
+a . the	3.637	0.267	0.248
+a . there	6.641	-0.113	0.017
+a . to	6.857	0.218	0.094
+a . true	5.57	-0.098	-0.038
+a . yes	5.155	0.223	0.104
+a 0	4.962	0.236	0.006
+a 0 -	5.412	0.428	0.17
+a 0 .	7.229	0.027	-0.086
+a 00 %	6.759	0.197	0.096
+a 00 -	4.459	0.022	0.255
+a 00 .	7.922	-0.053	-0.189
+a 000	6.199	-0.225	-0.115
+a 000 -	6.892	-0.021	0.115
+a and	6.035	-0.286	-0.351
+a b	8.432	-0.128	0.059
+a b .	8.615	-0.152	0.046
+a bank	6.613	0.027	-0.142
+a big	6.928	0.014	0.176
+a car	5.92	-0.107	0.178
+a certain	6.164	0.085	-0.038
+a child	6.396	0.277	0.123
+a common	6.292	-0.117	-0.013
+a common fraction	7.391	-0.151	-0.065
+a day	6.005	-0.085	0.067
+a day .	6.79	-0.036	0.039
+a defendant	5.13	-0.141	-0.275
+a direct	7.229	0.287	0.119
+a dog	6.79	0.115	-0.032
+a drug	6.823	-0.085	0.089
+a family	7.089	-0.175	-0.006
+a federal	6.181	0.018	0.144
+a few	5.524	0.086	0.174
+a function	4.863	-0.082	0.14
+a function that	7.18	-0.034	0.168
+a function to	5.059	-0.173	-0.067
+a general	6.669	-0.03	0.062
+a good	6.065	0.008	-0.076
+a group	6.005	0.017	-0.06
+a higher	6.823	-0.278	-0.077
+a house	6.511	-0.19	-0.074
+a human	7.005	0.114	-0.052
+a large	5.112	-0.202	0.059
+a local	6.035	0.081	-0.15
+a lot	6.005	0.091	0.225
+a market	7.739	-0.124	0.059
+a mixture	7.516	0.096	-0.067
+a more	6.698	-0.121	0.037
+a motion	6.164	-0.003	-0.144
+a motion to	6.463	0.049	-0.097
+a new	4.916	0.158	0.283
+a non	6.892	-0.118	0.052
+a non -	6.892	-0.118	0.052
+a normal	7.133	-0.142	0.038
+a number of	6.511	-0.09	0.086
+a particular	6.113	0.096	0.037
+a patient	6.05	-0.102	-0.234
+a pedestrian	6.759	0.022	-0.114
+a pencil	8.838	0.053	-0.118
+a person	5.396	0.254	0.332
+a plan	7.826	0.019	-0.085
+a point	7.516	-0.299	-0.139
+a positive	6.857	-0.116	0.009
+a private	6.511	-0.136	0.03
+a public	6.097	-0.116	0.014
+a python	5.83	-0.005	0.051
+a python function	5.83	-0.005	0.051
+a rate	7.452	-0.022	0.159
+a rate of	7.516	0.004	0.157
+a reasonable	6.13	-0.076	0.004
+a result of	5.855	-0.053	0.043
+a right	5.907	0.195	0.05
+a right to	6.511	0.143	-0.008
+a row	5.934	-0.107	-0.205
+a second	6.587	0.187	0.059
+a set	6.823	0.046	-0.058
+a set of	6.928	0.179	0.06
+a single	5.868	-0.16	-0.032
+a special	6.613	0.017	-0.13
+a square	7.739	-0.094	0.05
+a star	7.585	-0.059	-0.194
+a state	4.863	-0.074	0.033
+a statute	6.02	0.044	-0.072
+a string	6.823	0.014	0.176
+a strong	6.44	0.36	0.201
+a student	6.374	0.143	0.239
+a term	7.18	-0.061	0.04
+a two	6.511	-0.145	-0.011
+a type	7.089	-0.057	0.094
+a verdict	7.391	-0.048	0.082
+a very	6.332	-0.061	0.059
+a week	5.962	0.173	0.293
+a week .	6.966	0.084	0.18
+a woman	5.187	-0.195	-0.03
+a written	6.292	-0.115	-0.019
+a year	6.396	-0.008	0.1
+a “	7.826	-0.135	0.002
+ability	5.506	0.231	0.118
+about	3.584	0.261	0.135
+about 0	6.79	-0.074	-0.284
+about it	7.133	-0.036	0.094
+about the	4.607	-0.046	-0.144
+above	4.366	-0.068	0.167
+above .	6.065	-0.489	-0.38
+above . answer	6.147	-0.407	-0.325
+accepted the	6.966	0.155	0.024
+access	6.02	0.422	0.189
+according	4.541	0.128	-0.077
+according to	4.541	0.128	-0.077
+accurate	5.842	-0.045	-0.181
+accurately	6.535	-0.211	-0.046
+acf	8.432	0.027	-0.201
+acid	5.609	-0.071	-0.333
+acre	6.113	-0.107	0.091
+acre tract	6.587	-0.055	0.044
+acres	6.728	0.014	0.147
+acres of	7.229	-0.052	0.097
+across	5.404	0.143	0.047
+across the	5.805	0.223	0.14
+act	5.143	0.318	0.218
+action	4.069	-0.026	0.165
+action ,	6.561	-0.046	0.054
+action against	5.736	-0.038	-0.001
+actions	5.88	0.284	0.068
+active	6.05	-0.016	0.194
+activity	5.59	0.211	-0.05
+actor	6.698	-0.125	-0.305
+acute	6.928	0.235	0.091
+adam	7.826	0.083	-0.015
+add	6.511	0.143	0.001
+addition to	6.928	-0.07	0.015
+address	6.035	-0.273	-0.022
+admissible as	6.418	0.161	0.002
+admission	6.181	0.066	-0.052
+adopted	6.79	-0.086	0.021
+adults	5.88	0.167	0.198
+advertising	6.292	0.23	0.385
+advised that	7.28	0.041	-0.099
+affect	6.13	0.28	0.092
+affected	6.396	0.053	-0.139
+affects	6.966	-0.005	-0.129
+afraid	6.823	-0.1	0.017
+african	6.199	-0.191	-0.034
+after a	5.842	0.13	0.012
+after being	6.823	-0.289	-0.043
+after he	6.857	-0.122	-0.001
+afternoon	5.88	-0.213	-0.11
+again	6.065	0.095	-0.076
+against	3.685	-0.41	-0.29
+against the	4.165	-0.337	-0.307
+age	5.004	0.085	0.251
+age ? a	8.432	-0.131	0.038
+agents	6.669	-0.023	0.127
+ago	5.261	0.082	0.144
+ago .	6.05	0.145	0.04
+agreed	5.059	-0.253	-0.22
+agreed to	5.629	-0.107	-0.254
+agreement	5.015	0.103	0.204
+agreement ,	6.641	-0.119	-0.023
+agrees	6.966	-0.105	0.076
+air	5.66	-0.069	0.099
+al	6.823	0.032	0.115
+all	3.04	0.068	0.325
+all of	4.358	0.183	0.043
+all other	6.641	0.006	0.129
+all the	4.858	0.258	0.34
+alleged	6.44	-0.087	0.016
+alleging	6.561	-0.0	0.112
+almost	6.292	-0.075	-0.001
+along	5.364	0.202	0.237
+alphabet	8.027	-0.112	0.066
+also	4.165	0.22	0.629
+although	5.071	-0.369	-0.298
+always	4.858	0.384	0.295
+amendment	5.341	-0.025	0.024
+amendment .	6.035	-0.1	-0.028
+america	6.235	0.029	-0.153
+among	5.428	0.082	-0.018
+amount	4.782	0.3	0.184
+an animal	7.452	0.43	0.273
+an electron	7.659	-0.005	-0.134
+an emergency	7.391	-0.038	0.095
+an expert	6.759	0.063	-0.088
+an ice	7.826	0.118	-0.049
+an important	6.44	0.103	-0.03
+analysis	5.629	0.489	0.299
+and	1.666	-0.358	0.141
+and 0	4.926	0.136	0.143
+and 00	5.283	0.241	0.275
+and 000	6.199	-0.191	-0.342
+and a	4.384	0.165	0.277
+and an	6.097	0.092	-0.026
+and blood	5.782	0.134	0.206
+and blood pressure	5.793	0.092	0.178
+and c	7.005	-0.033	-0.175
+and demanded	6.857	0.17	-0.033
+and each	6.332	0.254	0.022
+and every	7.585	-0.124	0.026
+and four	8.027	-0.167	-0.016
+and has	5.747	-0.011	0.088
+and in	5.805	-0.059	0.099
+and is	5.437	-0.12	0.117
+and it	5.758	-0.085	0.07
+and low	7.922	-0.077	0.085
+and more	6.463	-0.117	0.015
+and no	6.44	0.026	-0.069
+and she	5.976	-0.053	0.152
+and that	5.026	-0.064	0.11
+and that the	6.332	-0.059	0.028
+and the	3.245	0.055	0.142
+and there	6.235	0.062	0.145
+and therefore	6.613	0.022	0.156
+and they	6.353	-0.06	0.06
+and three	7.229	0.102	-0.02
+and to	5.479	-0.133	-0.03
+and two	6.487	-0.235	-0.037
+and was	5.428	-0.025	-0.152
+angular	7.516	-0.146	-0.294
+animals	5.793	0.251	0.289
+another	4.361	0.397	0.302
+answer	1.401	1.168	1.36
+answer :	1.423	1.178	1.322
+answer as	7.28	-0.139	-0.041
+answer as a	7.452	-0.138	-0.038
+answer in	5.57	0.309	0.392
+anterior	7.046	-0.078	0.02
+anti	6.823	0.167	0.015
+anti -	6.857	0.146	-0.001
+any	3.699	-0.106	-0.107
+any of	6.669	-0.034	0.069
+any time	7.229	-0.147	0.033
+anything	5.894	-0.056	0.113
+apartment	6.05	-0.013	0.021
+apartments	7.659	-0.083	0.084
+appeal	5.488	0.101	0.28
+appears	5.99	-0.188	-0.061
+appears to	7.334	-0.267	-0.022
+appears to be	7.739	-0.124	0.037
+apples	6.254	0.144	0.013
+applicable	6.065	-0.07	-0.191
+applied	5.948	0.279	0.064
+applied to	6.728	0.19	0.062
+applying	7.18	-0.038	-0.166
+appointed	6.641	-0.198	0.001
+approaches	6.928	0.04	-0.124
+approved	6.823	-0.076	0.102
+approximately	6.13	-0.145	-0.248
+april	6.698	-0.031	-0.134
+aq	7.516	0.077	0.231
+aq )	7.585	0.091	0.219
+are	2.434	0.051	-0.01
+are $	7.922	-0.134	0.018
+are 0	5.341	-0.111	-0.063
+are 00	5.842	0.264	0.328
+are able	7.922	0.118	-0.004
+are able to	8.027	0.105	-0.015
+are best	7.229	-0.029	0.125
+are going	7.452	-0.057	0.103
+are going to	7.585	-0.035	0.087
+are in the	6.966	0.324	0.166
+are most	7.005	0.056	-0.055
+are no	6.463	0.096	-0.014
+are not	5.088	0.21	0.067
+are on	7.28	-0.331	-0.137
+are there	6.181	0.241	0.085
+area of	6.13	-0.013	-0.154
+areas	6.217	-0.165	-0.032
+areas .	7.922	-0.167	0.003
+argon	8.027	-0.204	0.016
+argued	6.613	-0.048	0.061
+argument against	7.585	-0.083	0.092
+argument against the	7.826	-0.073	0.074
+around the	5.962	-0.011	0.106
+array	6.374	-0.055	0.045
+arthur	7.585	-0.001	-0.179
+article	6.13	-0.004	0.165
+as	2.468	0.114	0.334
+as :	6.292	0.373	0.095
+as : a	6.353	0.351	0.094
+as a	3.527	0.267	0.36
+as a .	6.035	0.409	0.328
+as many	5.471	0.265	0.57
+as much	6.081	0.085	0.303
+as soon	6.823	-0.098	0.069
+as soon as	6.857	-0.085	0.06
+as the	4.245	-0.208	-0.169
+as well	5.692	-0.174	-0.289
+as well as	6.292	0.049	-0.076
+aspects	6.857	0.047	-0.073
+assessment	6.857	0.105	-0.076
+assignment	6.728	-0.263	-0.113
+associated	6.097	-0.139	-0.384
+associated with	6.147	-0.078	-0.324
+association	6.181	-0.056	-0.172
+assume that the	6.728	-0.203	-0.115
+assumed	6.374	-0.103	0.008
+assumption	7.133	-0.22	-0.073
+at	2.699	-0.177	-0.002
+at $	6.353	0.162	0.058
+at 0	6.254	-0.139	-0.272
+at 00	6.164	-0.017	-0.084
+at a	4.462	-0.152	0.06
+at a rate	7.452	-0.022	0.159
+at an	6.613	-0.016	0.09
+at any	7.229	-0.133	0.004
+at any time	7.391	-0.126	0.016
+at her	6.698	-0.054	0.03
+at least	5.65	0.01	-0.07
+at rest	7.516	-0.112	0.003
+at the	3.59	-0.296	-0.023
+at the end	6.254	-0.073	0.102
+at the time	5.445	0.199	0.036
+at trial	5.031	-0.097	-0.211
+at trial ,	5.207	-0.029	-0.257
+ate	6.181	-0.007	0.029
+atmosphere	6.511	0.489	0.266
+atom	6.613	-0.072	0.108
+atoms	6.641	-0.081	0.061
+attack	5.948	0.068	-0.003
+attempt	6.254	0.036	-0.044
+attention	5.948	-0.048	0.069
+attractive	7.452	-0.019	-0.147
+attributable	8.027	0.005	-0.152
+attributable to	8.027	0.005	-0.152
+author	6.199	-0.125	0.065
+authority	5.702	0.282	0.157
+automobile	6.487	-0.051	-0.134
+average	5.629	-0.312	0.13
+average of	6.966	-0.163	-0.025
+avoid	5.83	0.199	0.114
+aware	6.13	0.032	0.103
+awareness	7.334	-0.063	0.059
+away	5.071	-0.088	-0.012
+away .	6.217	-0.1	0.0
+b	1.405	0.907	0.992
+b )	6.147	-0.236	-0.165
+b ,	6.147	-0.237	-0.321
+b .	1.421	1.168	1.29
+b . 0	4.817	-0.286	-0.427
+b . 00	5.681	-0.314	-0.095
+b . 000	6.097	-0.17	-0.267
+b . a	4.951	0.361	0.427
+b . an	6.181	0.119	-0.008
+b . constitutional	7.005	0.041	-0.089
+b . false	5.445	-0.205	-0.178
+b . high	7.659	-0.049	0.103
+b . it	5.681	0.358	0.162
+b . no	4.699	-0.056	0.014
+b . the	3.582	0.118	0.117
+b . yes	5.194	0.36	0.243
+babies	7.516	-0.146	0.104
+back to	6.13	-0.084	-0.25
+bag	6.312	0.07	0.201
+bag of	7.229	0.088	0.192
+balloons	7.826	0.274	0.112
+band	6.966	0.107	-0.229
+bank	5.724	-0.092	-0.453
+bank .	6.857	-0.01	-0.169
+bar	6.097	-0.13	0.017
+bar ,	7.516	-0.131	0.024
+based	4.472	0.225	0.2
+basketball	6.418	0.079	0.251
+battery	6.273	-0.091	-0.195
+be	2.402	-0.236	-0.212
+be ?	7.229	-0.042	0.119
+be a	4.854	-0.111	-0.083
+be able	5.92	-0.054	0.108
+be able to	5.92	-0.054	0.108
+be determined	7.334	0.072	-0.124
+be found	5.681	-0.113	-0.246
+be made	6.487	0.044	-0.11
+be the	5.268	-0.315	-0.256
+be unable	7.334	0.015	-0.108
+be unable to	7.334	0.015	-0.108
+be used	5.437	0.261	0.263
+be used for	7.005	-0.16	-0.045
+beach	6.759	-0.235	-0.142
+because	2.869	0.364	0.315
+because a	5.031	-0.063	0.123
+because he	5.155	0.098	0.001
+because he was	6.759	0.023	0.143
+because it	4.597	0.346	0.242
+because it is	5.497	0.1	-0.002
+because of	4.565	0.527	0.348
+because of the	5.88	0.176	-0.104
+because the	3.493	-0.291	-0.327
+because there	5.747	-0.087	0.096
+because there is	6.561	-0.083	0.021
+because they	5.962	0.212	0.091
+beef	7.585	-0.158	0.004
+been	3.707	0.429	-0.028
+bees	7.739	-0.088	0.02
+before	4.108	-0.322	-0.236
+before the	5.124	-0.061	-0.009
+before they	7.452	0.108	-0.033
+began	5.071	-0.019	0.037
+beginning	6.235	-0.013	0.222
+behavior	5.67	0.259	0.316
+being	4.292	-0.143	0.019
+believe	5.894	0.217	0.096
+believes	6.374	0.036	-0.11
+belong	7.046	0.047	-0.084
+belonged	7.585	-0.095	0.019
+belonged to	7.585	-0.095	0.019
+below	5.372	-0.111	-0.016
+bench	7.739	-0.15	0.005
+benefit	6.164	0.226	0.08
+benefits	6.332	0.067	-0.029
+best describes the	6.254	0.064	0.214
+better	5.396	-0.279	-0.175
+better than	7.585	-0.099	0.059
+betty	8.027	-0.22	-0.078
+between	3.889	-0.32	0.284
+between the	4.863	-0.068	0.163
+between two	7.18	-0.176	-0.068
+bid	7.334	-0.011	0.119
+big	5.92	0.187	0.21
+bigger	7.133	-0.197	0.05
+bigger than	7.826	-0.173	0.005
+bill	5.805	0.218	0.261
+billion	7.334	0.091	-0.018
+bills	6.966	-0.111	0.035
+binary	6.928	-0.052	0.052
+binding	6.641	-0.002	-0.147
+bit	7.391	-0.025	0.13
+black	6.005	0.286	0.145
+blood	4.906	0.308	0.368
+blood pressure	5.551	0.2	0.255
+board	6.273	-0.169	-0.079
+boat	6.857	0.203	0.024
+bonds	6.928	-0.075	0.13
+bone	6.823	0.076	0.195
+book	5.66	0.037	0.222
+both	3.998	-0.429	-0.159
+both a	6.613	-0.008	0.091
+both a and	6.892	-0.006	0.115
+bottle	7.005	-0.227	-0.132
+bottles	7.452	-0.166	0.053
+bottles of	7.739	-0.192	0.028
+bought	5.533	0.281	0.403
+bought 0	7.089	0.113	0.231
+bought 00	7.826	-0.121	0.023
+bound	7.005	0.094	0.176
+bowl	7.334	0.039	-0.224
+box	6.097	0.123	-0.152
+box .	7.452	0.055	-0.115
+boy	5.894	0.164	0.053
+boy and	7.826	0.068	-0.076
+boys	6.823	0.037	0.145
+br	7.452	0.006	-0.125
+brain	6.698	-0.132	0.045
+branch	7.005	0.013	0.158
+branch of	8.278	-0.066	0.093
+branch of the	8.278	-0.066	0.093
+breach	5.497	0.234	0.013
+breach of	5.551	0.205	-0.014
+breach of contract	5.855	0.19	0.037
+bread	7.516	-0.161	0.015
+brings	5.533	-0.007	0.04
+broad	7.005	-0.042	0.066
+brought	4.687	0.266	0.326
+brought to	5.894	0.103	0.231
+brought to the	6.081	0.113	0.235
+buffer	7.18	0.318	0.15
+building	5.137	0.068	0.136
+building . the	6.857	0.065	-0.059
+burden	6.511	-0.026	-0.178
+bus	7.005	-0.162	0.026
+business	5.077	0.508	0.274
+but	3.275	-0.568	-0.197
+but i	6.79	-0.052	0.041
+but the	5.207	0.037	0.116
+buy	5.187	-0.001	0.324
+buyer	5.793	-0.093	-0.038
+buying	6.759	0.133	-0.05
+buys	6.292	0.058	0.224
+bxy	8.432	-0.118	0.059
+by	2.459	0.433	0.431
+by 0	6.641	0.138	0.008
+by 00	6.857	-0.119	-0.019
+by a	4.263	0.156	0.396
+by an	5.948	0.172	-0.009
+by one	7.452	-0.269	-0.11
+by the	3.424	0.049	0.134
+by using	7.18	0.087	0.217
+c	1.408	0.935	1.025
+c (	5.67	-0.004	0.052
+c ( 00	6.418	0.041	0.169
+c ,	6.561	-0.021	-0.114
+c .	1.421	1.223	1.363
+c . 0	4.882	-0.372	-0.364
+c . 00	5.506	-0.155	-0.052
+c . 000	6.081	-0.158	-0.239
+c . a	4.941	0.491	0.288
+c . because	7.391	-0.111	0.065
+c . no	5.1	0.114	0.196
+c . the	3.547	0.396	0.417
+c . true	5.57	-0.096	-0.038
+c . unconstitutional	6.928	0.034	-0.098
+c 0 h	7.089	-0.275	-0.4
+ca	6.05	0.295	0.149
+calculate the total	6.312	0.081	0.164
+called	4.497	0.192	0.148
+called a	6.254	0.161	0.086
+came	5.275	-0.052	-0.342
+can	3.238	0.411	0.472
+can '	6.353	-0.142	0.051
+can ' t	6.353	-0.142	0.051
+can a	7.585	0.229	0.015
+can be used	6.857	0.217	0.278
+can help	7.826	-0.075	0.041
+can only	6.613	0.003	-0.052
+can you	7.046	-0.175	-0.017
+candy	7.659	-0.018	0.152
+cannot	4.723	-0.054	0.243
+cannot be	5.471	0.011	0.223
+captured	7.516	0.049	-0.134
+car	4.63	0.013	-0.28
+car and	6.418	-0.207	-0.321
+carbon	6.13	-0.256	-0.293
+card	6.79	0.169	0.039
+care	5.479	0.28	0.162
+careful	5.471	0.245	0.319
+carried	6.217	0.09	-0.121
+carried out	6.966	0.205	-0.001
+carry	6.217	-0.018	0.148
+cars	6.396	0.269	0.083
+case	4.76	0.144	0.211
+cases	6.05	0.296	0.176
+caught	6.966	-0.02	0.126
+cause	4.687	0.23	0.346
+caused	5.143	0.118	0.036
+caused by	6.097	0.082	-0.042
+cells	6.035	-0.016	-0.304
+center	5.842	0.204	0.273
+cents	7.334	0.026	-0.197
+certain	5.118	0.171	0.058
+challenge the	7.229	0.151	0.004
+change	4.921	0.062	0.296
+changes	5.67	0.408	0.261
+changing	6.292	0.061	-0.044
+chapter	7.391	-0.112	-0.257
+character	5.66	-0.012	-0.124
+characteristics	5.312	0.216	0.057
+characters	7.046	-0.112	-0.005
+charged	4.967	-0.272	-0.314
+charges $	8.145	-0.087	0.09
+charter	8.027	0.057	-0.148
+check	5.702	0.253	0.389
+cheese	6.669	0.111	-0.03
+chemical	6.097	0.071	-0.0
+chemicals	7.659	-0.012	-0.161
+chest	6.035	0.101	0.135
+chicken	6.892	-0.114	0.139
+child	5.248	0.47	0.38
+children	4.951	0.412	0.287
+china	5.855	0.431	0.482
+chip	7.659	-0.032	-0.144
+choice	6.535	-0.185	-0.018
+choose	6.005	-0.316	-0.235
+choosing	7.585	-0.12	0.117
+circle	6.857	-0.152	-0.331
+circles	7.826	-0.142	0.034
+circuit	7.089	-0.02	0.125
+circular	6.928	0.135	-0.099
+city	4.813	-0.524	-0.347
+claim	4.735	-0.024	-0.203
+claim that	7.133	-0.174	-0.012
+claimed	5.894	0.061	-0.123
+claiming	5.805	0.214	0.084
+class	5.515	0.307	0.59
+classification	7.229	-0.172	-0.051
+classifier	7.826	-0.114	0.012
+clause	5.38	0.007	0.073
+clause of	6.254	-0.09	0.04
+clause of the	6.353	-0.103	0.044
+cleavage	8.615	-0.14	0.083
+clerk	6.966	-0.26	-0.451
+clients	6.418	-0.074	-0.2
+close	5.736	-0.128	-0.224
+closed	6.641	-0.239	0.055
+coefficients	7.334	-0.122	-0.278
+coercive	7.391	-0.222	-0.063
+cohort	7.516	-0.243	-0.126
+color	5.83	0.219	0.1
+colors	6.857	-0.071	0.087
+column	7.391	-0.061	0.056
+come	5.207	0.019	0.152
+commerce .	6.928	0.065	-0.042
+commercial	6.035	0.037	0.095
+commission	6.641	0.102	-0.083
+commit	6.374	-0.238	-0.326
+commitment	7.659	-0.151	0.044
+committed	5.99	0.219	0.045
+committing	7.452	-0.179	-0.011
+common	4.863	-0.123	0.123
+common fraction	7.391	-0.151	-0.065
+common fraction .	7.516	-0.147	-0.029
+common law	6.587	-0.154	-0.073
+commonly	6.966	0.329	0.208
+community	5.66	0.036	-0.078
+company	4.615	-0.008	0.092
+company ,	6.312	-0.078	0.035
+company for	7.18	-0.195	-0.053
+company to	6.561	-0.172	-0.071
+comparison	6.79	-0.04	0.106
+competition	6.587	0.086	-0.064
+competitive	7.28	-0.164	-0.026
+complaint	6.292	0.04	-0.162
+completely	6.217	0.119	0.03
+completion	7.046	0.062	-0.061
+compound	6.641	-0.311	-0.502
+compounds	6.587	-0.413	-0.339
+computer	5.747	0.255	0.42
+concentration	5.907	0.106	0.034
+concerns	6.823	-0.068	0.051
+concert	7.005	-0.083	0.038
+conclusion	6.065	-0.179	0.047
+concurrent	7.516	-0.174	-0.023
+condition	5.174	-0.009	-0.116
+conditional	6.698	0.161	-0.077
+conditions	5.462	0.043	0.112
+conditions .	7.133	-0.21	-0.037
+conducting	6.892	0.167	0.034
+confidentiality	7.334	0.052	-0.107
+confirmed	7.452	-0.239	-0.047
+conflict .	7.28	0.08	-0.042
+congress	5.99	0.124	0.269
+consequence	6.235	-0.209	-0.024
+consideration	5.629	0.157	-0.078
+consideration .	6.966	-0.064	-0.189
+considerations	6.966	0.136	-0.113
+considered	5.542	0.026	-0.068
+constant	5.758	0.331	0.088
+constituted	6.44	0.121	0.022
+constitutes	6.759	0.042	-0.072
+constitutional	5.22	0.04	-0.153
+constitutional ,	6.587	0.072	-0.092
+constitutional , because	6.892	0.006	-0.112
+constitutionality	6.164	0.024	-0.102
+constitutionality of	6.181	0.043	-0.107
+constitutionality of the	6.44	0.043	-0.09
+contact	5.934	0.045	-0.168
+contact the	7.659	0.073	-0.121
+contain	6.035	0.181	0.005
+contained	5.692	0.124	0.005
+containing	6.05	0.019	-0.16
+continued	5.907	0.024	0.112
+contract	4.558	0.002	-0.222
+contract .	5.396	0.07	-0.04
+contractor	6.587	0.171	0.229
+control	5.187	-0.272	-0.422
+conversation	6.561	-0.153	-0.021
+conversion	6.928	0.052	-0.039
+convert	7.089	0.182	0.076
+conveyance	6.164	0.05	-0.095
+conveyed	5.907	-0.146	-0.082
+convicted	5.724	0.047	0.167
+conviction	6.164	-0.095	0.002
+cook	7.585	0.02	-0.211
+cookies	7.18	0.28	0.089
+corporation	6.698	-0.145	-0.02
+correlation	7.516	-0.082	0.05
+cost	4.972	0.279	0.441
+cost .	7.585	-0.198	-0.007
+cost of	6.199	-0.028	0.069
+costs	5.497	0.049	0.126
+costs $	6.065	-0.044	0.089
+costs $ 00	6.966	-0.01	0.128
+could	4.102	-0.058	-0.023
+could be	5.66	-0.049	0.14
+could have	6.561	0.033	0.171
+could you	8.145	0.115	-0.05
+could you find	8.278	0.097	-0.063
+counsel	6.273	0.049	-0.104
+counseling	7.585	-0.125	0.029
+count	5.907	0.084	0.143
+countries	5.793	0.079	0.279
+country	5.149	-0.488	-0.552
+couple	6.966	0.204	0.067
+course of	6.199	0.098	-0.027
+court	4.057	0.018	0.302
+court to	7.005	-0.064	0.077
+court will	6.199	-0.187	-0.077
+cousin	7.046	-0.074	0.109
+covered	6.728	-0.153	0.039
+create	5.976	-0.058	0.11
+created	5.471	0.189	0.019
+crime .	6.097	-0.09	-0.214
+crisis	6.928	0.14	0.004
+cross	5.639	-0.138	-0.285
+cross -	6.164	-0.002	-0.11
+cultural	6.396	0.17	0.079
+current	5.561	0.075	-0.064
+currently	6.097	-0.008	0.095
+customer	5.907	0.154	0.03
+customers	5.948	-0.061	-0.166
+cut	5.948	-0.002	0.06
+cx	8.278	0.116	-0.091
+d	1.411	0.997	1.159
+d .	1.421	1.168	1.323
+d . 0	4.988	-0.231	-0.37
+d . 00	5.524	-0.35	-0.1
+d . 000	5.855	-0.107	-0.234
+d . a	5.048	0.335	0.174
+d . all	5.042	0.162	0.226
+d . is	7.133	-0.275	-0.014
+d . no	5.026	0.327	0.146
+d . none	5.412	-0.023	0.021
+d . one	7.739	0.093	-0.057
+d . the	3.615	0.299	0.444
+d . there	6.463	-0.213	-0.062
+d . unconstitutional	6.928	0.063	-0.07
+d . yes	4.769	-0.086	0.093
+d . ~	7.826	-0.138	0.01
+damage	5.66	0.203	-0.002
+damages	5.137	-0.025	-0.136
+dark	6.613	0.022	-0.123
+data	5.187	0.261	0.24
+date	5.67	-0.034	0.047
+day , the	5.948	-0.073	-0.228
+day .	5.304	0.265	0.271
+days	4.607	-0.311	-0.242
+days ,	6.463	-0.152	-0.056
+days ?	7.28	0.002	-0.227
+days a	7.28	0.008	0.137
+days a week	7.334	0.002	0.132
+dc	7.826	-0.058	0.148
+dead	6.511	-0.11	0.008
+deadly	7.659	-0.129	0.053
+deal	5.92	-0.081	0.05
+deal with	6.857	-0.092	0.076
+death	5.042	-0.078	-0.222
+death .	6.164	-0.0	0.126
+decided	4.858	-0.364	-0.121
+decided to	5.118	-0.275	-0.093
+decides	6.374	-0.057	0.076
+decimal	7.585	0.084	0.192
+decision	5.65	0.085	0.215
+decrease	6.44	0.027	0.155
+deed	5.497	-0.17	-0.145
+deed to	6.613	-0.142	-0.015
+def	5.818	0.101	0.177
+defect	6.698	-0.069	0.042
+defendant	4.558	-0.555	-0.674
+defendant '	5.194	0.093	-0.014
+defendant ' s	5.194	0.093	-0.014
+defendant .	6.463	-0.14	0.008
+defendant has	7.005	0.022	-0.136
+defendant is	6.081	-0.244	-0.414
+defendant was	5.428	-0.183	-0.264
+defense	5.083	0.071	-0.073
+defense .	6.79	0.086	-0.039
+degree	5.77	-0.006	0.131
+delivering	7.585	0.066	-0.082
+delivery	5.934	0.039	-0.111
+deposition	7.452	-0.055	0.181
+derived	7.334	-0.139	0.058
+derived from	7.739	-0.161	0.036
+describes	5.155	0.52	0.574
+describes the	5.67	0.223	0.328
+desert	7.452	0.063	-0.125
+determination	7.046	-0.125	0.014
+determine	5.155	-0.131	-0.252
+determine whether	6.199	-0.171	-0.345
+determine whether the	6.561	-0.242	-0.399
+determined	5.962	0.038	-0.064
+developed	5.805	0.003	0.068
+developer	6.892	-0.211	-0.06
+development	5.124	0.126	0.217
+development .	6.823	0.124	-0.038
+developmental	7.229	0.25	0.111
+deviation	7.739	-0.255	-0.092
+devices	7.046	0.188	-0.04
+diagnosis	5.962	0.084	0.227
+diaphragm	8.278	-0.108	0.069
+did not	4.156	0.061	-0.088
+did not have	6.273	0.077	-0.08
+did the	5.758	0.076	-0.156
+did they	7.18	0.078	0.217
+difference	5.77	-0.083	0.143
+difference between	6.353	0.008	0.19
+different	4.517	-0.029	0.127
+differential	7.452	-0.321	-0.058
+digital	6.966	0.182	-0.003
+dinner	6.312	-0.067	0.102
+direct	5.619	0.327	-0.026
+directed	6.511	0.084	-0.026
+direction	6.396	-0.165	-0.361
+directly	5.124	0.029	-0.191
+directly left	6.05	-0.175	-0.257
+directly left of	6.05	-0.175	-0.257
+discrimination	6.823	-0.064	0.056
+discuss the	7.28	0.024	-0.159
+dishes	7.826	-0.057	0.125
+disk	7.922	-0.209	-0.039
+disorder	6.511	-0.131	0.08
+dissolved	7.516	0.082	-0.087
+dissolved in	7.659	0.006	-0.122
+distance	5.934	-0.092	-0.306
+distinct	6.823	-0.161	-0.092
+distinction	7.922	-0.321	-0.073
+distress	6.966	-0.076	0.027
+distribute	7.739	-0.054	0.092
+division	6.669	0.044	0.205
+divorce	7.133	-0.128	-0.01
+do	3.786	0.746	0.138
+do not	5.094	0.234	0.281
+do so	6.254	0.089	-0.164
+do so .	6.966	0.03	-0.115
+do the	6.487	-0.109	0.066
+do what	7.452	0.133	-0.11
+do what ?	8.027	0.019	-0.129
+doctor	6.13	-0.176	-0.089
+does	3.463	0.1	0.058
+does a	7.28	0.192	-0.02
+does he have	7.229	-0.017	0.101
+does not	4.243	0.336	0.189
+door	5.639	-0.187	-0.044
+down	4.667	-0.211	-0.046
+down ,	7.18	0.104	-0.092
+down the	6.035	-0.385	-0.156
+dozen	7.005	-0.124	-0.006
+drink	5.88	-0.027	0.13
+drinking	6.353	-0.031	-0.117
+drive	6.005	-0.209	-0.38
+driver	5.609	-0.026	-0.443
+driver '	6.535	-0.073	-0.268
+driver ' s	6.535	-0.073	-0.268
+driver was	7.089	0.011	-0.157
+driving	5.542	0.148	-0.001
+drug	5.65	-0.041	-0.08
+drugs	6.035	0.087	0.01
+due	4.66	0.166	0.295
+due process	6.113	0.034	0.143
+due to the	6.374	-0.041	0.061
+during	3.886	0.097	0.349
+during the	4.491	-0.012	0.016
+during which	7.585	0.179	0.02
+e	4.667	-0.062	-0.128
+e -	6.892	0.018	-0.126
+e .	5.227	0.354	0.198
+each	3.478	0.435	0.818
+each ,	6.857	-0.036	0.175
+each .	6.147	0.135	0.251
+each and	6.857	-0.18	0.075
+each class	8.432	-0.186	0.032
+each of	5.692	0.075	0.148
+each other .	6.199	-0.28	-0.145
+each year	7.28	0.093	-0.009
+early	5.66	-0.199	-0.113
+earn	6.535	0.189	0.096
+earned	6.966	0.04	0.119
+earth	5.334	0.43	0.523
+easement	6.587	-0.218	-0.027
+east	6.181	0.201	0.262
+eat	5.92	0.102	-0.063
+eating	5.855	-0.026	-0.101
+economic	5.268	0.373	0.021
+education	6.081	0.172	-0.111
+educational	7.133	-0.106	0.03
+effect	4.887	0.195	0.041
+effect of	6.332	-0.132	0.064
+effective	5.65	-0.037	-0.167
+efforts	6.353	-0.011	0.075
+either	5.059	-0.507	-0.366
+electric	6.759	-0.108	0.017
+electron	6.487	-0.016	0.121
+electronic	7.18	0.168	0.023
+element	5.83	-0.221	-0.003
+element of	6.928	0.05	-0.066
+elements	5.629	0.09	0.299
+elements that	7.922	-0.021	0.119
+emergency	5.692	0.151	0.308
+emotion	8.027	-0.048	0.118
+empire	6.44	0.077	0.255
+employed	6.164	-0.184	0.013
+employee	5.805	-0.062	-0.245
+employees	6.164	-0.011	-0.136
+employer	6.759	0.044	-0.111
+employment	6.147	0.043	-0.224
+employment .	7.229	0.013	-0.129
+encourage	6.857	-0.037	-0.199
+end	4.906	0.034	0.096
+end of	5.629	-0.019	0.103
+end of the	5.855	-0.047	0.034
+energy	5.054	0.352	0.241
+energy of	6.966	-0.026	-0.181
+enforcement	6.613	-0.247	0.05
+engine	7.28	0.203	0.049
+english	6.065	-0.345	-0.28
+enough to	6.396	0.016	0.099
+ensure	6.418	0.047	0.239
+enter	5.66	-0.039	-0.129
+entered	4.972	0.011	0.102
+entered the	6.05	-0.123	-0.076
+entitled	6.035	-0.186	-0.081
+entitled to	6.113	-0.151	-0.058
+entity	7.28	-0.097	0.045
+entropy	7.28	0.204	0.071
+envelope	7.659	-0.024	0.109
+environment	5.818	0.197	0.299
+environment .	7.133	-0.105	0.07
+environmental	6.02	0.207	0.266
+equal to	6.164	-0.112	0.094
+equally	6.418	-0.068	0.148
+equilibrium	6.613	-0.127	-0.298
+errors	7.005	0.123	0.186
+essentially	7.334	-0.029	0.105
+estate	5.428	-0.437	-0.224
+estate .	6.966	-0.198	-0.019
+estimate	6.641	-0.037	-0.084
+estimates	7.18	-0.098	0.039
+ethical	6.181	0.222	0.026
+ethics	6.561	0.366	0.229
+evaluation	6.147	0.296	0.082
+even	4.652	0.012	0.092
+even the	7.585	-0.204	-0.035
+ever	6.02	0.019	0.085
+every	4.419	0.277	0.184
+every day	6.292	0.081	-0.015
+everything	6.181	0.023	0.123
+evidence	4.366	0.111	0.044
+evidence .	5.868	-0.09	-0.036
+evidence of	5.702	0.049	-0.121
+evidence of the	6.641	-0.003	-0.139
+evidence that	6.081	0.105	0.013
+evidence that the	6.857	-0.004	-0.111
+examination shows	5.533	0.272	0.332
+example	5.124	0.268	0.441
+example of a	6.535	-0.012	0.145
+except	5.524	0.15	-0.072
+exception	5.88	-0.14	0.026
+exception to	7.28	-0.045	0.077
+excluded	6.966	-0.004	-0.193
+exclusively	7.659	-0.13	0.027
+excused	6.892	-0.033	0.07
+executed	6.02	-0.263	-0.417
+exercise	5.542	0.151	-0.077
+existing	6.254	0.027	0.103
+exists	6.273	0.145	0.053
+expect	6.698	-0.074	-0.195
+experience	5.92	-0.002	-0.108
+experienced	6.561	0.105	-0.05
+experiment	6.463	-0.288	-0.002
+experimental	7.229	0.112	-0.042
+expert	6.353	0.141	0.014
+explains	6.332	-0.093	-0.192
+exposure	7.133	-0.204	-0.087
+express	5.99	-0.068	0.156
+express your	7.133	-0.152	-0.018
+express your answer	7.133	-0.152	-0.018
+expressed	6.613	0.099	0.015
+extended	6.892	-0.124	0.031
+extension	6.966	-0.078	0.093
+extent	6.463	-0.169	0.078
+extent of	7.334	-0.188	0.032
+extremely	6.823	-0.058	0.063
+eye	6.487	0.321	0.252
+f	5.059	-0.249	0.2
+f )	5.639	0.038	0.102
+f ) ,	6.035	0.122	0.207
+facial	7.18	-0.122	-0.004
+fact	5.077	0.26	0.122
+factor	6.097	0.229	0.093
+facts	5.793	-0.059	0.0
+failed	5.404	0.216	-0.122
+failed to	5.599	0.19	-0.122
+failure	5.692	0.285	0.087
+failure of	7.28	0.135	-0.019
+fall	5.948	-0.116	0.018
+fallacies	6.759	0.132	-0.05
+fallacy	5.681	0.157	0.38
+fallacy of	6.181	0.14	0.222
+false	4.648	-0.403	-0.515
+false ,	5.497	-0.132	-0.046
+false , false	5.58	-0.114	-0.049
+false , true	5.58	-0.114	-0.049
+false c	5.428	-0.197	-0.164
+false c .	5.428	-0.197	-0.164
+false d	5.334	-0.322	-0.284
+false d .	5.334	-0.322	-0.284
+family	4.946	-0.343	-0.029
+far	5.692	0.051	0.188
+farm	5.948	0.026	-0.207
+farmer	6.396	-0.142	-0.066
+farmer '	7.28	-0.043	0.062
+farmer ' s	7.28	-0.043	0.062
+farmland	7.452	-0.055	0.071
+father	5.65	-0.399	-0.152
+favorite	5.976	0.013	-0.086
+federal	4.946	-0.008	0.127
+fee	5.42	-0.395	-0.129
+fee simple	5.99	-0.136	-0.008
+feet	5.561	-0.206	0.111
+feet .	7.452	-0.12	0.122
+felony	6.332	-0.349	-0.266
+few	5.194	-0.038	0.1
+fifth	6.181	-0.081	0.021
+figures	7.452	-0.06	0.09
+filed a motion	6.44	0.078	-0.055
+find	4.218	-0.195	-0.318
+find out	7.229	0.138	-0.012
+fired	6.273	-0.072	0.024
+first	3.611	-0.263	0.099
+first and	7.089	-0.044	0.071
+first day	6.728	-0.143	0.004
+five	5.065	-0.343	-0.131
+fix	7.516	-0.016	0.159
+flight	7.046	0.037	0.189
+floor .	6.79	-0.126	0.067
+flower	7.922	-0.027	-0.162
+fluid	6.613	0.073	0.234
+focus	6.374	0.136	0.279
+focus on	7.046	-0.059	0.154
+focused	7.133	-0.133	0.095
+followed	6.13	-0.002	0.088
+following	2.435	0.187	0.01
+following ?	5.462	0.519	0.302
+following ? a	5.542	0.438	0.212
+following are	6.641	0.127	-0.015
+following best	5.724	0.357	0.198
+following except	7.391	0.067	-0.081
+following fallacies	6.79	0.117	-0.06
+following is	3.777	0.367	0.546
+following is an	6.966	0.04	0.189
+following is not	5.66	0.144	-0.047
+following is the	4.572	0.377	0.578
+following is true	5.976	-0.1	-0.125
+following statements	5.241	-0.012	-0.245
+following statements is	6.02	-0.126	-0.254
+following the	6.235	-0.073	-0.217
+following types	7.516	-0.112	0.016
+following types of	7.516	-0.112	0.016
+follows	6.005	0.016	-0.122
+food	5.297	0.43	0.281
+food .	7.18	-0.159	-0.036
+foot	6.418	-0.074	-0.012
+football	6.561	-0.058	0.076
+for	2.067	0.088	-0.247
+for $	4.892	-0.002	-0.133
+for $ 0	5.868	0.09	-0.076
+for $ 00	5.842	0.016	-0.098
+for $ 000	6.065	-0.127	-0.027
+for 0	5.66	0.433	0.203
+for 0 hours	7.089	0.352	0.229
+for :	8.145	-0.072	0.063
+for : a	8.145	-0.072	0.063
+for ?	7.28	0.253	0.326
+for a	3.891	0.09	0.187
+for an	5.479	0.083	0.137
+for both	7.659	-0.097	0.049
+for the	3.197	0.003	-0.346
+for the first	6.44	0.209	0.025
+for the purpose	7.005	-0.035	0.072
+for this	6.217	-0.05	0.151
+for which	5.88	-0.291	-0.103
+for which of	6.966	-0.167	0.014
+foramen	8.615	-0.147	0.054
+force	5.349	-0.223	-0.4
+force .	7.391	0.03	-0.136
+forecast	7.922	0.124	-0.046
+forecasts	7.922	0.046	-0.117
+foreign	5.818	0.126	0.242
+forest	6.613	0.129	-0.009
+form	4.882	-0.075	-0.259
+formation of	6.857	-0.091	0.041
+forms of	6.698	-0.06	0.068
+found	4.245	-0.138	-0.402
+found guilty	6.728	-0.092	-0.237
+found guilty of	7.089	-0.074	-0.233
+found in	6.312	0.143	0.013
+four	4.748	-0.15	0.039
+four -	6.823	-0.174	-0.062
+fourteenth	6.113	-0.192	0.009
+fourteenth amendment	6.273	-0.18	-0.018
+fourth	6.035	-0.023	0.068
+fraction .	7.516	-0.147	-0.029
+france	6.857	-0.17	-0.026
+free	5.396	0.118	-0.049
+freedom	6.164	-0.04	-0.103
+french	6.418	0.104	-0.023
+friday	6.535	-0.107	0.041
+friend	5.283	-0.645	-0.325
+friend '	6.641	-0.194	-0.1
+friend ' s	6.641	-0.194	-0.1
+friends	5.639	0.078	0.341
+from	2.611	0.238	0.218
+from a	4.459	0.309	0.126
+from an	6.332	-0.046	0.046
+from his	5.77	-0.01	0.078
+from the	3.514	0.054	0.068
+from the first	7.739	-0.085	0.071
+from this	7.005	0.025	-0.062
+from what	7.585	0.015	-0.14
+from your	7.005	0.144	-0.002
+front	5.57	-0.137	-0.037
+front of	6.181	-0.056	0.019
+fruit	5.962	0.189	0.233
+full	5.254	0.07	0.181
+function	4.279	0.091	0.351
+function .	7.005	0.098	0.167
+function that	7.18	-0.034	0.168
+function to	4.683	-0.165	-0.021
+function to check	6.698	0.079	0.164
+function to find	5.462	-0.323	-0.316
+fundamental	6.374	-0.069	-0.145
+further	5.372	0.009	0.095
+future	5.713	0.177	0.075
+g	5.207	-0.181	-0.414
+g and	7.739	-0.098	-0.229
+gain	6.164	0.186	0.094
+gas	5.65	0.173	0.248
+gave him	7.18	-0.033	0.079
+gave the	6.511	-0.061	-0.178
+gender	6.463	0.025	0.275
+gene	7.005	-0.164	-0.07
+generalization	7.229	-0.216	0.053
+generally	6.05	0.207	0.047
+genetic	6.463	0.178	0.028
+george	6.641	0.084	0.166
+get	4.524	0.297	0.539
+girl	5.907	-0.331	-0.117
+girlfriend	6.892	-0.039	-0.313
+girls	6.641	-0.003	0.13
+girls .	8.145	-0.113	0.039
+give	4.887	-0.106	-0.033
+given	4.084	-0.232	-0.179
+given list	6.928	0.133	0.213
+giving	6.374	-0.145	-0.049
+glands	7.585	0.015	0.206
+glasses	7.659	-0.16	-0.044
+glycogen	7.826	0.078	-0.044
+go	4.911	0.057	0.23
+goals	6.613	0.328	0.169
+going	5.194	0.043	0.087
+going to	5.713	0.022	0.124
+good	4.572	-0.159	-0.02
+got	5.29	0.053	0.095
+government	5.083	0.235	0.196
+grams	7.28	0.089	-0.028
+grand	7.005	0.046	0.152
+grant	5.782	0.001	0.122
+granted	5.65	-0.216	-0.09
+grantor	6.728	-0.066	0.06
+greater	5.515	-0.064	0.069
+green	5.747	0.166	0.04
+ground	5.639	-0.345	-0.182
+group	4.868	-0.03	0.083
+group is	8.027	0.112	-0.022
+group of	6.035	0.1	0.004
+groups	5.404	0.037	-0.063
+groups of	6.79	0.029	-0.113
+grown	7.28	-0.081	0.088
+growth	6.065	0.169	-0.053
+guidelines	7.005	0.116	-0.026
+guilty	5.357	-0.388	-0.699
+guilty ,	6.669	-0.074	-0.183
+guilty of	5.92	-0.392	-0.562
+h	5.042	-0.991	-1.074
+h 0 o	6.823	-0.104	0.02
+h 0 so	8.145	0.067	-0.107
+had	3.177	0.173	0.053
+had $	7.739	-0.03	0.08
+had a	4.911	-0.04	0.035
+had an	6.641	-0.037	-0.186
+had been	4.946	0.103	0.008
+had no	5.805	-0.06	0.035
+had the	6.273	-0.195	-0.055
+half	4.835	-0.272	0.11
+half as	6.759	0.102	0.214
+half of	5.948	-0.042	0.088
+half of the	6.418	-0.087	0.063
+hand	5.713	0.023	0.11
+hands	6.065	0.192	0.273
+happen	6.857	0.311	0.0
+harmful	7.133	-0.037	0.092
+has	2.755	0.124	0.465
+has 0	5.77	0.382	0.59
+has 00	5.976	0.147	0.356
+has a	4.295	-0.315	-0.193
+has never	7.229	-0.139	-0.025
+has the	5.334	-0.171	-0.077
+has the greatest	8.027	-0.032	0.147
+hasty	7.739	-0.264	-0.089
+have	2.821	0.246	0.48
+have ?	6.396	0.076	0.174
+have a	4.791	-0.105	0.04
+have been	4.993	0.493	0.078
+have left	6.79	0.138	0.25
+have left ?	7.391	0.043	0.172
+have the	5.22	-0.233	-0.004
+have the same	6.966	-0.1	0.111
+having	4.901	0.306	0.227
+he	2.898	0.871	0.592
+he also	6.44	0.07	0.141
+he bought	8.027	-0.082	0.078
+he gets	7.334	0.15	-0.015
+he has	5.1	0.251	0.344
+he is	5.372	0.144	-0.026
+he was	4.349	-0.007	0.106
+he would	5.533	-0.067	-0.213
+head	5.437	-0.081	0.072
+head .	7.18	-0.089	0.06
+hearsay	5.782	0.005	0.122
+heated	6.966	-0.228	-0.389
+heirs	6.292	-0.335	-0.213
+held	5.334	-0.075	-0.262
+help	4.956	-0.123	0.052
+helps	6.892	0.191	0.355
+her	3.392	0.364	0.433
+her husband	6.418	-0.053	0.048
+her mother	6.79	-0.209	-0.052
+her son	7.133	-0.025	0.067
+her to	6.217	0.101	-0.021
+hereby	6.641	-0.021	-0.183
+heroin	7.334	-0.115	0.026
+herself	6.561	-0.145	-0.064
+hg	5.629	0.2	0.236
+hg .	5.724	0.118	0.192
+hidden	6.79	-0.096	0.039
+high	4.575	0.054	0.274
+high .	7.826	-0.188	-0.047
+high intensity	8.278	0.095	-0.082
+high intensity exercise	8.278	0.095	-0.082
+higher	5.724	-0.626	-0.269
+highest	6.292	0.067	0.117
+highly	5.99	-0.041	-0.143
+him	3.87	-0.349	-0.504
+him a	6.698	-0.081	0.082
+him that	6.396	-0.078	-0.198
+hired	5.88	-0.162	-0.023
+his	2.937	0.018	0.024
+his family	6.892	0.125	0.009
+his friend	6.254	-0.312	-0.136
+his girlfriend	7.391	-0.041	-0.223
+his home	6.669	-0.186	-0.081
+his own	6.13	-0.097	0.002
+hole	7.18	0.082	-0.098
+home	4.527	-0.056	0.154
+home ,	6.217	0.084	0.165
+home .	5.629	-0.059	0.014
+home . the	6.79	-0.056	0.055
+honor	6.928	0.089	-0.024
+horse	6.669	0.056	-0.147
+hospital .	6.966	0.121	-0.05
+hotel	6.613	-0.14	-0.038
+hour	5.304	0.361	0.447
+hours	4.808	0.354	0.447
+hours ,	7.18	-0.062	0.062
+hours .	6.374	-0.023	-0.118
+house	4.447	-0.479	-0.355
+house ,	6.44	-0.021	-0.125
+house .	5.207	-0.441	-0.358
+house . 0	5.92	-0.196	-0.261
+house and	6.928	-0.154	-0.008
+houses	5.497	-0.3	-0.182
+housing	7.133	-0.119	0.036
+how	2.987	0.543	0.665
+how does	7.391	0.163	0.003
+how many	3.652	0.142	0.538
+how much	4.551	0.693	0.515
+how much did	6.44	0.175	0.332
+how much money	6.081	0.279	0.115
+how much will	6.698	0.161	0.037
+how old	7.089	0.026	0.217
+how old is	7.452	0.021	0.173
+however	4.615	-0.136	-0.124
+however ,	4.664	-0.178	-0.164
+human	4.967	0.1	-0.024
+hundreds	7.133	-0.04	0.084
+hydrogen	5.976	-0.479	-0.348
+hz	7.739	-0.457	-0.586
+i	3.831	-0.312	-0.159
+i '	5.349	-0.188	-0.049
+i ' ll	6.641	-0.041	0.054
+i ,	6.669	-0.128	0.06
+i want	7.089	-0.124	-0.273
+ice	6.312	0.379	0.051
+idea	5.962	0.087	0.345
+ideal	7.089	-0.057	-0.215
+identical	6.332	-0.162	-0.253
+identify	5.782	-0.223	-0.432
+identify the	6.164	-0.141	-0.257
+identity	5.99	-0.255	-0.097
+if	2.722	0.152	0.264
+if a	5.497	0.695	0.351
+if each	7.005	0.089	0.175
+if he	5.181	0.116	0.208
+if he has	7.585	-0.002	0.113
+if it is	7.18	-0.017	0.101
+if the	3.824	-0.603	-0.596
+if the total	7.922	-0.164	0.005
+if there	6.164	0.033	0.273
+if there are	6.966	-0.01	0.149
+if there is	7.391	-0.04	0.152
+if they	6.005	-0.096	0.026
+immediate	6.254	-0.225	0.066
+immediately	5.1	-0.147	-0.056
+important	4.993	0.481	0.223
+in	1.646	-0.376	-0.592
+in -	6.05	-0.039	-0.142
+in 0	6.511	0.013	-0.08
+in 00	6.728	-0.033	-0.196
+in 000	5.065	-0.336	-0.433
+in 000 ?	7.089	-0.215	-0.287
+in ?	8.145	0.182	0.034
+in a 00	7.739	-0.043	-0.18
+in a row	5.962	-0.131	-0.222
+in addition	6.005	-0.145	-0.059
+in addition to	6.928	-0.07	0.015
+in all	6.05	-0.044	0.189
+in an	4.604	-0.089	0.025
+in both	6.79	0.151	-0.068
+in case	7.826	-0.158	-0.003
+in each	5.341	0.008	0.057
+in effect	6.463	-0.059	-0.235
+in english	8.278	-0.024	0.08
+in fee	6.217	-0.204	-0.106
+in her	5.412	0.085	-0.114
+in its	6.02	-0.296	-0.101
+in one	5.99	0.355	0.235
+in order	4.967	0.144	0.215
+in order for	7.659	0.118	-0.055
+in order to	5.137	0.054	0.228
+in python	7.133	0.211	0.371
+in python 0	7.18	0.204	0.334
+in support	7.005	0.154	0.032
+in support of	7.005	0.154	0.032
+in that	5.976	-0.188	0.072
+in the	2.432	-0.328	-0.304
+in the past	6.561	0.254	-0.006
+in the state	6.164	-0.238	-0.113
+in the united	6.396	0.053	-0.083
+in the us	7.516	0.231	0.128
+in the world	6.892	0.088	0.145
+in therapy	7.391	0.185	0.014
+in this	5.042	-0.266	-0.352
+in two	7.391	-0.045	0.074
+in what	5.855	0.071	0.271
+in what ways	6.641	-0.108	0.011
+in which	4.504	-0.439	-0.727
+in which of	6.312	0.051	-0.117
+inadmissible	5.619	-0.173	-0.107
+include	5.67	0.091	0.215
+included	5.99	0.183	-0.005
+includes	6.511	0.062	-0.053
+income	6.487	-0.039	0.09
+incorrect	7.334	-0.147	-0.298
+increase	5.137	0.175	0.352
+increase the	6.561	-0.062	0.087
+increases	6.147	0.173	0.089
+increasing	5.758	-0.006	-0.137
+index	6.698	-0.052	-0.163
+indicate	6.892	-0.206	-0.056
+indicates that	7.28	0.141	0.012
+individual	5.349	0.29	0.363
+individuals	6.005	0.03	-0.043
+induce	8.278	-0.027	0.08
+infant	7.826	-0.152	0.096
+infinite	7.516	-0.072	0.031
+information	4.111	0.441	0.329
+informed	5.868	0.116	0.01
+informed the	6.669	0.111	-0.007
+initial	5.88	-0.082	-0.237
+initially	6.463	-0.206	-0.023
+injection	7.659	0.148	0.018
+injunction	6.892	-0.021	0.089
+injuries	5.479	-0.25	-0.169
+injury	5.629	0.008	0.136
+inner	7.133	-0.018	0.109
+instrument	5.907	-0.148	-0.115
+insurance	6.332	-0.246	-0.023
+insurance company	7.089	-0.255	-0.088
+insured	7.229	-0.059	0.073
+int	7.133	0.138	0.248
+integer	6.273	-0.222	-0.136
+integers	6.02	-0.115	-0.284
+intended	5.609	-0.185	-0.082
+intended to	6.081	-0.224	-0.13
+intensity	7.18	0.192	-0.116
+intensity exercise	8.278	0.095	-0.082
+intent	5.692	-0.002	0.112
+intercostal	8.145	-0.133	0.042
+interest	4.791	-0.119	0.052
+interest .	5.88	-0.286	-0.169
+interest in	5.894	0.014	0.184
+interest in the	6.353	-0.017	0.125
+interested	6.273	0.104	-0.036
+interested in	6.44	0.056	-0.067
+internal	5.92	0.023	0.257
+internet	6.353	0.236	0.129
+into	3.548	0.059	-0.221
+into a	5.187	-0.113	-0.211
+into evidence	6.353	-0.072	0.039
+involve	7.005	-0.158	-0.039
+involves	6.097	0.184	0.111
+ionic	7.659	0.001	0.165
+iq	8.278	0.013	-0.154
+irrelevant	6.487	0.024	-0.124
+is	1.574	0.394	0.101
+is $	5.99	0.041	0.192
+is /	7.659	0.092	-0.063
+is / are	7.659	0.092	-0.063
+is 00	4.822	0.257	0.538
+is 00 /	6.374	0.037	0.11
+is 00 years	6.823	-0.125	-0.021
+is 000	5.428	0.276	0.321
+is : a	6.463	0.191	0.272
+is a	3.179	0.108	-0.089
+is a .	4.756	-0.032	-0.129
+is also	6.235	0.071	0.131
+is an	4.703	0.134	0.351
+is best	6.13	0.346	0.191
+is bigger	8.432	-0.124	0.063
+is bigger than	8.432	-0.124	0.063
+is brought	5.88	0.151	0.268
+is brought to	6.065	0.093	0.239
+is called	6.199	0.34	0.197
+is correct	6.641	0.046	-0.192
+is due	7.046	0.16	-0.048
+is due to	7.18	0.117	-0.073
+is given	6.928	-0.281	-0.387
+is incorrect	7.922	-0.126	-0.307
+is less	7.334	-0.125	0.054
+is likely	6.273	0.174	0.097
+is likely to	6.396	0.238	0.116
+is morally	7.585	-0.092	0.059
+is most likely	5.67	0.176	0.296
+is necessary	6.587	-0.208	-0.118
+is no	5.042	-0.108	0.026
+is not	3.914	0.003	-0.1
+is not a	5.66	0.16	0.063
+is not an	6.587	0.161	0.038
+is not possible	7.826	-0.178	-0.034
+is now	6.273	-0.072	0.098
+is one	5.275	-0.188	-0.251
+is referred	6.396	0.406	0.187
+is referred to	6.396	0.406	0.187
+is subsequently	6.892	-0.123	-0.311
+is the	2.963	-0.611	-0.69
+is the best	5.868	0.152	0.212
+is the most	4.703	0.151	0.259
+is the same	7.005	-0.208	-0.088
+is the second	8.027	-0.346	-0.192
+is the value	7.659	-0.015	0.151
+is this	7.046	0.141	-0.058
+is to	5.214	-0.058	0.03
+is to a	7.18	-0.117	0.048
+is too	6.892	-0.093	0.024
+is true ?	6.928	0.09	-0.025
+is used	5.907	0.212	0.088
+is where	7.922	-0.014	-0.144
+isotope	8.432	0.024	-0.177
+issue	5.334	-0.182	-0.104
+it '	5.479	0.141	0.302
+it ' s	5.506	0.115	0.284
+it ,	5.793	0.163	0.336
+it .	4.826	0.193	0.456
+it ?	6.966	0.38	0.236
+it can	6.235	0.204	0.096
+it has	5.868	0.126	-0.024
+it is not	6.254	-0.154	-0.0
+it take	6.44	-0.125	-0.261
+it to	5.702	0.154	0.036
+item	6.823	-0.008	0.109
+its own	6.332	-0.034	0.155
+j	6.332	-0.328	-0.402
+jacket	7.391	-0.05	0.064
+jackson	7.452	-0.273	-0.047
+jane	7.391	0.19	0.046
+jewels	8.278	-0.18	0.028
+jim	7.516	-0.084	0.08
+job	5.268	-0.056	0.111
+john	5.758	0.375	0.61
+judge	5.599	0.033	0.167
+julia	8.615	-0.181	0.034
+julie	8.278	-0.154	0.053
+jupiter	6.966	-0.156	0.072
+jury	5.437	0.018	0.173
+justice	6.669	0.162	-0.158
+justified	6.613	0.028	-0.08
+k ,	7.659	0.015	-0.142
+k =	8.027	-0.116	0.08
+ka	8.027	0.023	-0.129
+keep	5.488	0.293	0.141
+kernel	7.585	-0.103	-0.014
+key	6.05	-0.009	0.093
+kg	6.005	0.352	0.123
+kidney	7.452	0.213	0.056
+kids	6.823	-0.087	0.025
+kill	6.235	-0.183	-0.034
+killed	5.907	-0.079	0.05
+kind of	5.283	-0.189	-0.247
+king	5.842	0.248	0.429
+kingdom	6.79	0.232	0.121
+kj	7.922	-0.077	-0.215
+knew that	6.292	0.162	0.039
+know	4.993	0.003	0.154
+know that	6.418	-0.179	-0.012
+knowledge	5.261	-0.014	0.101
+known	5.059	0.05	-0.061
+l	5.692	-0.116	-0.397
+lack of	5.793	0.362	0.289
+land .	5.976	-0.072	-0.204
+lap	7.739	-0.023	0.136
+large	4.52	-0.303	0.095
+largest	6.113	-0.055	-0.127
+last time	7.922	0.026	-0.121
+last year	6.759	0.009	0.134
+later	4.425	-0.406	-0.151
+later ,	4.936	-0.292	-0.222
+later , the	5.471	-0.137	-0.09
+law	4.3	0.095	0.085
+laws	5.88	0.174	0.056
+lead	5.868	-0.039	-0.129
+leaders	6.561	0.216	0.086
+leads	6.823	0.052	-0.064
+leads to	7.005	0.078	-0.018
+learning	5.855	-0.019	0.134
+leather	8.432	-0.176	0.068
+leave	5.702	-0.275	-0.105
+leave the	6.613	-0.078	0.028
+left	4.196	-0.203	-0.035
+left .	7.089	0.131	-0.0
+left ?	6.892	0.102	0.296
+left of	5.842	-0.21	-0.292
+left of the	5.855	-0.199	-0.295
+left the	6.147	-0.238	-0.09
+legal	5.234	-0.097	0.036
+legally	6.587	-0.098	0.056
+legislature	6.892	0.208	0.068
+legs	6.613	-0.097	-0.021
+lemon	7.585	0.149	-0.068
+length	5.681	-0.053	0.049
+length of	6.374	0.122	0.231
+less	4.765	0.07	0.291
+less than	5.724	-0.203	0.099
+less than 0	7.585	-0.035	0.094
+less than 00	7.585	-0.2	-0.019
+let	5.341	0.225	-0.014
+let $	6.759	-0.087	-0.247
+letter	5.454	-0.136	-0.107
+letting	7.229	-0.128	-0.003
+level	5.304	-0.043	0.233
+levels	5.66	-0.142	-0.037
+liability	5.713	-0.327	-0.209
+liable for	6.181	0.065	0.131
+life	4.664	0.198	-0.138
+life .	6.005	-0.024	0.049
+light	5.071	-0.242	0.008
+light .	7.133	0.139	0.003
+lights	7.334	0.011	0.121
+like to	6.669	0.111	-0.041
+likely	3.536	0.872	0.526
+likely a	5.805	-0.222	-0.096
+likely a .	5.907	-0.303	-0.182
+likely be	5.894	0.239	0.122
+likely to	4.691	0.393	0.234
+likely to prevail	6.928	-0.11	0.002
+likes	6.02	-0.06	-0.185
+limited	5.907	0.203	0.102
+line	5.412	-0.188	-0.056
+line of	7.229	0.045	-0.064
+linear	6.332	0.165	0.03
+liquid	6.728	0.178	0.301
+list	5.283	0.325	0.627
+list .	6.396	0.089	0.237
+list of	6.005	0.049	0.175
+lists	6.561	-0.021	0.06
+little	5.319	0.217	0.073
+live	5.054	-0.267	-0.141
+lived in	6.759	-0.052	0.068
+lives	5.168	-0.19	-0.256
+lives directly	6.05	-0.175	-0.257
+lives directly left	6.05	-0.175	-0.257
+living	5.13	0.108	-0.022
+ll	6.035	-0.017	0.058
+load	6.928	-0.051	0.083
+local	5.059	0.136	-0.108
+located in	6.113	-0.365	-0.256
+located in the	7.005	0.007	0.126
+location	6.332	0.05	-0.083
+logic :	7.229	0.195	0.001
+logical	7.826	0.105	-0.027
+long	4.52	-0.095	-0.084
+longer	5.551	-0.269	-0.151
+looking	6.05	0.209	0.123
+looks	7.18	-0.015	0.112
+losing	7.334	-0.011	-0.129
+loss	5.312	-0.152	-0.026
+loss of	6.113	-0.301	-0.053
+losses	7.391	-0.091	0.09
+lost	5.542	-0.171	-0.053
+lot	5.372	-0.005	0.049
+love	5.99	-0.078	0.096
+loved	7.229	0.164	-0.066
+loves	7.391	-0.122	0.101
+low	5.349	0.255	0.558
+low .	8.278	-0.141	0.027
+lower	5.372	-0.545	-0.1
+luke	8.278	-0.07	0.087
+lung	7.005	-0.026	0.11
+lying	6.511	-0.287	-0.044
+m	4.593	-0.783	-1.062
+made	4.063	0.737	0.551
+made in	7.089	0.038	-0.083
+magnetic	6.353	-0.111	-0.145
+magnetic field	6.928	-0.054	-0.21
+maintain	6.312	0.075	0.168
+maintain the	7.739	-0.092	0.061
+maintained	6.759	-0.077	0.056
+major	5.533	0.025	0.21
+make	4.108	0.085	0.007
+making	4.916	0.158	0.02
+man	4.133	0.205	0.135
+man '	5.404	-0.087	0.135
+man ' s	5.412	-0.088	0.131
+man .	6.254	-0.048	-0.233
+man and	6.164	-0.021	0.073
+management	5.92	0.496	0.13
+many	3.297	0.269	0.833
+many times	7.089	-0.295	-0.16
+march 00	7.133	0.05	-0.129
+marketing	5.868	0.654	0.266
+marketing .	7.005	0.241	0.136
+married	6.181	-0.01	-0.138
+mars	7.005	0.343	0.154
+mass	5.388	0.138	0.046
+material	5.758	0.359	0.191
+maxillary	7.739	0.254	0.022
+maximum	5.818	-0.352	-0.416
+may	3.978	-0.139	-0.264
+may be	5.009	0.081	0.146
+may not be	7.133	0.029	-0.087
+meals	7.739	-0.169	-0.034
+means of	6.511	0.145	0.015
+measure	6.081	0.328	0.086
+measure of	7.28	0.253	0.111
+measurement	7.005	0.057	0.153
+measurements	7.229	-0.129	0.053
+measuring	7.089	0.106	0.196
+mechanism	6.892	-0.021	0.151
+media	6.199	0.266	-0.026
+member	5.99	-0.147	0.013
+membrane	7.046	-0.204	-0.047
+men	5.168	0.023	0.117
+merchant	7.046	0.202	0.068
+mess	7.659	0.199	0.045
+message	6.113	0.044	0.264
+messages	6.966	0.158	-0.033
+meters	7.18	-0.045	-0.215
+mhz	7.585	-0.143	-0.273
+michael	7.229	-0.051	0.074
+middle	5.99	0.365	0.184
+might	5.162	0.271	0.198
+might be	6.418	-0.119	0.009
+mild	6.759	0.001	0.105
+miles	6.02	0.14	0.347
+miles a	8.432	-0.102	0.074
+miles per	7.391	0.074	0.224
+miles per hour	7.585	0.081	0.194
+milk	6.561	-0.246	-0.351
+million	6.332	0.013	0.195
+min	5.59	0.225	0.341
+min ,	5.758	0.088	0.267
+min , and	5.782	0.126	0.213
+min , respirations	6.217	-0.011	0.13
+mineral	7.516	0.117	-0.059
+minutes	5.241	-0.134	-0.043
+minutes .	6.698	-0.03	-0.147
+minutes of	7.585	0.131	-0.067
+missing	7.089	-0.03	0.136
+mixture	6.759	-0.257	-0.368
+ml	6.823	-0.013	-0.214
+mm	5.445	0.169	0.042
+mm hg .	5.747	0.137	0.181
+mode	7.826	-0.349	-0.042
+model	5.22	0.091	-0.239
+models	6.892	0.033	-0.032
+moderate	6.669	-0.152	0.073
+mol	7.005	-0.04	-0.137
+mole	7.739	-0.133	-0.291
+molecular	6.823	-0.008	-0.256
+monday	6.561	-0.006	0.131
+money .	6.463	-0.218	-0.002
+money does	7.089	0.206	0.005
+money does he	7.922	0.126	0.006
+month	5.059	0.438	0.113
+month ,	6.463	0.244	0.078
+months	4.707	-0.07	-0.007
+months .	6.097	-0.1	-0.178
+months of	7.391	0.002	0.126
+moral standing	7.585	0.18	0.026
+more	3.478	0.347	0.682
+more likely	6.613	-0.047	-0.259
+more likely to	6.823	0.144	0.025
+more than	4.921	-0.002	0.148
+morning	5.747	0.04	0.093
+morning ,	6.669	-0.279	-0.185
+most	3.104	0.297	0.46
+most accurate	6.353	-0.095	-0.207
+most likely a	5.855	-0.188	-0.082
+most likely to	5.782	-0.06	0.067
+mostly	6.966	0.222	0.051
+mother	5.241	-0.262	-0.035
+mother '	6.79	-0.117	0.004
+mother ' s	6.79	-0.117	0.004
+motion	5.248	0.045	-0.217
+motion ,	7.659	0.071	-0.134
+motion to	5.976	0.182	-0.063
+motion to dismiss	6.759	0.207	0.057
+motor	6.235	-0.044	0.065
+moved	5.515	-0.042	-0.138
+moves	6.613	-0.176	-0.268
+movie	6.463	-0.035	0.046
+moving	6.312	-0.258	-0.087
+much	4.036	0.966	0.759
+much did	6.44	0.175	0.332
+much does he	7.585	0.003	0.123
+much money	6.081	0.287	0.129
+much money does	7.089	0.206	0.005
+much more	6.857	0.133	0.014
+much will	6.698	0.161	0.037
+multiple	5.88	-0.171	0.154
+multiplied	7.659	-0.074	0.108
+murder	5.357	-0.437	-0.319
+muscle	5.934	-0.112	0.141
+muscles	6.728	-0.298	0.067
+muscles of	8.145	-0.201	0.054
+muscles of the	8.278	-0.123	0.04
+must	4.361	0.424	0.292
+must be	5.155	0.414	0.268
+must have	6.823	-0.025	0.104
+my	4.926	-0.215	-0.106
+na	7.452	-0.18	-0.04
+name	4.916	-0.082	-0.31
+name of	6.065	-0.26	-0.433
+names	6.44	0.119	0.243
+nations	6.535	0.122	0.233
+natural	5.66	0.006	0.268
+nature	5.692	0.052	0.225
+necessary	5.227	-0.26	-0.042
+necessary to	6.396	-0.117	0.015
+need	4.765	0.198	0.242
+need to	5.462	-0.098	0.002
+negative	5.488	0.021	0.117
+negligence	5.713	0.167	-0.064
+nerve	6.587	-0.306	-0.129
+nerves	7.739	-0.029	0.171
+nerves .	8.278	-0.096	0.094
+network	6.396	0.039	-0.164
+neutral	7.046	-0.139	0.025
+never	4.931	-0.0	0.084
+new	4.008	0.001	0.226
+newspapers	7.516	0.147	0.017
+next	4.355	-0.145	-0.326
+nh	7.739	-0.264	0.084
+nh 0	7.739	-0.264	0.084
+night	5.227	-0.356	-0.294
+nine	6.823	-0.17	-0.002
+nitrogen	7.133	-0.315	-0.144
+nmr	6.928	-0.369	-0.528
+no	3.101	-0.076	0.118
+no ,	4.243	0.528	0.55
+no , because	4.488	0.163	0.29
+no 0	7.005	-0.177	0.029
+no 0 )	7.826	-0.063	0.127
+no abnormalities	6.235	0.095	0.189
+no abnormalities .	6.374	0.067	0.158
+no longer	6.05	0.012	-0.097
+none	5.168	0.046	0.144
+none of	5.334	0.044	0.085
+nor	5.497	-0.225	-0.192
+norm	7.516	0.074	-0.08
+normal	5.22	0.039	0.167
+north	5.894	-0.22	-0.195
+not	2.461	0.15	-0.144
+not a	5.118	0.163	0.122
+not an	6.312	0.164	0.072
+not guilty	6.254	-0.13	-0.285
+not have	5.38	0.247	0.06
+not have a	6.928	-0.005	-0.119
+not possible	7.516	-0.122	0.008
+not recover	6.759	-0.103	0.043
+not recover ,	6.823	-0.116	0.021
+not the	5.934	-0.236	-0.138
+not to	5.747	0.082	-0.006
+note	6.13	0.059	-0.173
+notice	5.533	-0.135	0.13
+notice of	6.463	-0.042	0.077
+noticed	5.934	-0.126	-0.22
+noticed a	6.823	-0.034	-0.162
+notified	6.511	-0.077	0.018
+notified the	6.892	-0.057	0.057
+now	4.456	-0.134	0.126
+now .	6.892	-0.237	0.059
+now ?	7.005	0.105	0.217
+nucleus	6.857	0.264	0.085
+number	3.831	-0.07	0.364
+number .	6.535	-0.172	-0.246
+number of	4.1	-0.084	0.462
+numbers	5.372	-0.055	0.016
+nutrients	7.922	0.271	0.075
+o	5.551	-0.163	-0.17
+object	5.713	0.038	0.169
+objection ,	7.452	-0.098	0.058
+objection , because	7.826	-0.124	0.029
+objective	6.535	-0.094	0.11
+objects	6.065	-0.079	0.054
+obligation	6.081	0.189	0.027
+obligation to	6.79	0.102	-0.027
+observations	6.698	-0.042	-0.159
+obtained	5.782	-0.451	-0.353
+occur	6.05	-0.167	-0.009
+occurs .	8.432	0.055	-0.195
+of	1.284	0.48	0.464
+of $	4.799	-0.121	0.001
+of $ 0	6.332	-0.07	0.034
+of $ 000	6.005	0.071	0.142
+of -	6.418	-0.024	0.122
+of 0	5.071	-0.136	-0.174
+of 0 .	6.217	-0.145	-0.329
+of 00	4.835	0.003	0.05
+of 000	5.349	0.059	-0.06
+of a	3.088	-0.012	0.15
+of a 00	7.089	-0.093	0.019
+of a given	7.28	-0.114	-0.035
+of all	5.388	0.18	0.212
+of being	7.005	-0.054	0.083
+of each	5.805	-0.007	0.222
+of earth	7.334	0.333	0.139
+of elements	7.391	-0.058	0.071
+of energy	6.857	0.091	-0.009
+of food	6.966	0.15	0.033
+of hydrogen	7.516	-0.15	-0.018
+of it	6.669	0.133	0.213
+of land	5.842	-0.153	-0.06
+of moral	7.826	-0.173	-0.003
+of non	7.133	0.017	-0.128
+of non -	7.133	0.017	-0.128
+of older	7.585	-0.051	0.135
+of order	7.659	0.104	-0.023
+of others	7.133	-0.052	0.065
+of our	6.292	-0.18	-0.045
+of pl	7.089	-0.146	-0.021
+of power	6.928	-0.195	-0.061
+of speech	6.966	-0.138	-0.251
+of students	7.334	0.014	0.154
+of that	6.097	0.14	0.01
+of the	1.768	-0.396	-0.212
+of the above	4.887	0.048	0.176
+of the city	6.698	-0.015	0.131
+of the following	2.601	0.306	0.228
+of the fourteenth	6.561	-0.082	0.038
+of the given	6.332	-0.201	0.102
+of the new	6.966	0.087	-0.019
+of the person	5.88	-0.212	-0.299
+of the remaining	6.641	0.005	0.165
+of the right	6.535	-0.002	0.104
+of the second	7.046	0.129	-0.016
+of the statute	6.728	-0.093	-0.249
+of the three	7.229	-0.087	0.052
+of the tongue	7.826	-0.148	0.045
+of the two	6.463	0.053	-0.035
+of their	5.048	-0.113	0.252
+of these	4.475	0.254	0.486
+of these is	6.418	0.032	0.177
+of three	6.928	-0.024	0.147
+of time	6.097	-0.202	0.043
+of water	6.081	0.459	0.448
+of what	6.097	0.065	-0.043
+of which	5.118	-0.872	-1.059
+off	4.711	-0.046	-0.014
+off the	6.005	-0.154	-0.104
+offer	5.437	0.22	0.093
+offered to	6.587	0.117	-0.007
+offered to sell	7.826	0.078	-0.129
+office	4.972	0.036	-0.07
+officer	5.805	0.074	0.229
+official	6.217	-0.178	0.073
+oh	6.332	-0.266	-0.14
+oh ,	7.046	-0.097	0.057
+oil	6.463	-0.206	-0.089
+old	4.012	0.362	0.609
+old girl	6.892	-0.091	0.094
+old is	7.28	0.065	0.2
+old male	7.18	0.124	0.003
+old man	5.818	-0.005	0.139
+older	5.65	0.0	0.141
+older than	7.452	-0.053	0.089
+on	2.325	-0.332	-0.366
+on a	4.268	0.038	-0.245
+on all	7.229	-0.152	-0.019
+on average	7.516	0.003	0.144
+on both	6.892	-0.339	-0.143
+on her	6.035	-0.044	-0.208
+on his	5.542	0.078	-0.164
+on its	6.44	0.157	0.038
+on march 00	7.659	0.056	-0.101
+on monday	6.892	0.039	0.166
+on the	3.014	-0.445	-0.319
+on the first	6.44	-0.214	-0.096
+on the right	5.59	-0.099	-0.208
+on the third	7.826	-0.067	0.079
+on their	6.292	-0.021	0.057
+on tuesday	7.334	0.002	0.111
+on which	6.312	-0.005	-0.188
+one	2.898	-0.538	-0.571
+one -	5.59	-0.164	-0.036
+one day	6.164	0.011	-0.051
+one is	5.59	-0.389	-0.452
+one is a	5.855	-0.309	-0.379
+one year	6.081	-0.001	-0.112
+only be	6.561	-0.081	-0.164
+only for	6.966	0.041	-0.099
+only one	7.005	-0.086	0.063
+open	5.168	-0.175	-0.01
+opened	6.312	-0.19	-0.075
+opens	7.922	-0.073	0.061
+operate	7.133	-0.052	0.105
+operating	6.535	-0.213	-0.313
+operation	6.005	0.292	0.064
+operations	6.79	-0.06	0.057
+opposite	7.18	-0.048	0.135
+or	2.955	0.238	0.405
+oral	6.312	0.041	-0.111
+oranges	6.44	0.107	0.014
+orbits	7.229	-0.078	-0.225
+order	4.292	0.016	0.082
+order for	7.133	0.02	-0.144
+order to	5.071	0.088	0.205
+orders	6.698	-0.118	-0.196
+organic	6.966	0.016	-0.069
+organism	7.046	0.203	0.002
+organisms	6.892	0.551	0.446
+organized	7.133	-0.164	-0.018
+other	3.483	0.265	0.014
+other .	5.962	-0.277	-0.142
+others	5.194	0.359	0.402
+otherwise	6.374	-0.181	-0.006
+our	4.849	0.296	0.463
+out	3.868	0.35	0.41
+out ,	6.823	0.092	-0.062
+out -	7.452	-0.081	0.053
+out - of	7.516	-0.1	0.042
+out ?	7.739	0.0	-0.136
+out of the	5.855	0.175	0.038
+out to	6.669	-0.13	0.036
+output	6.463	-0.08	0.064
+outside	5.29	0.113	-0.017
+oven	7.826	0.044	0.228
+over	3.957	0.264	0.364
+over the	4.896	-0.032	0.014
+overall	6.698	0.096	0.291
+overflow	7.739	0.23	0.087
+overrule	7.452	-0.092	0.087
+overrule the	7.516	-0.095	0.071
+own	4.641	0.04	0.384
+owner	4.645	-0.388	-0.118
+owner '	6.463	-0.032	0.109
+owner ' s	6.463	-0.032	0.109
+owner and	6.892	-0.123	0.025
+owner of	5.234	-0.24	-0.191
+owner of a	5.934	-0.025	0.037
+owns	5.907	-0.351	-0.251
+p	5.437	-0.433	-0.59
+pacf	8.278	-0.043	-0.276
+package	7.089	0.052	0.166
+pages	7.133	-0.01	0.152
+paid	4.916	0.19	0.097
+pain	5.428	0.243	0.124
+painted	7.585	-0.003	0.19
+painting	7.005	0.044	-0.074
+pair	6.147	-0.206	0.035
+pair of	7.005	-0.211	0.064
+pairs	6.613	-0.059	0.156
+pairs of	6.892	-0.048	0.033
+paper	6.05	-0.133	0.05
+parallel	6.857	-0.017	0.073
+parameters	7.046	-0.248	-0.057
+parcel	6.613	0.015	-0.17
+parietal	8.027	-0.007	0.122
+part of the	5.497	0.114	0.046
+participation	6.928	0.249	0.026
+participation in	7.391	0.152	-0.03
+particle	6.928	-0.258	-0.368
+particles	6.823	0.217	0.09
+particular	5.542	0.201	0.087
+parties	5.349	-0.22	-0.083
+party	5.088	-0.026	-0.296
+passenger	7.133	0.049	-0.118
+past	5.042	0.365	0.181
+path	6.511	-0.092	-0.207
+patients	6.396	-0.035	0.165
+patients .	8.027	-0.143	0.028
+paul	7.18	0.033	0.125
+pay	4.472	0.092	-0.269
+pay the	5.77	-0.177	-0.037
+paying	6.44	-0.035	-0.183
+payment	5.629	0.069	-0.13
+peace	6.02	-0.063	0.108
+pedestrian	6.587	0.061	-0.183
+penalty	6.857	0.084	-0.052
+pencil	7.659	0.103	-0.088
+pencils	7.659	0.045	-0.197
+pens	8.027	-0.066	-0.229
+people	3.965	0.574	0.553
+people in	5.479	-0.24	-0.102
+people of	6.966	0.035	0.165
+people who	6.199	-0.046	0.088
+per	4.604	0.622	0.679
+per hour	6.641	0.16	0.293
+per hour .	7.585	-0.018	0.099
+per minute	7.516	-0.143	0.053
+percentage of	6.966	-0.34	-0.204
+perform	5.747	0.08	0.109
+performance	5.609	0.23	0.106
+performance of	7.334	-0.037	0.081
+performed	6.097	-0.035	-0.171
+period	4.962	-0.19	0.008
+period .	6.698	-0.093	0.017
+period of	6.065	-0.292	-0.098
+permit	6.254	0.057	0.161
+person	4.149	-0.236	-0.062
+person is	6.005	-0.099	-0.003
+perspective	6.561	0.256	0.029
+perspective of	8.278	0.071	-0.098
+peter	7.005	-0.047	0.152
+phone	6.181	0.136	0.046
+phosphocreatine	7.922	0.045	-0.146
+photon	8.027	-0.025	-0.202
+physical	4.998	0.117	-0.037
+physician	5.404	0.296	0.365
+pi	7.229	-0.225	-0.128
+picked	6.613	-0.025	0.079
+picked up	7.005	-0.158	-0.023
+piece	6.113	0.325	0.072
+piece of	6.511	0.144	-0.069
+pilot	7.391	-0.045	0.103
+pizza	6.728	0.008	0.114
+pl	6.823	-0.247	-0.011
+placed	5.297	-0.008	-0.127
+places	6.44	-0.004	0.133
+plan	5.758	0.038	-0.034
+plane	6.535	-0.239	-0.081
+planet	6.463	0.003	0.125
+planets	6.759	0.205	0.066
+planned	6.273	-0.231	-0.11
+planned to	6.641	-0.158	-0.028
+planning	6.374	0.071	0.234
+plans	6.254	0.067	0.159
+plant	6.113	0.366	0.195
+plastic	7.229	-0.002	0.149
+played	6.44	-0.362	-0.572
+player	6.217	-0.245	-0.134
+plays	5.758	-0.166	-0.335
+please	6.511	-0.076	-0.188
+pluto	7.922	-0.246	0.019
+pm	7.28	0.083	-0.127
+point	5.349	-0.242	-0.054
+points	6.005	0.101	0.005
+police	4.946	-0.08	-0.171
+police officer	6.332	-0.062	0.05
+policies	6.613	0.326	0.198
+political	5.088	0.468	0.266
+politics	7.046	-0.136	-0.016
+population	5.83	0.304	0.16
+portion	6.587	-0.22	-0.114
+portion of	6.669	-0.159	-0.044
+portion of the	7.005	-0.189	-0.053
+position	5.59	0.173	0.025
+positive	5.388	-0.457	-0.408
+possession	5.388	-0.204	-0.123
+possession of	5.907	-0.025	0.036
+possible	5.174	-0.353	-0.188
+post	5.894	-0.079	0.015
+post -	6.353	-0.205	0.003
+potential	5.65	0.245	0.133
+powder	8.145	-0.112	0.057
+power	4.711	0.169	0.398
+power to	6.44	-0.026	0.077
+powers	6.418	0.061	0.184
+ppm	7.516	-0.159	-0.314
+practices	6.511	0.187	0.063
+predicate logic :	7.229	0.195	0.001
+premises	5.948	-0.07	0.007
+prepared	6.332	-0.021	-0.169
+presence	5.907	-0.011	-0.139
+present in	7.229	0.06	-0.151
+presented	6.097	-0.098	0.048
+presents	6.097	-0.111	-0.262
+presents to	6.966	0.104	-0.032
+presents to the	6.966	0.104	-0.032
+president	5.736	-0.56	-0.298
+press	6.857	0.287	0.169
+previously	6.44	0.023	-0.099
+price	4.982	0.339	0.224
+price of	6.199	0.111	0.188
+primary	5.736	0.085	0.258
+prime	6.535	0.105	-0.115
+principles	6.374	0.225	0.079
+printed	7.659	-0.249	-0.068
+private	5.67	-0.232	-0.028
+privilege	6.097	-0.175	-0.009
+probability	6.147	-0.221	-0.083
+problem	5.38	-0.069	0.112
+problem ?	7.659	-0.147	0.018
+process	4.795	-0.04	0.088
+process ?	7.229	0.025	-0.192
+process ? a	7.452	-0.01	-0.178
+processes	6.217	0.126	-0.031
+processes .	7.739	0.132	-0.017
+produce	5.506	0.075	0.165
+produced by	7.133	-0.033	0.134
+producer	8.145	-0.118	0.082
+product	4.993	-0.261	-0.152
+product of	6.511	-0.01	0.137
+products	5.724	-0.152	-0.018
+professor	6.79	-0.479	-0.215
+profile	7.739	-0.124	0.099
+profit	6.353	0.026	0.235
+program	5.609	0.446	0.373
+prohibited	6.273	0.143	-0.038
+prohibited from	8.145	0.036	-0.119
+prohibition	7.005	0.107	-0.038
+promise	6.199	-0.098	0.054
+promise to	6.587	-0.041	0.077
+promote	6.698	0.063	-0.138
+proportion	6.966	-0.151	0.038
+proportion of	7.334	-0.133	0.006
+propositions is	7.585	-0.099	0.056
+prosecuted	6.235	-0.088	-0.191
+prosecution	5.793	0.029	-0.121
+protection	5.65	-0.097	0.032
+protest	7.334	-0.058	0.08
+prove	5.88	-0.077	-0.192
+provide	5.187	-0.008	0.072
+psychiatric	7.452	-0.099	0.041
+psychological	6.273	0.272	0.074
+psychologist	5.868	0.364	0.111
+psychologists	7.516	0.285	0.071
+psychotherapy	7.28	0.15	0.009
+public	4.645	0.351	0.354
+public relations	6.487	0.218	0.132
+pulse	5.561	0.201	0.295
+pulse is 00	6.613	0.005	0.095
+purchase	5.268	0.287	0.103
+purchased	5.542	-0.09	-0.179
+purchaser	6.613	0.074	-0.067
+purchases	7.585	0.19	0.042
+purchasing	6.823	0.084	-0.064
+pure	6.857	0.158	0.019
+purpose	5.462	-0.268	-0.078
+purpose of	6.035	-0.118	0.029
+purpose of the	7.089	-0.141	-0.009
+pushing	7.739	0.117	-0.018
+python	5.542	0.185	0.398
+python 0	7.18	0.204	0.334
+python function	5.83	-0.005	0.051
+python function to	5.83	-0.005	0.051
+q	5.38	-0.058	-0.354
+qualities	8.145	-0.124	0.049
+quality	6.13	0.093	-0.004
+quantum	7.005	-0.064	0.033
+quantum number	8.432	-0.101	0.049
+quarter	6.728	-0.199	-0.032
+quarters	7.089	-0.078	0.023
+question	4.319	0.43	0.467
+questions	6.147	-0.232	-0.116
+questions .	7.659	-0.185	-0.015
+quite	6.759	-0.073	0.054
+r	5.907	-0.514	-0.643
+race	6.374	0.196	0.242
+racial	7.452	-0.074	0.067
+radial	7.922	-0.17	-0.033
+radiation	6.823	0.257	0.146
+radio	6.613	-0.108	0.021
+radius	6.561	-0.04	-0.116
+rain	6.892	0.341	0.156
+raised	6.418	-0.003	0.154
+ran	5.962	0.019	0.124
+range	5.92	0.09	-0.033
+rapidly	7.005	-0.114	0.036
+rate	5.283	0.528	0.599
+ratio	6.164	-0.377	-0.248
+ratio of	6.759	-0.197	-0.042
+reach	6.13	-0.291	-0.128
+read	5.692	-0.098	0.014
+ready	6.728	-0.074	0.046
+reasonable	5.268	-0.087	0.026
+receive	5.713	0.067	0.142
+receive the	7.452	-0.099	0.07
+received	4.896	-0.089	-0.275
+recent	5.842	-0.213	-0.074
+recently	5.782	-0.132	0.007
+record	5.962	0.065	-0.148
+recorded	5.713	-0.14	-0.028
+records	6.254	0.383	0.243
+recover	5.155	-0.408	-0.093
+recover ,	6.728	-0.193	0.042
+recover , because	6.759	-0.203	0.047
+recover for	6.966	-0.116	0.006
+recovery	6.587	0.082	-0.049
+reduce	6.065	0.044	0.178
+referent	7.046	-0.079	0.068
+referred	5.92	0.257	0.016
+referred to	5.948	0.295	0.06
+referred to as	6.254	0.358	0.214
+refers	4.478	0.902	0.803
+refers to	4.491	0.865	0.778
+reflex	7.922	-0.096	0.113
+reflex is	8.432	-0.137	0.048
+refused to	5.312	-0.141	-0.068
+regarded	7.005	-0.139	0.047
+regex	7.739	0.014	0.145
+regex .	7.739	0.014	0.145
+register	7.229	-0.117	-0.2
+regression	6.217	0.258	0.121
+regular	6.199	0.04	-0.067
+regulation	6.613	0.183	-0.072
+related	5.524	-0.478	-0.334
+related to	5.962	-0.38	-0.291
+related to the	7.089	-0.147	-0.06
+relation	7.089	-0.217	0.015
+relationship	5.275	0.16	0.071
+relationships	6.511	0.043	0.229
+relative	6.13	-0.008	-0.217
+release	6.312	0.195	0.1
+released	6.418	-0.175	-0.055
+relevant	5.782	0.166	0.029
+reliability	7.005	0.083	0.22
+reliable	6.928	0.026	-0.164
+relief	6.587	-0.046	0.151
+remain	5.77	0.075	-0.098
+remaining	5.681	-0.031	0.301
+remains	6.561	0.195	0.041
+remote	7.229	-0.085	-0.179
+remove	6.081	-0.15	-0.071
+repeated	7.046	0.0	-0.078
+replacement	7.229	-0.102	-0.227
+representation	7.133	0.114	-0.029
+represents	6.587	0.072	0.174
+reputation	6.79	-0.072	0.114
+require	5.976	-0.029	0.173
+required	4.951	-0.098	0.059
+required to	6.035	-0.235	-0.039
+requirements	6.44	-0.199	-0.121
+requiring	6.254	-0.115	-0.016
+research	5.312	0.092	0.154
+researchers	6.928	-0.272	-0.045
+resident	6.587	-0.184	0.031
+residents	6.641	0.039	0.131
+resistance	6.728	-0.387	-0.2
+resolve	7.28	-0.052	0.097
+resource	7.046	0.302	0.105
+respect	5.702	0.095	-0.06
+respirations	5.99	0.074	0.183
+responses	7.005	0.232	0.075
+rest	5.524	-0.11	0.105
+restaurant	6.254	-0.042	0.169
+result	4.565	-0.152	-0.007
+result of	5.462	0.06	0.131
+results in	6.698	0.008	0.119
+return	5.194	0.089	0.204
+returns	6.535	-0.139	0.021
+reveals	7.046	0.133	-0.0
+richard	7.739	-0.122	0.123
+right to	4.916	0.152	-0.091
+rights and	7.133	0.009	-0.142
+risk	5.497	0.247	0.099
+road	6.113	0.255	0.117
+robbery	6.005	0.039	-0.357
+robbery ,	7.28	0.07	-0.08
+robbery .	6.511	-0.088	-0.255
+robert	6.698	-0.17	-0.042
+rock	6.728	0.453	0.35
+role	5.894	-0.191	-0.087
+roman	7.005	-0.244	0.025
+room	5.334	-0.093	0.083
+room .	6.79	-0.114	0.053
+roots	7.133	0.072	-0.081
+roots of	7.585	-0.001	-0.174
+rose	6.561	0.046	-0.08
+row	5.758	-0.206	-0.157
+rule	4.946	0.032	0.146
+rule .	6.463	-0.047	0.104
+run	5.488	-0.373	-0.22
+runs	6.535	-0.217	-0.044
+s	2.263	-0.232	0.103
+s )	5.112	-0.43	-0.233
+s ) +	7.739	-0.107	0.011
+s ) c	7.922	-0.125	0.022
+s .	5.312	-0.022	-0.178
+s action	7.089	-0.014	0.095
+s age	7.739	-0.066	0.113
+s answer	6.892	0.208	0.106
+s attorney	5.506	-0.23	-0.126
+s c	7.046	0.201	0.089
+s c .	7.046	0.201	0.089
+s case	7.005	-0.134	0.071
+s estate	6.857	-0.164	-0.053
+s home	6.312	-0.076	0.105
+s house	6.44	-0.073	0.046
+s house .	7.452	-0.089	0.068
+s promise	7.18	-0.131	0.031
+s the	6.44	0.14	0.19
+safe	6.892	0.133	0.221
+said	4.425	0.017	0.358
+said ,	5.479	0.059	0.151
+said , "	5.58	0.039	0.118
+said that	6.823	0.031	-0.089
+sales	5.92	0.088	-0.011
+sam	7.659	-0.264	-0.139
+same	4.22	-0.38	-0.195
+same amount of	7.659	-0.107	0.045
+same as	7.18	-0.053	0.078
+sample	6.13	0.267	0.101
+samples	6.641	0.434	0.226
+sand	7.334	0.262	0.064
+sarah	7.585	-0.111	0.091
+satisfaction	6.669	-0.253	-0.148
+saturn	7.516	-0.058	0.104
+save	6.511	0.118	0.031
+saw	5.112	-0.147	-0.172
+says	5.364	0.1	0.194
+schedule	7.516	-0.089	0.05
+scheduled	7.133	-0.031	0.098
+school	4.887	0.09	0.378
+school ,	6.823	-0.077	0.062
+school .	6.273	-0.072	0.102
+science	6.254	-0.238	-0.04
+scientific	6.641	-0.05	0.114
+scientists	6.561	0.29	0.177
+se	6.857	-0.031	0.058
+search	5.77	0.355	0.143
+season	6.698	-0.529	-0.389
+seat	6.79	0.078	-0.039
+second	4.443	-0.118	0.11
+secondary	6.669	0.103	-0.082
+seconds	6.561	-0.106	-0.176
+seconds .	7.585	0.126	0.037
+section	6.005	-0.254	-0.039
+security	4.786	0.335	0.469
+security is	7.28	-0.147	0.063
+security studies	6.418	-0.14	0.023
+see	4.972	0.439	0.22
+seeing	6.353	0.113	-0.005
+seeking	6.097	-0.085	0.023
+selection	6.463	-0.191	0.053
+self	5.22	0.307	0.223
+self -	5.341	0.292	0.218
+seller	6.199	-0.109	-0.016
+sells	6.535	0.026	-0.137
+sensation	7.516	-0.096	0.059
+sense	6.147	0.035	-0.139
+sent the	6.587	0.049	-0.109
+sentence ?	7.229	-0.088	0.036
+sequences	7.659	-0.066	0.045
+sequential	7.659	0.141	0.009
+served	6.374	-0.108	-0.045
+service	5.59	0.399	0.058
+set	4.804	-0.009	0.23
+seven	6.199	-0.129	0.13
+several	4.892	-0.043	0.021
+severe	5.77	-0.032	0.069
+sexual	5.99	0.139	-0.325
+shall be	6.005	0.03	0.116
+share	6.065	0.062	0.1
+she	3.388	0.393	0.788
+she can	6.857	-0.008	0.093
+she does	7.005	0.103	-0.03
+she has	5.297	0.284	0.377
+she have left	7.826	-0.051	0.074
+she is	5.524	0.11	0.223
+she was	5.112	-0.033	0.12
+ship	6.857	0.089	-0.12
+shoes	6.353	-0.038	0.094
+short	5.894	0.033	0.122
+shortly	6.065	0.0	0.088
+shot	5.976	-0.154	0.036
+should	3.653	0.07	-0.221
+should :	6.966	0.147	0.025
+should : a	6.966	0.147	0.025
+should a	6.113	0.116	-0.003
+should be	4.63	-0.498	-0.271
+should you	7.739	-0.188	-0.34
+show	4.982	-0.104	-0.242
+showing	6.759	-0.296	0.125
+shows	4.854	0.217	0.522
+shows a	6.235	-0.028	0.089
+shows no	6.254	0.134	0.197
+shows no abnormalities	6.641	0.028	0.137
+shows that	7.391	-0.112	0.028
+side	5.471	-0.133	-0.033
+sigma	7.826	-0.166	0.063
+sign	5.805	-0.061	-0.148
+signed	5.283	0.009	-0.147
+signed a	6.641	-0.119	-0.011
+similar	5.66	0.532	0.432
+sin	7.18	-0.165	0.091
+since	4.679	-0.156	-0.022
+single	5.454	-0.236	-0.199
+sinus	7.659	0.168	-0.048
+site	6.312	0.117	-0.1
+situation	5.83	0.074	0.166
+six	5.214	-0.153	-0.075
+size	5.629	0.161	0.006
+skin	6.641	0.15	0.024
+sky	6.698	0.448	0.307
+sleeping	7.659	0.106	-0.003
+slope	6.966	0.117	-0.116
+small	4.854	-0.169	0.103
+smaller	6.463	-0.165	0.069
+smallest	6.587	0.113	0.196
+smith	7.229	-0.244	-0.093
+smoking	7.18	0.052	-0.061
+smooth	7.826	-0.158	-0.056
+so	3.841	0.056	-0.014
+so ,	6.511	-0.208	-0.123
+so .	6.669	0.055	-0.14
+so that	5.59	0.14	0.176
+so the	6.892	0.08	-0.056
+sodium	6.857	0.146	-0.034
+soil	6.857	0.417	0.306
+solar	6.254	0.35	0.239
+sold 00	7.18	-0.022	0.173
+sold the	6.613	0.011	-0.101
+solution	5.88	-0.601	-0.479
+some	4.034	0.295	0.406
+some of	5.92	0.058	-0.115
+some of the	6.418	0.035	-0.144
+someone	5.268	0.616	0.379
+something	5.248	0.163	0.273
+sometimes	5.793	0.39	0.215
+son	5.488	-0.585	-0.205
+son ,	6.928	-0.076	0.05
+soon	5.934	-0.069	0.122
+soon as	6.857	-0.085	0.06
+sought	6.235	-0.198	-0.119
+source	5.65	0.451	0.245
+southern	6.759	-0.021	0.076
+sovereign	7.133	-0.147	0.017
+sovereignty	7.229	0.155	-0.036
+space	5.65	-0.062	-0.225
+special	5.692	0.047	-0.128
+species	6.374	-0.208	-0.018
+specific	5.207	0.182	0.12
+specified	6.418	-0.149	-0.267
+speech	5.818	0.13	-0.074
+speed	5.58	-0.164	-0.029
+spend	5.713	0.141	0.33
+spending	7.229	-0.026	0.121
+spends	6.966	0.121	0.234
+spent	6.035	0.13	0.268
+spread	6.463	-0.037	0.079
+square	5.976	-0.223	0.036
+squares	7.452	-0.119	-0.008
+st	6.892	-0.082	-0.166
+stage	6.02	-0.329	-0.127
+stage of	7.133	-0.26	-0.074
+standard	5.805	-0.043	0.242
+stands	7.516	0.093	-0.034
+stars	6.535	0.146	0.007
+started	5.479	-0.053	0.08
+starts	6.613	-0.306	-0.001
+state	3.798	-0.461	-0.411
+state -	6.892	0.234	0.042
+state .	5.412	-0.182	0.041
+state law ,	7.452	-0.097	0.043
+state legislature	7.089	0.167	0.027
+stated	5.497	-0.028	0.052
+stated that	6.217	-0.05	0.046
+statement	4.551	-0.099	0.137
+statement 0	5.639	-0.221	-0.057
+statement 0 |	5.639	-0.221	-0.057
+statements	4.877	0.035	-0.225
+statements about	7.005	-0.056	-0.13
+statements is	5.962	-0.15	-0.231
+states	4.45	0.301	0.221
+states are	7.391	0.087	-0.042
+stating	6.561	-0.006	-0.177
+station	6.181	0.055	0.138
+statute	4.76	-0.142	-0.419
+statute .	6.181	-0.015	-0.182
+statute is	6.892	0.031	-0.091
+stealing	7.516	-0.136	0.012
+step	5.515	0.145	0.243
+stick	7.391	-0.126	0.163
+still	5.137	0.375	0.469
+stolen	6.641	0.009	-0.091
+stone	7.28	0.231	0.04
+stop	5.58	0.006	0.156
+storage	7.334	-0.121	-0.258
+store .	5.92	-0.397	-0.242
+stories	7.005	-0.099	0.092
+strategy	6.374	0.025	-0.188
+strawberry	8.278	-0.077	0.101
+strict	6.312	-0.202	0.048
+string	5.962	0.064	0.25
+strings	7.133	0.03	0.122
+stroke	7.585	-0.039	-0.182
+strong	5.59	0.322	0.217
+strongest	6.13	-0.138	0.082
+struck	5.83	-0.129	0.01
+structures	6.312	0.323	0.229
+student	5.283	0.27	0.376
+student '	6.928	-0.075	0.084
+student ' s	6.928	-0.075	0.084
+students	5.297	0.125	0.431
+studies	5.506	-0.313	-0.021
+study	5.261	0.246	0.455
+stuffed	8.432	-0.194	-0.009
+sub	7.18	0.158	-0.007
+subject to	6.181	-0.244	-0.162
+submitted	6.759	0.122	-0.005
+subsequent	5.736	0.096	-0.016
+subsequently prosecuted	7.28	-0.064	-0.236
+subsequently prosecuted for	7.585	-0.016	-0.171
+substance	6.418	-0.232	-0.114
+substances	7.046	-0.06	0.092
+substantially	6.487	-0.132	-0.267
+succeed	6.396	-0.154	-0.058
+succeed , because	7.334	-0.22	-0.086
+success	6.254	-0.17	-0.031
+successfully	6.928	-0.131	0.069
+such	4.057	0.082	-0.138
+such a	5.868	0.065	-0.011
+such as	5.364	0.458	0.2
+such that	6.353	-0.365	-0.261
+suddenly	5.948	-0.144	-0.068
+sued	5.02	0.172	0.213
+sues	6.312	-0.243	-0.071
+sues the	6.613	-0.226	-0.101
+suffered	5.445	-0.2	-0.086
+suffering	6.728	0.08	-0.022
+sufficient	5.818	0.116	-0.057
+suggests	6.857	-0.168	0.002
+suit against	5.818	-0.096	-0.227
+suit against the	5.907	-0.073	-0.214
+sum of	5.948	-0.275	-0.44
+sum of the	7.089	0.003	-0.105
+summer	6.641	-0.061	0.047
+summer .	8.027	-0.066	0.074
+sun	5.713	0.227	0.276
+sunday	7.18	-0.137	0.004
+superficial	7.922	-0.205	0.012
+superior	6.728	-0.074	0.146
+supplier	7.516	0.044	-0.11
+supplies	6.823	-0.096	0.03
+support	5.094	-0.108	0.067
+sure	5.907	-0.102	0.069
+surface	5.842	0.147	0.027
+surgery	6.857	0.064	-0.091
+sustain	6.728	-0.074	0.081
+sustain the	7.133	-0.036	0.12
+sustain the objection	7.452	-0.079	0.072
+svm	8.145	-0.068	0.078
+swallowing	7.659	-0.174	-0.03
+symmetric	7.922	-0.133	0.061
+system ,	6.823	-0.166	-0.043
+system is	7.18	0.025	-0.123
+systems	6.254	0.143	-0.177
+t	3.994	-0.261	-0.127
+t -	6.759	-0.122	0.006
+t 0	7.739	0.203	-0.087
+table	5.855	-0.409	-0.338
+tactics	7.659	0.17	-0.008
+take	4.443	-0.21	-0.128
+take a	6.511	-0.057	0.046
+takes	5.214	-0.098	0.083
+takes 00	8.027	-0.129	0.027
+taking	5.283	0.191	0.074
+talking	6.728	-0.128	0.026
+tall	6.113	0.22	0.045
+tank	6.966	-0.11	0.004
+task	6.587	0.022	0.147
+tasks	7.046	-0.06	0.205
+tax	6.13	-0.222	-0.03
+teacher	5.758	0.221	0.079
+teachers	6.966	-0.018	0.154
+technological	6.823	0.153	-0.029
+technologies	7.391	0.102	-0.04
+technology	6.857	0.161	0.029
+teeth	7.18	0.083	-0.237
+television	6.273	-0.069	0.068
+temperature	5.042	0.331	0.237
+ten	5.758	-0.073	0.12
+tenant	6.312	0.267	0.026
+term	4.998	0.111	0.142
+terms	5.112	-0.003	-0.182
+terms of	5.66	-0.106	-0.2
+terrorism	7.18	-0.127	-0.002
+test	5.162	0.023	0.062
+testified	5.77	0.059	-0.069
+tests	6.05	0.015	-0.071
+th	5.782	-0.422	-0.332
+than	3.414	0.1	0.597
+than 0 times	7.739	-0.037	0.113
+than 00	6.44	-0.085	0.025
+than 00 %	7.826	-0.216	-0.007
+than in	7.046	0.023	0.135
+than the	5.174	0.367	0.214
+that	2.036	0.121	0.194
+that ,	5.92	0.182	0.272
+that a .	5.364	0.26	0.146
+that are	5.445	-0.048	0.121
+that costs	7.391	-0.059	0.105
+that costs $	7.659	-0.14	0.046
+that he	4.23	0.056	-0.097
+that her	6.164	-0.308	-0.197
+that in	6.79	0.059	-0.08
+that is	4.703	0.196	0.178
+that is not	7.229	0.066	-0.062
+that occurs	7.659	-0.059	0.118
+that one	6.698	0.12	0.009
+that she	4.972	-0.055	0.054
+that the	3.194	-0.364	-0.121
+that the man	6.561	-0.048	0.074
+that there	5.758	-0.077	0.007
+that was	5.412	0.001	-0.162
+that we	5.934	-0.175	-0.073
+that would	6.374	-0.181	0.008
+that you	6.199	0.122	0.053
+the	1.189	-0.721	-0.843
+the $ 00	6.857	-0.081	0.056
+the $ 000	6.928	-0.013	-0.142
+the '	6.613	0.102	0.023
+the 0	6.05	-0.064	-0.271
+the 0 h	7.452	-0.191	-0.373
+the 00	5.497	-0.22	-0.003
+the 00 -	6.823	-0.188	-0.055
+the 00 th	6.561	-0.127	-0.047
+the a .	5.818	0.274	0.398
+the ability	6.312	0.199	0.051
+the ability to	6.759	0.177	0.092
+the above	4.773	0.035	0.183
+the accident	5.842	-0.075	-0.179
+the action	6.641	-0.004	0.104
+the american	7.18	0.236	0.12
+the amount of	5.868	0.185	0.09
+the apartment	6.857	0.079	-0.128
+the area	5.934	0.061	0.114
+the argument	6.292	-0.094	-0.228
+the average	6.353	-0.243	0.001
+the average of	8.027	-0.075	0.068
+the back	6.561	-0.094	0.009
+the bank	6.396	-0.187	-0.331
+the beach	7.18	-0.264	-0.096
+the behavior	8.027	-0.131	0.038
+the best	4.769	0.056	0.082
+the book	7.18	-0.065	0.075
+the box	7.516	0.092	-0.087
+the building	6.13	0.062	0.127
+the burden	6.966	-0.065	-0.23
+the buyer	5.948	-0.133	-0.059
+the car	5.609	-0.2	-0.303
+the car .	7.046	-0.029	0.084
+the cars	7.739	0.15	0.001
+the cat	7.28	0.037	-0.089
+the central	7.18	0.031	0.133
+the child	6.487	0.057	0.227
+the city	5.341	-0.179	0.09
+the claim	6.928	0.11	-0.021
+the client	6.332	0.265	0.132
+the complaint	6.928	0.039	-0.121
+the constitutionality	6.181	0.043	-0.107
+the constitutionality of	6.181	0.043	-0.107
+the contract	5.42	-0.121	-0.057
+the contractor	7.005	0.168	0.257
+the county	6.892	-0.191	-0.087
+the court	4.547	-0.005	0.026
+the crime	6.217	0.083	-0.027
+the day	5.793	0.165	-0.036
+the death	6.561	0.075	-0.081
+the defendant '	5.283	0.072	-0.046
+the defendant .	6.587	-0.107	0.017
+the defendant is	6.332	-0.256	-0.394
+the defendants	7.28	0.056	-0.083
+the developer	7.18	-0.21	-0.085
+the difference	6.587	-0.008	0.116
+the difference between	7.005	-0.095	0.062
+the doctrine	6.613	0.043	-0.127
+the doctrine of	6.641	0.035	-0.133
+the dog	6.892	-0.09	-0.011
+the driver	6.217	0.009	-0.274
+the driver '	7.229	-0.039	-0.172
+the earth	6.292	0.128	0.288
+the end	5.561	0.072	0.135
+the end of	5.702	-0.019	0.125
+the energy	6.928	0.047	-0.015
+the entire	6.097	-0.054	0.051
+the environment	6.698	0.02	0.124
+the estate	7.18	-0.23	-0.092
+the ethical	8.145	0.01	-0.203
+the extent	7.133	-0.285	0.005
+the extent of	7.585	-0.193	0.025
+the fall	7.516	-0.052	0.105
+the farmer	6.613	-0.113	-0.026
+the farmer '	7.334	-0.057	0.053
+the final	6.587	0.008	-0.104
+the first	4.016	-0.164	-0.042
+the first day	6.79	-0.164	0.011
+the following	2.465	0.19	0.038
+the following ?	5.462	0.519	0.302
+the following are	6.641	0.127	-0.015
+the following best	5.724	0.357	0.198
+the following except	7.391	0.067	-0.081
+the following fallacies	6.79	0.117	-0.06
+the following is	3.777	0.367	0.546
+the following statements	5.241	-0.012	-0.245
+the following types	7.516	-0.112	0.016
+the fourteenth	6.332	-0.169	-0.033
+the fourteenth amendment	6.332	-0.169	-0.033
+the fourth	6.396	-0.003	0.106
+the friend	5.894	-0.382	-0.243
+the front	6.759	-0.068	0.035
+the function	7.334	-0.011	0.114
+the fundamental	7.739	0.111	-0.04
+the girl	6.966	-0.253	-0.024
+the given	5.357	-0.14	0.088
+the grantor	7.133	-0.076	0.082
+the great	6.374	0.114	-0.02
+the grocery	7.585	-0.079	0.055
+the grocery store	7.585	-0.079	0.055
+the ground	5.934	-0.35	-0.19
+the group	6.728	0.016	0.171
+the head	6.312	-0.045	0.092
+the highest	6.463	0.116	0.18
+the hotel	7.659	-0.054	0.109
+the house	5.118	-0.258	-0.182
+the idea	6.613	0.071	0.244
+the infant	8.278	-0.119	0.046
+the international	6.535	0.061	-0.043
+the job	6.728	0.113	0.227
+the judge	6.374	-0.03	0.065
+the judgment	7.391	-0.081	0.129
+the jury	5.724	0.127	0.179
+the land	5.57	-0.011	0.074
+the last time	8.027	0.017	-0.105
+the loss	7.229	-0.206	-0.032
+the loss of	7.739	-0.154	-0.018
+the lower	6.759	-0.268	-0.067
+the lowest	7.18	-0.261	-0.427
+the machine	7.739	0.053	-0.099
+the man '	5.639	-0.116	0.081
+the man .	6.669	0.003	-0.154
+the man and	6.79	-0.136	-0.034
+the mass	6.759	0.062	-0.143
+the maximum	6.353	-0.28	-0.359
+the middle	6.487	0.255	0.043
+the model	6.966	-0.019	-0.141
+the money	6.181	0.114	-0.125
+the moral	7.391	0.09	-0.151
+the most	4.053	-0.177	0.174
+the mother	6.44	0.005	0.183
+the motion	6.199	0.001	-0.085
+the name	6.097	-0.164	-0.241
+the name of	6.217	-0.096	-0.146
+the next	5.059	-0.15	-0.284
+the number	4.575	0.084	0.181
+the number of	4.652	0.006	0.086
+the objection ,	7.739	-0.104	0.058
+the offer	6.487	0.11	-0.04
+the office	5.65	-0.004	-0.123
+the only	5.758	0.034	-0.134
+the operation	6.892	0.101	-0.046
+the original	5.962	0.037	-0.012
+the others	7.922	-0.126	-0.014
+the overall	7.516	-0.005	0.14
+the owner	5.094	-0.263	-0.121
+the owner '	6.669	-0.053	0.062
+the parties	5.782	-0.166	-0.08
+the party	6.561	0.021	-0.084
+the past	5.364	0.279	0.116
+the patient	5.297	-0.024	0.01
+the pedestrian	6.79	0.037	-0.176
+the people	5.227	0.054	-0.016
+the performance of	8.145	-0.075	0.076
+the period	6.332	-0.018	0.155
+the person	5.207	-0.45	-0.315
+the perspective	8.027	0.099	-0.074
+the perspective of	8.278	0.071	-0.098
+the point	7.089	-0.129	0.054
+the police	5.445	-0.142	-0.279
+the power of	6.966	0.154	-0.033
+the president	6.199	-0.314	-0.15
+the price	6.181	0.116	0.223
+the primary	6.535	0.067	0.21
+the probability	6.535	-0.213	-0.106
+the professor	7.452	-0.347	-0.158
+the prosecution	6.02	-0.02	-0.149
+the public	5.894	0.167	0.281
+the purpose	6.273	-0.12	0.063
+the purpose of	6.353	-0.12	0.043
+the rate	6.857	0.236	0.132
+the rate of	7.334	0.222	0.057
+the reaction	6.669	-0.452	-0.274
+the remaining	5.88	-0.028	0.253
+the report	7.826	0.091	-0.109
+the requirements	7.739	-0.004	-0.155
+the rest	6.02	0.016	0.148
+the results	6.928	0.299	0.163
+the right	4.607	0.166	0.019
+the right to	5.83	0.108	-0.022
+the risk	6.235	0.1	0.156
+the robbery	7.089	0.012	-0.13
+the roots	7.739	0.01	-0.132
+the sale	5.758	-0.01	0.144
+the same	4.287	-0.39	-0.243
+the school	6.199	0.259	0.342
+the second	4.744	-0.173	0.057
+the seller	6.463	-0.13	0.007
+the son	6.396	-0.303	-0.252
+the state '	6.199	0.009	0.077
+the state .	5.948	-0.136	0.054
+the statute	5.629	-0.102	-0.291
+the strongest	6.487	-0.14	0.11
+the student	6.312	-0.084	0.063
+the student '	7.391	-0.15	0.042
+the study	6.396	-0.0	0.104
+the sun	5.88	0.244	0.344
+the supplier	7.922	0.131	-0.071
+the supreme	6.928	0.009	0.121
+the surface	6.698	0.056	-0.234
+the surface of	7.229	0.032	-0.146
+the teacher	6.698	0.04	-0.148
+the tenant	6.698	0.318	0.029
+the terms	6.147	0.048	-0.072
+the therapist	7.585	0.031	0.16
+the third	5.445	-0.045	0.14
+the third day	8.145	-0.109	0.073
+the three	6.081	0.175	0.243
+the time	4.951	0.488	0.266
+the time of	5.868	0.123	-0.008
+the tongue	7.739	-0.131	0.054
+the total	5.254	0.298	0.491
+the total number	6.273	0.138	0.404
+the tract	6.728	-0.078	0.138
+the traffic	7.739	0.027	-0.128
+the trial	5.42	0.149	0.23
+the truck	6.892	0.04	-0.112
+the two	5.261	0.073	-0.06
+the united	5.404	0.233	0.089
+the united states	5.488	0.218	0.056
+the us	6.759	0.19	0.034
+the value	5.934	-0.067	0.018
+the value of	6.05	-0.053	-0.001
+the victim	5.907	-0.522	-0.238
+the victim '	6.728	-0.201	-0.022
+the victim was	7.133	-0.107	0.008
+the way	5.99	-0.034	0.112
+the way in	7.585	-0.129	0.079
+the whole	6.374	0.073	0.186
+the woman	5.155	-0.473	-0.344
+the work	6.273	0.061	0.307
+the year	7.005	0.024	0.206
+their	3.343	0.321	0.478
+them	3.951	0.52	0.676
+them ,	6.254	0.061	0.145
+them .	5.357	0.23	0.342
+them into	7.659	-0.091	0.066
+themselves .	6.928	0.006	0.117
+then	3.594	-0.685	-0.568
+then it	7.659	0.104	-0.018
+theory	5.112	0.487	0.301
+theory of	6.487	0.249	0.115
+therapist	6.79	0.116	0.341
+therapy	5.479	0.191	-0.021
+therapy ,	7.659	-0.097	0.068
+therapy clients	8.432	0.049	-0.144
+there	3.216	0.175	0.314
+there ,	6.561	0.01	0.109
+there are	4.478	0.177	0.318
+there are no	6.669	0.069	-0.047
+there is	4.074	-0.174	0.092
+there is a	5.533	-0.001	0.184
+there is no	5.174	-0.073	0.08
+there was	5.083	-0.079	0.174
+there was a	6.353	-0.088	0.043
+there was no	5.92	-0.047	0.037
+there were	5.868	0.438	0.267
+therefore	5.207	0.26	0.391
+these	3.682	0.442	0.572
+these is	6.418	0.032	0.177
+they	3.339	0.327	0.626
+they '	6.892	-0.016	0.078
+they are	5.031	-0.119	-0.206
+they do	7.133	0.073	-0.056
+they each	7.826	-0.118	0.037
+they have	5.855	-0.111	0.151
+thing	6.02	0.066	-0.049
+think	5.404	0.043	0.194
+third	4.858	-0.062	0.302
+third day	8.145	-0.109	0.073
+third of	6.823	-0.068	0.107
+third of the	7.334	-0.06	0.124
+this	2.95	0.701	0.465
+this is	5.077	0.332	0.413
+this jurisdiction	6.181	-0.181	-0.281
+this type	7.585	0.074	-0.091
+this type of	7.659	0.023	-0.129
+thomas	7.391	-0.301	-0.106
+those	4.626	-0.147	-0.044
+though	5.66	-0.107	0.074
+though it	7.28	-0.121	0.012
+thought	4.931	0.367	0.446
+threat	5.758	-0.144	-0.254
+three	4.074	-0.287	0.105
+through	4.395	0.222	0.068
+through the	5.428	0.092	-0.145
+throughout	6.097	0.019	0.138
+throughout the	6.418	-0.039	0.051
+thursday	7.133	0.049	0.137
+thus	5.59	0.119	0.247
+time	3.622	0.452	0.553
+time ,	5.57	-0.112	0.036
+time .	5.488	0.004	0.081
+time the	6.669	0.222	0.098
+time to	6.235	0.225	0.062
+times	4.534	0.111	0.25
+times as	5.948	0.123	0.308
+times as many	6.613	-0.004	0.134
+times the	6.892	0.325	0.171
+to	1.537	0.882	0.775
+to -	6.561	0.146	0.013
+to 0	5.349	-0.484	-0.345
+to 000	6.332	-0.148	0.016
+to ?	7.739	0.074	-0.097
+to a .	5.758	-0.111	-0.012
+to all	6.487	0.13	-0.017
+to an	5.234	-0.031	-0.149
+to as	6.181	0.399	0.242
+to as :	6.823	0.263	0.093
+to avoid	6.113	0.155	0.037
+to be	3.627	0.044	0.286
+to buy	5.58	-0.02	0.233
+to challenge	7.334	0.09	-0.058
+to check	6.418	0.112	0.208
+to collect	6.641	-0.166	-0.038
+to come	6.823	0.02	0.143
+to complete	6.641	-0.022	0.115
+to consider	7.18	-0.12	0.021
+to deliver	6.857	-0.127	0.059
+to deliver the	7.516	-0.104	0.035
+to do	5.137	-0.069	-0.235
+to do so	6.561	0.078	-0.101
+to eat	6.728	-0.01	-0.148
+to ensure	6.79	-0.007	0.121
+to enter	6.487	-0.019	0.079
+to experience	8.027	0.106	-0.029
+to find	4.936	-0.249	-0.176
+to form	6.561	0.042	-0.05
+to gain	6.79	0.098	-0.017
+to get	5.207	-0.067	0.067
+to go	5.894	0.031	0.168
+to have	4.778	-0.219	-0.106
+to have the	6.418	-0.261	-0.116
+to help	5.99	0.009	0.109
+to her	5.364	-0.131	0.03
+to his	4.951	-0.292	0.001
+to increase	6.587	0.045	0.218
+to keep	6.035	0.126	0.028
+to kill	6.535	-0.2	-0.074
+to lead	7.452	0.063	-0.15
+to leave	6.463	-0.233	-0.149
+to make	4.727	0.3	0.154
+to one	6.613	0.06	-0.043
+to pay the	5.948	-0.184	-0.043
+to perform	6.199	0.09	0.129
+to prevail	6.857	-0.115	-0.012
+to promote	7.046	0.086	-0.132
+to put	6.613	0.131	0.215
+to reach	6.561	-0.298	-0.066
+to receive	6.928	-0.111	0.037
+to recover	5.454	-0.311	-0.201
+to recover for	7.089	-0.132	-0.013
+to reduce	6.535	-0.036	0.058
+to remove	6.511	-0.069	0.09
+to require	7.739	-0.148	0.031
+to see	5.67	0.165	-0.036
+to set	6.823	-0.073	0.038
+to spend	7.005	-0.144	0.055
+to support	6.254	0.01	0.075
+to take	5.533	-0.023	0.073
+to the	2.502	-0.09	0.391
+to the earth	8.145	-0.106	0.074
+to the emergency	6.273	0.027	0.122
+to the ground	7.28	-0.195	-0.073
+to the state	6.892	-0.101	0.035
+to this	6.292	0.142	0.035
+to two	7.516	-0.193	-0.045
+to use	5.462	0.066	0.137
+to watch	7.391	0.097	-0.073
+to what	6.613	-0.039	0.126
+to which	5.934	0.208	0.104
+today	5.855	-0.009	0.044
+together	5.334	0.082	0.197
+together .	6.613	-0.189	0.006
+told	4.707	-0.337	-0.468
+tone	7.516	-0.204	-0.071
+too	5.174	-0.103	0.142
+took	4.854	0.131	0.179
+took the	6.292	-0.019	-0.215
+torn	8.432	0.127	-0.046
+total	4.443	0.477	0.728
+total number	6.181	0.135	0.423
+total number of	6.199	0.134	0.41
+toward	5.65	0.178	-0.029
+toward the	6.273	0.206	0.084
+towards	6.463	0.029	0.161
+towards the	8.145	-0.103	0.061
+town	5.782	-0.325	-0.415
+tract	5.736	-0.336	-0.017
+tract of	6.312	-0.136	0.019
+trade	5.497	0.522	0.366
+traditional	5.92	0.031	0.154
+traffic	6.181	0.038	-0.17
+train	6.857	0.026	0.169
+traits	7.18	0.032	0.168
+transferred	7.046	0.084	-0.021
+travel	6.254	-0.151	-0.294
+treated	5.736	-0.275	-0.142
+trial	4.341	-0.047	-0.189
+trial ,	4.854	-0.104	-0.342
+trial , the	5.112	-0.119	-0.272
+trip	6.641	-0.084	0.112
+truck	5.976	0.207	-0.049
+truck driver	7.585	0.089	-0.056
+true	4.149	-0.212	-0.099
+true ,	5.388	-0.3	-0.152
+true , false	5.58	-0.114	-0.049
+true , true	5.58	-0.114	-0.049
+true ?	6.44	0.082	-0.08
+true answer	5.533	-0.074	-0.032
+true answer :	5.533	-0.074	-0.032
+true b	5.57	-0.095	-0.037
+true b .	5.57	-0.095	-0.037
+truth	6.097	-0.189	-0.379
+tuesday	6.928	0.04	0.18
+tuple	6.892	0.027	0.128
+tuples	7.229	0.185	0.298
+tuples .	8.145	0.053	0.177
+turned	5.907	-0.045	-0.154
+twice	5.118	0.263	0.393
+twice as	5.842	0.069	0.425
+twice as many	6.396	0.1	0.318
+twice as much	7.28	-0.057	0.092
+twice the	6.79	0.25	0.104
+two	3.414	-0.644	-0.067
+two -	5.92	-0.05	-0.033
+two - thirds	7.585	-0.087	0.053
+type of	5.437	-0.173	-0.274
+typically	6.728	0.282	0.155
+typing	7.516	-0.079	0.034
+u	5.341	-0.042	-0.129
+u .	5.57	-0.006	-0.131
+u . s	5.67	0.055	-0.041
+unable	5.758	0.032	-0.1
+unable to	5.758	0.032	-0.1
+unaware	6.487	-0.242	-0.13
+unaware of	6.892	-0.142	-0.035
+unchanged	7.826	0.076	-0.062
+unconstitutional	5.818	0.205	-0.085
+unconstitutional ,	6.613	0.112	-0.106
+unconstitutional , because	6.892	0.01	-0.127
+under	3.923	-0.206	-0.131
+under a	6.13	-0.045	0.026
+undergo	7.391	-0.156	0.123
+understand	6.13	-0.061	-0.193
+unfair	7.585	0.089	-0.056
+unit	6.254	0.049	-0.145
+united	5.297	0.253	0.156
+united states	5.437	0.187	0.049
+units	6.418	-0.102	0.003
+university	5.842	-0.024	0.105
+unknown	6.147	-0.079	0.188
+unless	5.42	-0.12	0.019
+unless the	6.292	0.037	0.146
+unlike	7.826	0.109	-0.03
+until	4.982	-0.19	-0.364
+up	3.967	-0.08	0.129
+up a	6.353	0.029	0.168
+up the	6.164	-0.098	-0.003
+up to	5.736	0.005	0.127
+up to the	7.046	-0.1	0.04
+up with	6.966	-0.147	-0.04
+upon	4.637	-0.315	-0.235
+urine	7.005	-0.015	0.137
+use .	6.587	0.278	0.148
+used	4.038	0.163	-0.083
+used the	6.44	-0.063	-0.202
+used to	5.227	0.565	0.388
+using	4.475	0.221	0.177
+using a	6.535	0.22	0.042
+using regex	7.739	0.014	0.145
+using regex .	7.739	0.014	0.145
+usually	5.702	-0.057	0.075
+v	6.613	-0.053	-0.107
+vacation	6.823	-0.198	0.071
+vacation .	7.659	-0.106	0.024
+vaccine	8.278	-0.077	0.053
+value	4.52	0.181	0.01
+value .	6.728	-0.151	-0.016
+value of	5.2	0.02	-0.087
+values	5.629	-0.01	0.123
+vapor	7.739	0.121	-0.09
+variable	6.035	-0.012	0.064
+variables	6.05	0.103	-0.121
+variance	6.613	0.24	0.064
+various	5.67	0.104	-0.053
+venus	7.585	-0.027	0.098
+very	4.637	-0.06	0.18
+via	6.561	-0.212	-0.026
+victim	5.747	-0.566	-0.195
+victim '	6.613	-0.204	-0.018
+victim ' s	6.641	-0.18	-0.023
+victim was	6.966	-0.148	0.044
+video	6.857	-0.208	-0.029
+view ,	7.089	-0.137	-0.256
+vision	7.826	-0.079	0.082
+vital	5.934	0.212	0.273
+vocal	8.278	-0.178	0.052
+voltage	6.928	-0.3	-0.108
+volume	6.199	0.156	0.079
+w	6.292	0.014	-0.24
+w )	7.659	-0.001	-0.123
+wall	6.254	0.424	0.183
+wallet	7.739	-0.166	0.059
+want to	5.736	-0.31	-0.194
+wanted	5.609	-0.028	0.051
+wanted to	5.92	-0.203	-0.078
+wants	5.445	0.059	0.183
+wants to	5.57	0.107	0.176
+war	5.275	0.014	-0.145
+war ,	6.892	-0.133	-0.004
+war .	6.823	0.07	-0.052
+was	2.593	-1.199	-1.271
+was a	4.604	-0.262	-0.022
+was born	6.892	-0.113	-0.016
+was formed	7.585	0.016	-0.16
+was given	6.759	-0.087	0.067
+was not	4.586	-0.207	-0.149
+was unaware	6.728	-0.262	-0.124
+waste	6.823	-0.115	0.068
+water	4.719	0.6	0.304
+water ,	6.463	0.095	-0.05
+water .	6.312	-0.039	-0.129
+water is	7.516	0.217	0.084
+watermelon	7.922	-0.055	0.092
+way	4.437	0.227	0.364
+way in	6.966	-0.001	0.176
+way in which	7.229	-0.081	0.125
+way to	5.713	-0.071	0.095
+ways	5.599	-0.2	0.012
+we	4.289	0.348	0.51
+we are	6.13	-0.152	-0.077
+we can	6.113	-0.172	0.016
+we should	6.823	0.093	-0.116
+we were	7.046	-0.094	0.021
+web	6.759	0.175	0.053
+week ?	6.669	0.024	0.169
+weight	5.681	0.298	0.073
+weight loss	7.046	0.072	-0.191
+well	4.626	-0.076	-0.216
+well as	6.292	0.049	-0.076
+went	4.887	-0.316	-0.015
+went into	7.089	-0.229	-0.105
+went to	5.702	-0.104	0.071
+went to the	6.44	0.002	0.074
+were	3.466	-0.113	-0.003
+west	6.147	0.21	0.326
+what	2.645	0.451	-0.172
+what '	6.396	-0.012	0.16
+what ' s	6.396	-0.012	0.16
+what ?	5.842	0.576	0.133
+what are	6.164	0.039	-0.03
+what do	6.928	0.122	-0.025
+what does the	7.046	0.052	0.153
+what is $	7.391	0.024	0.194
+what is the	3.913	-0.568	-0.562
+what kind	6.669	0.054	-0.11
+what kind of	6.669	0.054	-0.11
+what might	7.739	0.067	-0.051
+what should	7.18	-0.077	-0.233
+what was	5.83	0.286	0.041
+what was the	6.418	0.151	-0.087
+what ways	6.641	-0.108	0.011
+what will	6.273	0.12	-0.003
+what would	6.669	0.13	-0.119
+when	2.962	-0.244	-0.402
+when a	5.515	0.275	0.144
+when an	7.046	0.196	0.116
+when did	6.561	-0.369	-0.688
+when did the	7.28	-0.046	-0.146
+when does the	8.145	-0.25	-0.414
+when he	5.059	0.117	0.302
+when she	5.818	0.066	0.158
+when the	4.186	-0.237	0.025
+when was	7.229	-0.176	-0.248
+when will	7.922	-0.107	0.052
+where	3.826	0.331	-0.204
+where ?	7.826	0.203	0.111
+where are	7.659	0.335	0.183
+where can	8.278	0.042	-0.129
+where could	8.278	0.087	-0.12
+where does	7.739	-0.019	-0.138
+where he	6.254	-0.059	-0.146
+where is	7.046	0.056	-0.194
+where is the	7.585	-0.186	-0.287
+where it	7.229	-0.064	0.048
+where the	4.982	-0.064	-0.153
+where would	7.28	0.11	0.019
+where would you	7.585	0.036	-0.048
+whether the	5.533	-0.312	-0.279
+whether the given	7.659	0.067	0.169
+which	2.061	-1.14	-1.306
+which country	7.28	-0.677	-0.805
+which is a	7.739	0.095	-0.026
+which of	2.581	0.323	0.495
+which of the	2.664	0.385	0.446
+which of these	5.137	0.036	0.343
+which one	5.976	-0.077	-0.211
+which was	5.736	-0.305	-0.139
+which would	7.133	-0.235	-0.089
+while	4.133	-0.213	-0.074
+while the	5.412	-0.234	-0.179
+white	5.445	0.013	0.098
+who	3.111	-0.709	-1.204
+who is	5.106	0.004	-0.154
+who is the	7.229	0.13	-0.087
+who played	7.452	-0.399	-0.55
+who plays	8.027	-0.029	-0.243
+who was	4.988	-0.27	-0.433
+who was the	7.229	-0.069	-0.183
+whole	5.793	-0.041	0.104
+whom	5.782	0.094	-0.024
+whose	5.894	-0.3	-0.205
+will	3.004	0.674	0.531
+will a .	6.147	-0.18	-0.112
+will always	7.516	0.133	-0.017
+will be	4.547	0.045	-0.255
+will have	6.164	-0.061	0.14
+will it	6.561	0.002	-0.206
+will it take	7.005	-0.001	-0.237
+will not	5.692	0.208	0.082
+will not be	6.613	0.047	-0.137
+will remain	7.659	0.099	-0.039
+will the court	5.976	0.354	0.246
+win	6.097	-0.239	-0.438
+winding	8.432	-0.201	0.029
+winter	6.587	-0.111	0.086
+with	2.399	-0.904	-0.913
+with 00	6.669	-0.096	0.004
+with a	4.022	-0.062	-0.098
+with age	7.922	-0.127	0.092
+with all	6.698	0.153	-0.045
+with his	5.639	0.068	-0.086
+with the	3.639	-0.076	0.086
+withdrawal	7.659	-0.166	-0.037
+within	4.245	-0.004	-0.116
+within the	5.037	0.126	0.038
+without	4.303	0.275	0.302
+without the	6.823	-0.214	0.002
+witness	5.59	-0.155	-0.035
+woman	4.514	-0.173	0.021
+woman ,	6.02	-0.036	0.057
+woman and	6.641	-0.106	-0.23
+woman has	7.089	-0.074	0.09
+woman was	6.254	-0.252	-0.182
+women	5.58	0.036	0.163
+words	5.639	0.117	0.208
+work	4.459	0.519	0.562
+working	5.454	0.019	0.284
+world	4.791	0.019	0.165
+worth	6.081	0.399	0.214
+would	3.26	-0.177	-0.39
+would be	4.223	-0.332	-0.459
+would like to	7.452	0.086	-0.049
+would not	5.59	-0.177	-0.009
+would not be	6.587	-0.169	0.004
+would you	6.332	0.17	-0.138
+write	4.443	0.025	0.225
+write a	4.593	-0.103	0.088
+write a function	4.982	-0.143	0.048
+write a python	5.83	-0.005	0.051
+writing	5.629	0.157	-0.001
+written contract	6.79	0.007	-0.126
+wrote	6.181	-0.137	-0.102
+x	4.611	-0.909	-0.706
+x )	6.097	-0.063	0.009
+x ) (	7.28	0.113	0.246
+x =	7.516	-0.138	0.036
+x is	6.928	-0.091	-0.05
+y	5.542	-0.219	-0.081
+y )	6.759	0.03	0.109
+year	3.738	0.116	0.366
+year -	4.398	0.301	0.351
+year - old	4.41	0.276	0.33
+year .	5.818	-0.12	0.093
+year and	7.334	-0.044	0.086
+years	4.059	0.039	0.205
+years ago ,	6.857	-0.133	-0.055
+years of age	7.452	0.073	-0.071
+years old	6.418	-0.117	-0.019
+years older	8.027	-0.084	0.084
+years older than	8.027	-0.084	0.084
+yes , because	4.537	0.098	0.268
+yet	6.05	0.039	0.116
+you	3.586	-0.227	-0.451
+you can	5.77	-0.041	0.11
+you find	7.046	0.229	-0.021
+you have	5.805	0.033	-0.043
+you need	7.133	0.041	0.136
+young	5.681	0.236	0.14
+younger	6.535	0.011	0.172
+younger adults	8.027	-0.059	0.084
+your	4.266	-0.019	0.13
+your answer	7.089	-0.139	-0.01
+your answer as	7.334	-0.147	-0.049
+z	6.147	-0.34	-0.516
+z -	7.739	-0.056	-0.208
+zero	6.164	-0.109	-0.024
+zone	7.229	0.116	0.001
+zoo	8.278	0.047	-0.131
+{	4.671	-0.157	-0.112
+{ 0	6.005	-0.176	0.008
+{ 0 }	6.312	-0.084	-0.004
+| for	8.145	0.044	-0.077
+| if	7.133	-0.103	-0.259
+| the	6.728	-0.029	0.082
+| |	8.278	0.128	-0.03
+}	4.675	-0.146	-0.094
+} +	6.892	0.012	-0.134
+} =	7.005	-0.05	-0.144
+} \\	6.511	-0.13	-0.335
+~	5.805	-1.023	-0.705
+°	5.445	0.141	0.168
+° c (	5.818	0.18	0.24
+° f	5.805	0.202	0.257
+° f )	5.818	0.18	0.24
+×	7.229	0.111	-0.13
+× 00	7.391	0.059	-0.145
+× 00 ^	7.452	0.08	-0.195
+—	5.855	0.055	0.157
+’	4.652	-0.21	0.222
+’ s	4.795	0.202	0.615
+”	5.976	0.193	0.098
+→ 0	7.922	-0.058	0.095
+∀	7.18	0.046	0.17
+∀ x	7.229	0.049	0.163
+∀ x )	7.229	0.049	0.163
+− 0	8.027	0.057	-0.105
+∨	6.081	-0.603	-0.263
+≡	6.698	-0.201	-0.313
+⊃	5.962	-0.465	-0.059
+⊃ (	6.928	-0.052	0.098
+⊃ ~	7.005	-0.249	-0.054
 """
