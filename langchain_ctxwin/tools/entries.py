@@ -52,6 +52,9 @@ class Entry:
     field_texts: str
     """The descriptions of its parameters."""
 
+    values: str
+    """The values that its parameters can have, as far as they are listed."""
+
     @property
     def text(self) -> str:
         """What embeddings are made from."""
@@ -82,6 +85,7 @@ def entry_of(tool: Any) -> Entry:
         field_texts=" ".join(filter(None, (_text(schema.get("description")) for schema in schemas[1:])))[
             :MAX_TEXT_CHARS
         ],
+        values=" ".join(value for schema in schemas for value in _values(schema))[:MAX_TEXT_CHARS],
     )
 
 
@@ -140,6 +144,14 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
     for key in SINGLE_PARTS:
         part = schema.get(key)
         yield from part[:MAX_FIELDS] if isinstance(part, list | tuple) else (part,)
+
+
+def _values(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The texts that a schema lists as possible, usual or example."""
+    for key in ("enum", "examples"):
+        listed = schema.get(key)
+        yield from (_text(value) for value in (listed[:MAX_FIELDS] if isinstance(listed, list | tuple) else ()))
+    yield from (_text(schema.get(key)) for key in ("const", "default"))
 
 
 def _text(value: Any) -> str:

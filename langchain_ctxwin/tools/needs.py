@@ -13,7 +13,7 @@ from langchain_ctxwin.terms import query_terms
 MAX_REQUEST_CHARS = 4_000
 """What is read of a request or a plan: its beginning and its end, half each; pasted text in between is no request."""
 
-MAX_NEEDS = 10
+MAX_NEEDS = 20
 """Parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare."""
 
 MIN_NEED_TERMS = 2
@@ -73,7 +73,7 @@ def parts_of(text: str) -> list[str]:
 
     Example:
         >>> parts_of("Convert 50 euros to dollars and then book a taxi to the airport. Thanks")
-        ['Convert 50 euros to dollars', 'book a taxi to the airport. Thanks']
+        ['Convert 50 euros to dollars', 'then book a taxi to the airport. Thanks']
     """
     parts: list[str] = []
     for piece in _PARTS.split(text):

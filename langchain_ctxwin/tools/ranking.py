@@ -13,10 +13,11 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import ToolRanker
 from langchain_ctxwin.tools.entries import Entry
-from langchain_ctxwin.tools.index import Scores, WordIndex
+from langchain_ctxwin.tools.index import WordIndex, to_one
 from langchain_ctxwin.tools.needs import Needs
+from langchain_ctxwin.tools.postings import Scores
 
-MEANING_SHARE = 0.5
+MEANING_SHARE = 0.4
 """Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
 
 FEEDBACK_SHARE = 0.3
@@ -111,7 +112,7 @@ class Ranker:
             )
         scores = np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0)
         is_clear = bool(len(scores)) and float(scores.max()) > 0
-        return _ranking(_to_one(scores), (Wish(scores=_to_one(scores), is_clear=is_clear),))
+        return _ranking(to_one(scores), (Wish(scores=to_one(scores), is_clear=is_clear),))
 
     def _hybrid(self, texts: Sequence[str], cosines: Sequence[Scores | None]) -> Ranking:
         import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
@@ -120,15 +121,18 @@ class Ranker:
         scores = wishes[0].scores
         if len(wishes) > 1:
             # The best of any part counts beside the whole, so that a request for several things gets tools for each.
-            scores = _to_one(scores + np.max([wish.scores for wish in wishes[1:]], axis=0))
-        scores = scores + FEEDBACK_SHARE * _to_one(self._index().resembling(scores))
+            scores = to_one(scores + np.max([wish.scores for wish in wishes[1:]], axis=0))
+        scores = scores + FEEDBACK_SHARE * to_one(self._index().resembling(scores))
+        # However many copies of a tool one part wants, each other part has its best tool.
+        best = [int(wish.scores.argmax()) for wish in wishes if wish.is_clear]
+        scores[best] = np.nextafter(scores.max(initial=0.0), np.inf)
         return _ranking(scores, tuple(wishes))
 
     def _wish(self, text: str, cosines: Scores | None) -> Wish:
         index = self._index()
-        scores = _to_one(index.scores(text))
+        scores = index.scores(text)
         if cosines is not None:
-            scores = _to_one((1 - MEANING_SHARE) * scores + MEANING_SHARE * _to_one(cosines))
+            scores = to_one((1 - MEANING_SHARE) * scores + MEANING_SHARE * to_one(cosines))
         best = int(scores.argmax()) if len(scores) else -1
         if best < 0 or scores[best] <= 0:
             return Wish(scores=scores, is_clear=False)
@@ -183,12 +187,6 @@ def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
 
     order = tuple(np.argsort(-scores, kind="stable").tolist())
     return Ranking(order=order, wishes=wishes, scores=scores)
-
-
-def _to_one(scores: Scores) -> Scores:
-    """Scale so that the best is 1; scores without a match stay."""
-    best = float(scores.max()) if len(scores) else 0.0
-    return scores / best if best > 0 else scores
 
 
 def _unit(vectors: Sequence[Sequence[float]]) -> Scores:

@@ -106,6 +106,44 @@ def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
     assert best("weather", room=2, tools=tools) == ("second", "third")
 
 
+def test_values_that_a_parameter_can_have_are_words_of_its_tool():
+    """As listed by its schema."""
+    tools = [definition("first", "Sets it."), definition("second", "Sets it."), MAIL]
+    tools[1]["function"]["parameters"]["properties"]["unit"] = {"type": "string", "enum": ["celsius", "fahrenheit"]}
+    assert best("in fahrenheit", tools=tools) == ("second",)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("Events on 3 May", "at_date"), ("Events at 6 pm", "at_time"), ("Events of ann@example.org", "of_email")],
+)
+def test_a_value_tells_the_parameter_that_takes_it(query, name):
+    """Requests state values, and tools the kinds of them."""
+    tools = [definition("of_all", "Events"), definition("at_date", "Events"), definition("at_time", "Events")]
+    assert best(query, tools=[*tools, definition("of_email", "Events")]) == (name,)
+
+
+def test_words_that_any_request_could_have_rank_last():
+    """They still find a tool that is called so when nothing else is said."""
+    tools = [definition("please_help", "Help: I need help, please."), MAIL]
+    assert best("I need your help, please send it", tools=tools) == ("send_email",)
+    assert best("help", tools=[MAIL, tools[0]]) == ("please_help",)
+
+
+def test_other_forms_of_a_word_are_found_by_their_letters():
+    """When their endings differ by more than number and tense."""
+    tools = [definition("first", "Draws."), definition("second", "Converts."), definition("third", "Writes.")]
+    assert best("conversion", tools=tools) == ("second",)
+
+
+def test_copies_of_a_tool_do_not_make_its_words_common():
+    """So that a name which one tool gives as an example does not outweigh what all of them are for."""
+    weathers = [definition(f"weather_{number}", "Weather of a town.") for number in range(20)]
+    others = [definition(f"{name}_list", f"{name} list.") for name in ("hotel", "train", "song", "film", "mail")]
+    museums = definition("museums", "Museums of a town, such as Rome.")
+    assert best("weather in Rome", tools=[museums, *others, *weathers]) == ("weather_0",)
+
+
 def test_numbers_in_a_request_rank_nothing():
     """They are values of parameters."""
     tools = [definition("year_2023", "Events of 2023."), definition("weather", "Weather of a day.")]
