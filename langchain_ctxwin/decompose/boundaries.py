@@ -24,7 +24,8 @@ LONGEST_HEADING_CHARS = 500
 _HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+\S|^[^\n]+\n(?:(={3,})|-{3,})[ \t\r]*$|(\f)")
 _HEADING_LINE = re.compile(r"#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z)")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
-_LINE_END = re.compile(r"(?m)\n(?!(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")  # not before the line under a heading
+# Not before another end, a run of empty lines is one, and not before the line under a heading.
+_LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
 _SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f:;\"'\u201d\u2019)\]}>|]\s*\Z|\n\s*\Z")
 _LONGEST_END_CHARS = 40  # white space after a sentence that is looked at
 

@@ -52,7 +52,12 @@ def chunk_of(number: int, given: Any) -> Chunk:
     text = given.get("page_content") if isinstance(given, dict) else None
     if not isinstance(text, str):
         raise ConfigError(f"documents[{number}]={shown(given)}: pass a str, a Document, or a dict with page_content")
-    metadata = {"id": given.get("id"), **(given.get("metadata") or {})}
+    stated = {} if given.get("metadata") is None else given["metadata"]
+    if not isinstance(stated, dict):
+        raise ConfigError(
+            f"documents[{number}]: metadata={shown(stated)}: pass a dict, for example {{'source': 'a.md'}}"
+        )
+    metadata = {"id": given.get("id"), **stated}
     source = {name: str(metadata[name])[:LONGEST_CITED_CHARS] for name in CITED if metadata.get(name) is not None}
     return Chunk(document=number, source=source, start=0, text=text)
 

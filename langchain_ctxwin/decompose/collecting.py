@@ -10,6 +10,7 @@ from langgraph.types import Command, Overwrite, Send
 from langchain_ctxwin.decompose.attempts import no_outcome
 from langchain_ctxwin.decompose.events import announce_level
 from langchain_ctxwin.decompose.parts import Parting
+from langchain_ctxwin.decompose.splitting import Cut
 from langchain_ctxwin.decompose.state import Answer, Outcome, Report, State, Work
 
 Next = Command[Any]
@@ -89,9 +90,15 @@ def _added(report: Report, outcomes: list[Outcome]) -> Report:
         "input_tokens": report["input_tokens"] + sum(outcome["input_tokens"] for outcome in outcomes),
         "output_tokens": report["output_tokens"] + sum(outcome["output_tokens"] for outcome in outcomes),
         "cut_off": report["cut_off"] + sum(outcome["cut_off"] for outcome in outcomes),
-        "cuts": [*report["cuts"], *(cut for outcome in outcomes for cut in outcome["cuts"])],
+        "cuts": _in_order([*report["cuts"], *(cut for outcome in outcomes for cut in outcome["cuts"])]),
         "clamped": [*report["clamped"], *(note for outcome in outcomes for note in outcome["clamped"])],
     }
+
+
+def _in_order(cuts: list[Cut]) -> list[Cut]:
+    """The cuts in the order of the input; a place that was cut for two sub-questions is one."""
+    by_place = {(cut["document"], cut["at"]): cut for cut in cuts}
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _stage(work: Work) -> str:

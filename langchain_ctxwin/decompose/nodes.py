@@ -12,14 +12,14 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, Overwrite
 
 from langchain_ctxwin.arguments import shown
-from langchain_ctxwin.decompose.attempts import Attempts
+from langchain_ctxwin.decompose.attempts import Attempts, usage_of
 from langchain_ctxwin.decompose.chunks import Chunk, chunk_of
 from langchain_ctxwin.decompose.collecting import Next, next_step, sends, whole_work
-from langchain_ctxwin.decompose.events import Progress, announce_level
+from langchain_ctxwin.decompose.events import Progress, announce_level, announce_unsplit
 from langchain_ctxwin.decompose.parts import Parting
-from langchain_ctxwin.decompose.questions import asplit_question, split_question
+from langchain_ctxwin.decompose.questions import aask, ask, cut_question, read_questions, split_request
 from langchain_ctxwin.decompose.state import Report, State, Work
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "map_reduce"}}
 """Config of every call but the last: the tag keeps partial answers out of a user's stream of tokens."""
@@ -44,23 +44,36 @@ class MapReduceNodes:
 
     def _split(self, state: State, config: RunnableConfig) -> Next:
         question, chunks = _question_of(state), _chunks_of(state)
-        found = split_question(question, self._model, config=_quiet(config)) if self._sub_questions else ()
-        return self._first_level(question, chunks, found)
+        asks = self._asks(question)
+        reply = ask(question, self._model, _quiet(config)) if asks else None
+        return self._first_level(question, chunks, reply, asks)
 
     async def _asplit(self, state: State, config: RunnableConfig) -> Next:
-        question, chunks = _question_of(state), _chunks_of(state)
-        found = await asplit_question(question, self._model, config=_quiet(config)) if self._sub_questions else ()
-        return await run_in_executor(None, self._first_level, question, chunks, found)
+        question, chunks = _question_of(state), await run_in_executor(None, _chunks_of, state)
+        asks = await run_in_executor(None, self._asks, question)
+        reply = await aask(question, self._model, _quiet(config)) if asks else None
+        return await run_in_executor(None, self._first_level, question, chunks, reply, asks)
 
-    def _first_level(self, question: str, chunks: list[Chunk], found: tuple[str, ...]) -> Next:
+    def _asks(self, question: str) -> bool:
+        """True when the model is asked for sub-questions: not when the request for them would be too large.
+
+        Raises:
+            BudgetExceededError: the question leaves no room for any part, so that no call is worth its price.
+        """
+        if not self._sub_questions:
+            return False
+        self._parting.of_documents(whole_work("", question, 0), [])
+        return self._parting.takes(split_request(question))
+
+    def _first_level(self, question: str, chunks: list[Chunk], reply: Any, asks: bool) -> Next:
         """Send the parts; the input leaves the state, because each further checkpoint would hold it again."""
         run = uuid4().hex
+        found = self._found(question, reply) if self._sub_questions else ()
         sub_questions = list(found) if len(found) > 1 else []
         parts = self._parting.of_documents({**whole_work(run, question, 0), "chunks": chunks}, sub_questions)
+        input_tokens, output_tokens = usage_of(reply)
         announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(sub_questions))
         update: dict[str, Any] = {
-            "documents": None,
-            "text": None,
             "run": run,
             "level": 0,
             "outcomes": Overwrite([]),
@@ -69,21 +82,32 @@ class MapReduceNodes:
             "parts": len(parts.works),
             "report": Report(
                 parts=[len(parts.works)],
-                calls=0,
+                calls=int(asks),
                 refused=0,
-                input_tokens=0,
-                output_tokens=0,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
                 cut_off=0,
                 cuts=parts.cuts,
                 clamped=[],
+                shortened_sources=parts.shortened_sources,
                 sub_questions=sub_questions,
             ),
         }
         return Command(update=update, goto=sends(parts.works))
 
+    def _found(self, question: str, reply: Any) -> tuple[str, ...]:
+        """The sub-questions in a reply, or by the rules; none where they are so long that no room is left."""
+        found = (read_questions(reply, question) if reply is not None else ()) or cut_question(question)
+        try:
+            self._parting.of_documents(whole_work("", question, 0), found)
+        except BudgetExceededError:
+            announce_unsplit("the sub-questions leave no room for documents beside the question")
+            return ()
+        return found
+
     def _call(self, work: Work, config: RunnableConfig) -> dict[str, Any]:
         attempts, config = Attempts(work, self._parting), _config_of(work, config)
-        while (request := attempts.request) is not None:
+        while (request := attempts.next_request()) is not None:
             try:
                 attempts.answered(self._model.invoke(request, config))
             except GraphBubbleUp:
@@ -94,13 +118,13 @@ class MapReduceNodes:
 
     async def _acall(self, work: Work, config: RunnableConfig) -> dict[str, Any]:
         attempts, config = Attempts(work, self._parting), _config_of(work, config)
-        while (request := attempts.request) is not None:
+        while (request := await run_in_executor(None, attempts.next_request)) is not None:
             try:
                 attempts.answered(await self._model.ainvoke(request, config))
             except GraphBubbleUp:
                 raise
             except Exception as error:  # noqa: BLE001  # reported, or raised again when no part was answered
-                attempts.failed(error)
+                await run_in_executor(None, attempts.failed, error)
         return self._done(work, attempts)
 
     def _done(self, work: Work, attempts: Attempts) -> dict[str, Any]:

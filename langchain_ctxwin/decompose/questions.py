@@ -10,6 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.decompose.events import announce_unsplit
 
@@ -36,7 +37,15 @@ _MARKS = ("?", "\uff1f", "\u061f")
 _AND = re.compile(
     r",?\s+and\s+(?=(?:what|who|whom|whose|when|where|why|how|which)\b)|\s*;\s*(?:and\s+)?", re.IGNORECASE
 )
-_ARRAY = re.compile(r"\[.*\]", re.DOTALL)
+_ASKING = (
+    "what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|"
+    "list|name|count|give|tell|show|find|explain|describe|compare|summari[sz]e|state|say|identify|check"
+)
+_ASKS = re.compile(rf"(?:\A|,\s)\W*(?:(?:and|please|also|then)\s+)*(?:{_ASKING})\b|[?\uff1f\u061f]\W*\Z", re.IGNORECASE)
+_DECODER = json.JSONDecoder()
+
+MAX_BRACKETS = 20
+"""Places of a reply where its array may begin: notes and quotes before it have brackets, too."""
 
 
 def split_question(
@@ -53,39 +62,46 @@ def split_question(
         >>> split_question("Who signed the contract and when does it end?")
         ('Who signed the contract', 'when does it end?')
     """
-    reply = None
-    if model is not None:
-        with _failures_are_soft():
-            reply = model.invoke(_request(question), config)
-    return _read(reply, question) or _cut(question)
+    return (read_questions(ask(question, model, config), question) if model else ()) or cut_question(question)
 
 
 async def asplit_question(
     question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
     """Like `split_question`, awaiting the model."""
-    reply = None
-    if model is not None:
-        with _failures_are_soft():
-            reply = await model.ainvoke(_request(question), config)
-    return _read(reply, question) or _cut(question)
+    return (read_questions(await aask(question, model, config), question) if model else ()) or cut_question(question)
+
+
+def ask(question: str, model: Runnable[Any, Any], config: RunnableConfig | None) -> Any:
+    """Return the reply of a model that was asked to split a question; None when it failed."""
+    with _failures_are_soft():
+        return model.invoke(split_request(question), config)
+
+
+async def aask(question: str, model: Runnable[Any, Any], config: RunnableConfig | None) -> Any:
+    """Like `ask`, awaiting the model."""
+    with _failures_are_soft():
+        return await model.ainvoke(split_request(question), config)
 
 
 @contextmanager
 def _failures_are_soft() -> Iterator[None]:
-    """Whatever a model raises, the question can be cut without it."""
+    """Whatever a model raises, the question can be cut without it; only an interrupt of the graph goes through."""
     try:
         yield
+    except GraphBubbleUp:
+        raise
     except Exception as error:  # noqa: BLE001  # any failure of a model has the same answer here
         announce_unsplit(f"{type(error).__name__}: {error}")
 
 
-def _request(question: str) -> list[AnyMessage]:
+def split_request(question: str) -> list[AnyMessage]:
+    """Return the messages that ask a model to split a question."""
     return [SystemMessage(INSTRUCTIONS), HumanMessage(question)]
 
 
-def _read(reply: Any, question: str) -> tuple[str, ...]:
-    """The questions in a reply; empty when it cannot be used."""
+def read_questions(reply: Any, question: str) -> tuple[str, ...]:
+    """Return the questions in a reply; empty when it cannot be used."""
     if reply is None:
         return ()
     text = str(reply.text if isinstance(reply, BaseMessage) else reply)
@@ -98,27 +114,38 @@ def _read(reply: Any, question: str) -> tuple[str, ...]:
 
 
 def _array(text: str) -> tuple[str, ...]:
-    match = _ARRAY.search(text)
+    """The first array of strings; an array of something else is a note or a quote."""
+    at = -1
+    for _ in range(MAX_BRACKETS):
+        at = text.find("[", at + 1)
+        if at < 0:
+            break
+        values = _value_at(text, at)
+        if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
+            return _unique(values)
+    return ()
+
+
+def _value_at(text: str, at: int) -> Any:
     try:
-        values = json.loads(match[0]) if match else []
+        return _DECODER.raw_decode(text, at)[0]
     except (ValueError, RecursionError):
-        return ()
-    is_list = isinstance(values, list) and all(isinstance(value, str) for value in values)
-    return _unique(values) if is_list else ()
+        return None
 
 
 def _items(text: str) -> tuple[str, ...]:
-    """The items of a list that was written instead of an array."""
+    """The items of a list that was written instead of an array, if all of them ask something."""
     lines = text.splitlines()
-    return _unique([_LIST_ITEM.sub("", line, count=1) for line in lines if _LIST_ITEM.match(line)])
+    found = _unique([_LIST_ITEM.sub("", line, count=1) for line in lines if _LIST_ITEM.match(line)])
+    return found if all(map(_ASKS.search, found)) else ()
 
 
 def _unique(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
 
 
-def _cut(question: str) -> tuple[str, ...]:
-    """The questions that a text surely consists of."""
+def cut_question(question: str) -> tuple[str, ...]:
+    """Return the questions that a text surely consists of."""
     for cut in (_by_list, _by_marks, _by_clauses):
         found = cut(question)
         if 1 < len(found) <= MAX_SUB_QUESTIONS:
@@ -151,6 +178,6 @@ def _is_short(sentence: str) -> bool:
 
 
 def _by_clauses(question: str) -> tuple[str, ...]:
-    """Clauses of one question; all of them or none, because a short one belongs to its neighbour."""
+    """Clauses of one question; all of them or none: one that is short, or asks nothing, belongs to its neighbour."""
     found = tuple(clause.strip() for clause in _AND.split(question))
-    return found if all(len(clause.split()) >= LEAST_WORDS for clause in found) else ()
+    return found if all(len(clause.split()) >= LEAST_WORDS and _ASKS.search(clause) for clause in found) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -10,8 +10,11 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS, lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import BudgetExceededError
+from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
 
@@ -20,6 +23,9 @@ PLAIN_MARGIN = 1.2
 
 LEAST_ROOM_TOKENS = 256
 """Less than this is no room for a part: two paragraphs, or two short answers to combine."""
+
+MAX_RUNS_HEARD = 1_000
+"""Runs whose provider stated a smaller limit that are remembered; a forgotten one hears it again."""
 
 
 class Sizes:
@@ -36,6 +42,7 @@ class Sizes:
         family = family_of(model)
         self._pricing = Pricing(counter or TokenEstimator(family), family=family)
         self._plain_price = text_price(self._pricing.count)
+        self._heard: Lru[Mapping[str, int]] = Lru(MAX_RUNS_HEARD)
 
     @property
     def input_limit(self) -> int:
@@ -43,13 +50,28 @@ class Sizes:
         limits = ModelLimits.of(self._stated)
         return limits.input_limit(limits.output_reserve(self._output_reserve))
 
+    def hear(self, run: str, overflow: ContextOverflow) -> None:
+        """Remember the limit that a refusal states, for all parts of its run; one that we keep to teaches nothing."""
+        limit = overflow.limit
+        if limit is None or not LEAST_LIMIT_TOKENS <= limit < self.input_limit:
+            return
+        own_input = overflow.kind == "input" and ModelLimits.of(self._stated).max_input_tokens is not None
+        stated = {"max_input_tokens" if own_input else "context_window": limit}
+        self._heard.put(run, smaller_of(self._heard.get(run) or {}, stated))
+
+    def heard_room(self, frame: Sequence[AnyMessage], run: str) -> int | None:
+        """Return the room for chunks under the limit that this run was told; None without one that can be believed."""
+        limit = self._heard_limit(run)
+        room = 0 if limit is None else limit - self._request(frame)
+        return room if room >= LEAST_ROOM_TOKENS else None
+
     def price(self, text: str) -> int:
         """Return the most that a text costs."""
         return self._upper(self._plain_price(text))
 
-    def over_by(self, request: Sequence[AnyMessage]) -> int:
-        """Return by how much a whole request exceeds the limit; 0 when it fits."""
-        return max(0, self._request(request) - self.input_limit)
+    def over_by(self, request: Sequence[AnyMessage], run: str = "") -> int:
+        """Return by how much a whole request exceeds the limit, also the one that this run was told; 0 when it fits."""
+        return max(0, self._request(request) - (self._heard_limit(run) or self.input_limit))
 
     def room(self, frame: Sequence[AnyMessage]) -> int:
         """Return what a request without any chunk leaves for chunks.
@@ -69,6 +91,13 @@ class Sizes:
             "needed): shorten the question or the prompts, lower output_reserve or use a larger window",
             report={"input_limit": input_limit, "total_tokens": frame_tokens, "reserved_tokens": reserved},
         )
+
+    def _heard_limit(self, run: str) -> int | None:
+        heard = self._heard.get(run)
+        if heard is None:
+            return None
+        limits = lowered(ModelLimits.of(self._stated), heard)
+        return limits.input_limit(reserve_within(limits, self._output_reserve, learned=True))
 
     def _request(self, request: Sequence[AnyMessage]) -> int:
         return self._upper(self._pricing.count(request))

@@ -1,4 +1,8 @@
-"""What does a run of the map-reduce graph keep in its checkpoints? JSON only, and the text of the input only once."""
+"""What does a run of the map-reduce graph keep in its checkpoints?
+
+The input as it was passed until its parts are made, then JSON only: each part with its text, and answers. No level, and
+no further part, adds another copy of the text.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from langchain_core.documents import Document
+from langgraph.channels import EphemeralValue
 
 from langchain_ctxwin.decompose.chunks import Chunk, Place
 from langchain_ctxwin.decompose.splitting import Cut
@@ -92,6 +97,8 @@ class Report(TypedDict):
     cut_off: int
     cuts: list[Cut]
     clamped: list[Clamped]
+    shortened_sources: list[int]
+    """Documents, by number from 0, whose metadata took so much of the room that less of it was shown."""
     sub_questions: list[str]
 
 
@@ -114,11 +121,11 @@ class MapReduceOutput(TypedDict):
 
 
 class State(TypedDict, total=False):
-    """All channels; the text of the input leaves them once it is on its way to the parts."""
+    """All channels; the input lasts until its parts are made, so that none is mixed with the next one of the thread."""
 
     question: str
-    documents: Any
-    text: str | None
+    documents: Annotated[Any, EphemeralValue]
+    text: Annotated[str | None, EphemeralValue]
     run: str
     level: int
     outcomes: Annotated[list[Outcome], operator.add]

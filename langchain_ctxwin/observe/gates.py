@@ -24,7 +24,7 @@ class Gate:
     """The values of a measure that are good enough.
 
     Raises:
-        ConfigError: neither bound is given, or a number is not one that a ratio can have.
+        ConfigError: neither bound is given, a number is not one that a ratio can have, or no ratio is within both.
     """
 
     at_least: float | None = None
@@ -38,13 +38,15 @@ class Gate:
             bound = getattr(self, name)
             if bound is not None and not 0 <= bound < float("inf"):
                 raise ConfigError(f"{name}={bound!r}: give a ratio of at least 0, for example 0.95")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ConfigError(f"at_least={self.at_least!r} is above at_most={self.at_most!r}: give them in order")
 
     def passes(self, ratio: Ratio) -> bool | None:
         """Say whether a measure passes; None when too little is known to say so.
 
         A question that concerned no request (no model ever failed, say) has a clean answer: it passes.
         """
-        value = ratio.value
+        value = float("inf") if ratio.is_boundless else ratio.value
         if value is not None and not self._admits(value):
             return False
         concerned = ratio.requests + ratio.unknown
@@ -122,7 +124,7 @@ class QualityReport:
         }
 
     def _row(self, name: str, ratio: Ratio, verdicts: Mapping[str, bool | None]) -> tuple[str, ...]:
-        value = "unknown" if ratio.value is None else f"{ratio.value:.2%}"
+        value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
         amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
         judged = (str(self.gates[name]), _VERDICTS[verdicts[name]]) if name in self.gates else ("", "")
         return (name, value, amounts, f"{ratio.unknown:,}", *judged)

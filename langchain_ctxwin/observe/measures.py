@@ -33,6 +33,11 @@ class Ratio:
         """The numerator over the denominator; None when nothing is known, or all of it is 0."""
         return float(Fraction(self.numerator) / Fraction(self.denominator)) if self.denominator else None
 
+    @property
+    def is_boundless(self) -> bool:
+        """True for something over nothing: there is no value, and it is more than any bound allows."""
+        return self.numerator > 0 and not self.denominator
+
     def __add__(self, other: Ratio) -> Ratio:
         return Ratio(
             numerator=self.numerator + other.numerator,

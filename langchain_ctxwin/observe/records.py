@@ -22,6 +22,9 @@ PRICED_TOKENS = 1_000_000
 _DETAIL = re.compile(r"[(:;,]")
 """Begins what a reason says about one request alone; without that, requests have reasons in common."""
 
+REFUSED_AS_TOO_LONG = ": had too small a window"
+"""Ends what a route says about a candidate whose provider refused the request for its size."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
@@ -60,7 +63,7 @@ class RequestRecord:
     """Candidates that failed before the last one was asked."""
 
     overflows: int = 0
-    """Times a provider refused the request as too long."""
+    """Times a provider refused the request as too long. `of` counts what a route lists; 0 where nothing says so."""
 
     succeeded: bool = True
     """Whether an answer came in the end."""
@@ -93,6 +96,9 @@ class RequestRecord:
     ) -> RequestRecord:
         """Make a record of an answer; what its metadata do not state, or state in a form that cannot be, is unknown.
 
+        Refusals are known from the route alone. An answer does not tell that a request without a router was refused,
+        made smaller and sent again: add those where they are seen, `replace(record, overflows=1)`.
+
         Args:
             message: the answer, with the usage and the route that came with it.
             report: the `context_report` of its request.
@@ -113,6 +119,7 @@ class RequestRecord:
             reserved_tokens=_count(sizes.get("reserved_tokens")),
             reason=_DETAIL.split(_text(route.get("reason")), maxsplit=1)[0].strip(),
             fallbacks=_length(route.get("fallbacks")),
+            overflows=_refusals(route.get("fallbacks")),
             cost=_cost(usage, info) if info or largest else _amount(route.get("estimated_cost")),
             largest_cost=_cost(usage, largest),
         )
@@ -136,6 +143,12 @@ def _count(value: object) -> int | None:
 def _length(value: object) -> int | None:
     """How many there are: a number, or the things themselves."""
     return len(value) if isinstance(value, Sized) and not isinstance(value, str) else _count(value)
+
+
+def _refusals(value: object) -> int:
+    """How many of the listed candidates refused the request as too long."""
+    listed = value if isinstance(value, list | tuple) else ()
+    return sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in listed)
 
 
 def _amount(value: object) -> Decimal | None:

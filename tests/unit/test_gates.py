@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo
+from langchain_ctxwin.models.routing.failures import TOO_SMALL
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, quality_report
 from langchain_ctxwin.observe.measures import (
     Ratio,
@@ -130,6 +131,14 @@ def test_fallbacks_may_be_listed():
     assert listed.fallbacks == 2
 
 
+def test_candidates_that_refused_the_request_are_overflows():
+    """What a route lists names the reason; a number of candidates, or another failure, does not."""
+    listed = [f"small: {TOO_SMALL}", "medium: APITimeoutError, status 504", f"large: {TOO_SMALL}", 7]
+    made = [RequestRecord.of(answer(route={**ROUTE, "fallbacks": given})) for given in (listed, 3, None)]
+    assert [one.overflows for one in made] == [2, 0, 0]
+    assert limit_compliance(made[:1]) == Ratio(numerator=0, denominator=1, requests=1)
+
+
 @pytest.mark.parametrize("estimate", ["-1", "NaN", "Infinity", "", None, 0.5])
 def test_an_estimate_that_is_no_price_is_unknown(estimate):
     """A cost is finite and not negative."""
@@ -218,6 +227,14 @@ def test_cost_is_set_against_the_largest():
 def test_free_requests_have_no_cost_ratio():
     """Nothing over nothing is no number."""
     assert cost_against_largest([record(cost=Decimal(0), largest_cost=Decimal(0))]).value is None
+
+
+def test_a_cost_over_nothing_is_above_every_bound():
+    """The largest candidate would have been free: what was paid was paid for nothing."""
+    report = quality_report([record(cost=Decimal(5), largest_cost=Decimal(0), optimal=True)])
+    assert (report.failed, report.passed) == (("cost_against_largest",), False)
+    assert "boundless" in report.table()
+    assert Gate(at_least=0.5).passes(Ratio(numerator=1, requests=1)) is True
 
 
 def test_fallbacks_succeed_when_an_answer_came():
@@ -341,6 +358,13 @@ def test_a_gate_that_bounds_nothing_is_refused(bounds):
     """A threshold that no ratio can miss or meet is a slip."""
     with pytest.raises(ConfigError, match="give"):
         Gate(**bounds)
+
+
+def test_a_gate_that_nothing_can_pass_is_refused():
+    """Bounds in the wrong order fail every report."""
+    with pytest.raises(ConfigError, match=r"at_least=0.9 is above at_most=0.1"):
+        Gate(at_least=0.9, at_most=0.1)
+    assert str(Gate(at_least=0.5, at_most=0.5)) == ">= 50.0% <= 50.0%"
 
 
 def test_a_gate_for_no_measure_is_refused():

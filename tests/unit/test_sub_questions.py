@@ -30,6 +30,8 @@ def model_that_says(reply):
             "List all the doors; name every single key; count the hinges.",
             ("List all the doors", "name every single key", "count the hinges."),
         ),
+        ("It has x = 1; it has y = 2; it says which.", ("It has x = 1; it has y = 2; it says which.",)),
+        ("I know the man who came and what is his name?", ("I know the man who came and what is his name?",)),
         ("Who knows what and why?", ("Who knows what and why?",)),
         ("What do salt and pepper cost?", ("What do salt and pepper cost?",)),
         ("Is https://a.example/?q=1&b=2 a link of ours?", ("Is https://a.example/?q=1&b=2 a link of ours?",)),
@@ -70,6 +72,8 @@ def test_no_word_of_a_question_is_lost(words):
         '["Who signed it?", "When does it end?"]',
         '```json\n["Who signed it?", "When does it end?"]\n```',
         'Here they are: ["Who signed it?", "When does it end?", "Who signed it?"]',
+        'Sure! [1] ["Who signed it?", "When does it end?"] [2]',
+        '{"questions": ["Who signed it?", "When does it end?"]}',
         "1. Who signed it?\n2. When does it end?",
         "Sure!\n- Who signed it?\n- When does it end?",
     ],
@@ -81,7 +85,18 @@ def test_a_models_list_is_read_in_any_usual_form(reply):
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "I cannot do that.", "[1, 2]", "[", "{}", "[]", '["a", 3]', "[" * 5000, '["' + "x" * 5000 + '"]'],
+    [
+        "",
+        "I cannot do that.",
+        "[1, 2]",
+        "[",
+        "{}",
+        "[]",
+        '["a", 3]',
+        "[" * 100_000,
+        "- The answer is 5.\n- It ends in May.",
+        '["' + "x" * 5000 + '"]',
+    ],
 )
 def test_an_unusable_reply_leaves_the_question_to_the_rules(reply):
     """Nothing that a model writes can spoil the run."""
