@@ -133,7 +133,7 @@ class Table:
     def lookup(self, model: Any) -> ModelInfo:
         return self._infos[model.model_name]
 
-    def learn(self, name: str, said: Any) -> None:
+    def learn(self, name: Any, said: Any) -> None:
         """The router's own memory is what is measured here."""
 
 

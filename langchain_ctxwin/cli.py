@@ -183,9 +183,16 @@ def _show(args: argparse.Namespace) -> int:
 
 def _models(args: argparse.Namespace) -> int:
     registry = ModelRegistry.standard(sources=list(map(_source, args.source)), catalogs=args.catalog)
+    try:
+        return _show_models(registry, args)
+    finally:
+        registry.flush()  # the next run need not ask again
+
+
+def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.refresh:
         registry.refresh()
-    if args.explain:
+    if args.explain is not None:
         found = registry.explain(args.explain)
         _print_lines(explanation_lines(found))
         return 0 if found.info else EXIT_FAILED

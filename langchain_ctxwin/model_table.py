@@ -76,6 +76,8 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         yield "  * the value that counts"
     if found.others:
         yield f"  also served as {', '.join(found.others)}"
+    for line in source_lines(state for state in found.sources if state.fault):
+        yield f"  could not be asked: {line}"
 
 
 def _row(info: ModelInfo) -> tuple[str, ...]:

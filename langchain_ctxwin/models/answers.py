@@ -10,6 +10,7 @@ from langchain_ctxwin.models.asking import Asked
 from langchain_ctxwin.models.listing import Listing, Resolved
 from langchain_ctxwin.models.memories import Memory, heard
 from langchain_ctxwin.models.merging import Claim, guessed, merged
+from langchain_ctxwin.models.names import key_of
 from langchain_ctxwin.models.notices import Notices
 
 MAX_ANSWERS = 4096
@@ -29,7 +30,7 @@ class Answers:
         """Return what is known, or None when nobody knows the model."""
         known = self._memo(listing)
         info = None if asked.own else known.get((asked.name, asked.provider))
-        if info is not None and not self._heard(asked.name, info.provider, info.name):
+        if info is not None and not self._heard(asked, info.provider, info.name, ()):
             return info
         resolved = listing.resolve(asked.name, asked.provider)
         if resolved and resolved.is_ambiguous:
@@ -45,22 +46,25 @@ class Answers:
     def claims(self, asked: Asked, resolved: Resolved | None) -> list[Claim]:
         """Return all that is said about a model: in lists, by its own profile, and in errors."""
         if resolved is None:
-            return [*asked.own, *self._heard(asked.name, None, asked.name)]
-        return [*resolved.claims, *asked.own, *self._heard(asked.name, resolved.provider, resolved.name)]
+            return [*asked.own, *self._heard(asked, asked.provider, asked.name, ())]
+        learned = self._heard(asked, resolved.provider, resolved.name, resolved.claims)
+        return [*resolved.claims, *asked.own, *learned]
 
     def all(self, listing: Listing) -> list[ModelInfo]:
         """Return every listed model."""
-        return [
-            self._merged(one.name, one.provider, [*one.claims, *self._heard(one.name, one.provider, one.name)])
-            for one in listing.all()
-        ]
+        return [self._merged(one.name, one.provider, self.claims(Asked(name=one.name), one)) for one in listing.all()]
 
     def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
         info = merged(name, provider, claims)
         return guessed(info) if self._allow_guess else info
 
-    def _heard(self, asked: str, provider: str | None, name: str) -> list[Claim]:
-        return heard(self._memories, (asked, f"{provider}/{name}", name, f"models/{name}"))
+    def _heard(self, asked: Asked, provider: str | None, name: str, listed: Sequence[Claim]) -> list[Claim]:
+        own = listed if provider else ()
+        served_by = [one for one in (asked.provider, provider) if one]
+        exact = [f"{one}/{spelling}" for one in served_by for spelling in (asked.name, name)]
+        bare = [name, f"models/{name}"]
+        (exact if key_of(asked.name) != key_of(name) and "/" in asked.name else bare).insert(0, asked.name)
+        return heard(self._memories, exact, bare, own)
 
     def _memo(self, listing: Listing) -> Lru[ModelInfo]:
         known_listing, known = self._known

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -12,6 +11,7 @@ from langchain_ctxwin.core.stated import MODEL_ARGUMENTS, models_behind
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.merging import Claim
 from langchain_ctxwin.models.names import key_of
+from langchain_ctxwin.models.sources.hosts import provider_at
 from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
 
 ADDRESS_ARGUMENTS = ("openai_api_base", "base_url")
@@ -71,14 +71,11 @@ def _served_by(part: Any) -> str:
 
 
 def _host_provider(address: str) -> str:
-    """The provider behind a well-known address; an unknown server says nothing about who made its models."""
-    from langchain_ctxwin.models.sources.openai_compatible import HOSTS  # noqa: PLC0415  # loads an HTTP client
-
+    """The provider behind an address; an unknown server is one of its own."""
     try:
-        host = urlsplit(address).hostname or ""
+        return provider_at(address)
     except ValueError:
         return ""
-    return HOSTS[host][0] if host in HOSTS else ""
 
 
 def _own(part: Any, name: str) -> tuple[Claim, ...]:

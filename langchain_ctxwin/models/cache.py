@@ -14,12 +14,17 @@ from typing import Any
 from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, replace_text, set_aside
+from langchain_ctxwin.models.forks import renew_after_fork
+from langchain_ctxwin.models.sound import is_sound
 from langchain_ctxwin.models.troubles import Troubles
 
 FILE_VERSION = 1
 
 MAX_SNAPSHOTS = 64
 """Snapshots kept in the file, those of other programs included; the oldest leave."""
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Largest file read: ten times what all public catalogs and a dozen providers take together."""
 
 _EMPTY: tuple[object, ...] = (frozenset(), ())
 _FIELDS = tuple(f.name for f in fields(ModelInfo) if f.name not in {"provenance", "conflicts"})
@@ -56,6 +61,11 @@ class SnapshotCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._troubles = Troubles(path=str(path))
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; a thread of the parent process may have held it."""
         self._lock = threading.Lock()
 
     def load(self) -> Snapshots:
@@ -114,7 +124,7 @@ def _document(snapshots: Snapshots) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Snapshot]:
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(_content(path))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
@@ -128,6 +138,16 @@ def _read(path: Path) -> dict[str, Snapshot]:
         return {identity: _snapshot(entry) for identity, entry in document["snapshots"].items()}
     except (AttributeError, KeyError, TypeError, ValueError, DecimalException, ConfigError) as error:
         raise _CorruptFileError(f"an entry is no snapshot: {type(error).__name__}") from error
+
+
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise OSError("it is no regular file")  # reading a pipe would wait for ever
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise _CorruptFileError(f"more than {MAX_FILE_BYTES:,} bytes")
+    return content
 
 
 def _snapshot(entry: Any) -> Snapshot:
@@ -154,10 +174,10 @@ def _info(written: Mapping[str, Any]) -> ModelInfo:
         stated["retires_on"] = date.fromisoformat(stated["retires_on"])
     stated["capabilities"] = frozenset(map(_text, stated.get("capabilities", ())))
     stated["aliases"] = tuple(map(_text, stated.get("aliases", ())))
-    for name in ("name", "provider", "tokenizer_family"):
-        if name in stated:
-            _text(stated[name])
-    return ModelInfo(**stated)
+    info = ModelInfo(**stated)
+    if not is_sound(info):
+        raise TypeError(f"{info.name!r} holds a value of another kind")
+    return info
 
 
 def _text(value: Any) -> str:

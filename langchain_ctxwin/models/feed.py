@@ -9,7 +9,9 @@ from typing import Any
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.cache import Snapshot
+from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.merging import TIERS, Claim
+from langchain_ctxwin.models.sound import is_sound
 from langchain_ctxwin.models.troubles import Troubles, reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
 
@@ -34,6 +36,10 @@ MAX_ASKED = 256
 """Answers kept of a source that is asked by name."""
 
 
+CANNOT_LIST = (NotImplementedError, TypeError, LookupError, AttributeError)
+"""What a source raises that was written to answer by name only, and is given no name."""
+
+
 class GarbageError(Exception):
     """What a source returned are no models; the text names types only."""
 
@@ -46,8 +52,8 @@ class Feed:
     ) -> None:
         self.name = name
         self.tier = tier_of(source)
-        self.key = str(getattr(source, "cache_key", None) or f"{self.tier} {name}")
-        self.is_stored = self.tier in STORED_TIERS
+        self.key = str(getattr(source, "cache_key", None) or "")
+        self.is_stored = bool(self.key) and self.tier in STORED_TIERS  # without a key nobody knows whose facts they are
         self.snapshot: Snapshot | None = None
         self.fault = ""
         self._source = source
@@ -59,9 +65,14 @@ class Feed:
         self._failed_at = 0.0
         self._pause_seconds = 0.0
         self._sent = self._accepted = self._given_up = 0
-        self._asked: Lru[Snapshot] = Lru(MAX_ASKED)
         self._known: dict[str, tuple[ModelInfo, ...]] = {}
         self._troubles = Troubles(source=name)
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the locks anew; a thread of the parent process may have held them."""
+        self._asked: Lru[Snapshot] = Lru(MAX_ASKED)
         self._lock = threading.Lock()
 
     @property
@@ -99,8 +110,10 @@ class Feed:
         try:
             models = self._checked(self._source.fetch(None))
         except BaseException as error:  # noqa: BLE001  # a source may fail in any way; this is a thread of its own
-            if ticket > max(self._accepted, self._given_up):
-                self._fail(reason_of(error))
+            if isinstance(error, CANNOT_LIST) and self.snapshot is None:
+                self._accept(ticket, ())  # it may answer by name
+            elif ticket > max(self._accepted, self._given_up):
+                self.fail(reason_of(error))
             return False
         self._accept(ticket, models)
         return ticket <= self._given_up
@@ -108,7 +121,17 @@ class Feed:
     def give_up(self, seconds: float) -> None:
         """Note that nobody waits for the latest question any more."""
         self._given_up = self._sent
-        self._fail(f"no answer within {seconds:g} seconds")
+        self.fail(f"no answer within {seconds:g} seconds")
+
+    def fail(self, reason: str) -> None:
+        """Note a failure, after which the source is left alone for a while, the longer the more often it failed."""
+        with self._lock:
+            self._failures += 1
+            self._failed_at = self._clock()
+            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, MAX_DOUBLINGS))
+            self._pause_seconds = min(pause, self._ttl_seconds) * (1 - self._chance() / 2)
+            self.fault = reason
+        self._troubles.tell("models.source_failed", reason)
 
     def is_askable(self, name: str) -> bool:
         """True when the source lists nothing, and was not asked about this name within the time to live."""
@@ -122,19 +145,20 @@ class Feed:
         try:
             models = self._checked(self._source.fetch(name))
         except BaseException as error:  # noqa: BLE001  # as in `fetch`
-            self._fail(reason_of(error))
+            self.fail(reason_of(error))
             return False
         with self._lock:
             self._asked.put(name, Snapshot(models=models, fetched_at=self._clock()))
             changed = self._known.get(name, ()) != models
             self._known = {k: v for k, v in {**self._known, name: models}.items() if v and self._asked.get(k)}
-            self._failures = 0
+            self._failures, self.fault = 0, ""
+        self._troubles.tell("models.source_failed", "")
         return changed
 
     def _checked(self, said: Any) -> tuple[ModelInfo, ...]:
         if isinstance(said, str | bytes) or not isinstance(said, Sequence):
             raise GarbageError(f"a {type(said).__name__} instead of a list of models")
-        models = tuple(info for info in said if isinstance(info, ModelInfo))
+        models = tuple(filter(is_sound, said))
         if said and not models:
             raise GarbageError(f"{len(said)} entries, none of them a model")
         dropped = len(said) - len(models)
@@ -154,15 +178,6 @@ class Feed:
 
     def _renew(self) -> None:
         self._lives_seconds = self._ttl_seconds * (1 - JITTER * self._chance())
-
-    def _fail(self, reason: str) -> None:
-        with self._lock:
-            self._failures += 1
-            self._failed_at = self._clock()
-            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, MAX_DOUBLINGS))
-            self._pause_seconds = min(pause, self._ttl_seconds) * (1 - self._chance() / 2)
-            self.fault = reason
-        self._troubles.tell("models.source_failed", reason)
 
     def _is_paused(self, now: float) -> bool:
         return self._failures > 0 and 0 <= now - self._failed_at < self._pause_seconds

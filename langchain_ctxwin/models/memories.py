@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from langchain_ctxwin.core.limits import ModelLimits
@@ -35,8 +36,36 @@ class Memory(Protocol):
         ...
 
 
-def heard(memories: Iterable[Memory], names: Iterable[str]) -> list[Claim]:
-    """Return what was learned under these names; the first name about which something is known counts."""
+PROVIDER = "provider"
+
+
+def heard(
+    memories: Sequence[Memory], exact: Iterable[str], bare: Iterable[str], listed: Sequence[Claim]
+) -> list[Claim]:
+    """Return what was learned about a model; the first name about which something is known counts.
+
+    What was heard with the provider (`exact`) counts as it is. What was heard under a `bare` name may be another
+    provider's limit, so that it only lowers what the model's own provider states.
+    """
+    return _under(memories, exact) or _lowering(_under(memories, bare), listed)
+
+
+def _lowering(claims: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
+    own = [claim.info for claim in listed if claim.tier == PROVIDER]
+    window = next((info.context_window for info in own if info.context_window), None)
+    largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
+    tops = {"context_window": window, "max_input_tokens": largest_input}
+    return [replace(claim, info=_capped(claim.info, tops)) for claim in claims]
+
+
+def _capped(info: ModelInfo, tops: Mapping[str, int | None]) -> ModelInfo:
+    """The facts without limits above those that the provider states."""
+    stated = ((field, getattr(info, field), top) for field, top in tops.items() if top is not None)
+    higher = [field for field, heard_tokens, top in stated if heard_tokens is not None and heard_tokens > top]
+    return replace(info, **dict.fromkeys(higher)) if higher else info  # type: ignore[arg-type]  # limits may be None
+
+
+def _under(memories: Iterable[Memory], names: Iterable[str]) -> list[Claim]:
     known = list(dict.fromkeys(names))
     found = []
     for memory in memories:

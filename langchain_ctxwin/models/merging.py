@@ -125,19 +125,23 @@ def _conflicts(values: _Values, taken: _Taken) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for field, stated in values.items():
         winner = taken.get(field)
-        for other in stated:
-            if winner is None or other.value != winner.value:
-                _keep(found.setdefault(field, {}), other)
+        others = {(one.source, one.value): None for one in stated if winner is None or one.value != winner.value}
+        if others:
+            found[field] = _labelled(others)
     return found
 
 
-def _keep(kept: dict[str, object], other: _Stated) -> None:
-    """Keep a value under its source; a source that contradicts itself gets numbered entries."""
-    label, number = other.source, 1
-    while kept.get(label, other.value) != other.value:
-        number += 1
-        label = f"{other.source} #{number}"
-    kept[label] = other.value
+def _labelled(others: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Values by their source; a source that contradicts itself gets numbered entries."""
+    kept: dict[str, object] = {}
+    numbers: dict[str, int] = {}
+    for source, value in others:
+        label = source
+        while label in kept:  # each number is tried once, however many values there are
+            numbers[source] = numbers.get(source, 1) + 1
+            label = f"{source} #{numbers[source]}"
+        kept[label] = value
+    return kept
 
 
 def _collected_provenance(ordered: Sequence[Claim]) -> dict[str, str]:

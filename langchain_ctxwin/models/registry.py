@@ -21,6 +21,7 @@ from langchain_ctxwin.models.feed import tier_of
 from langchain_ctxwin.models.files import place
 from langchain_ctxwin.models.memories import Memory, limits_in
 from langchain_ctxwin.models.merging import GUESS
+from langchain_ctxwin.models.names import GENERIC
 from langchain_ctxwin.models.notices import Notices, unknown
 from langchain_ctxwin.models.refreshing import Feeds
 from langchain_ctxwin.models.sources.learned import LearnedSource
@@ -29,6 +30,9 @@ from langchain_ctxwin.protocols import Clock, ModelSource
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""
+
+FLUSH_SECONDS = 5.0
+"""How long `flush` waits unless told: a few megabytes take well under a second on a local disk."""
 
 TIMEOUT_SECONDS = 9.0
 """Longest wait for sources, a little more than they allow themselves."""
@@ -134,7 +138,9 @@ class ModelRegistry:
             UnknownModelError: as in `lookup`.
         """
         asked = asked_about(model)
-        if not self._feeds.is_settled(asked.names):
+        if not self._is_settled(asked):
+            await asyncio.shield(asyncio.wrap_future(self._feeds.settling()))
+        if not self._is_settled(asked) and self._needs_more(asked):
             await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
         return self._answer(asked)
 
@@ -166,19 +172,28 @@ class ModelRegistry:
     def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
 
-        What states no limit is passed over.
+        Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all, where
+        it only lowers what a provider itself states. What states no limit is passed over.
 
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
         asked = Asked(name=name) if isinstance(name, str) else asked_about(name)
+        filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
         info = None if isinstance(said, Mapping) else self._answers.facts(asked, self._feeds.listing)
         if limits := limits_in(said, info.limits if info else None):
-            self._memories[0].learn(asked.name, limits)
+            self._memories[0].learn(filed, limits)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        return self._memories[0].recall(model)
+        return self._memories[0].recall(self._spelled(model)) or self._memories[0].recall(model)
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until what was fetched is in the file of `cache_path`; false when that takes longer.
+
+        A program that ends within seconds calls this, or each run of it asks all sources again.
+        """
+        return self._feeds.flush(timeout_seconds)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
@@ -201,10 +216,30 @@ class ModelRegistry:
         )
 
     def _settle(self, asked: Asked) -> None:
-        if not self._feeds.is_settled(asked.names):
-            self._feeds.settle(asked.names)
-            if self._answers.facts(asked, self._feeds.listing) is None:
-                self._feeds.finish()  # before a name is called unknown, what is on its way is waited for
+        if self._is_settled(asked):
+            return
+        self._feeds.settle()
+        self._feeds.ask(asked.names, has_facts=self._has_facts(asked))
+        if not self._has_facts(asked):
+            self._feeds.finish()  # before a name is called unknown, what is on its way is waited for
+
+    def _is_settled(self, asked: Asked) -> bool:
+        if self._feeds.is_settled(asked.names):
+            return True
+        return self._feeds.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
+
+    def _needs_more(self, asked: Asked) -> bool:
+        return not self._has_facts(asked) or bool(self._feeds.askable(asked.names, has_facts=True))
+
+    def _has_facts(self, asked: Asked) -> bool:
+        info = self._answers.facts(asked, self._feeds.listing)
+        return info is not None and info.limits.known
+
+    def _spelled(self, name: str) -> str:
+        """A name with its provider's id, however that was spelled; another name as it is."""
+        head, slash, tail = name.partition("/")
+        provider = provider_id(head) if slash and tail else ""
+        return f"{provider}/{tail}" if provider in self._feeds.listing.names.providers - {GENERIC} else name
 
     def _answer(self, asked: Asked) -> ModelInfo:
         listing = self._feeds.listing

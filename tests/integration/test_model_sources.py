@@ -3,6 +3,7 @@
 from datetime import date
 from decimal import Decimal
 
+import httpx
 import pytest
 
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -14,6 +15,7 @@ from langchain_ctxwin.models.sources import (
     OpenAICompatibleSource,
     http,
 )
+from langchain_ctxwin.models.sources.hosts import VARIABLES
 from langchain_ctxwin.models.sources.http import SourceError
 from support.model_fleet import ModelFleet
 
@@ -32,7 +34,7 @@ def shared_fleet():
 def fleet(shared_fleet, monkeypatch):
     """The fleet without what was asked before, no keys from outside, and waits too short to notice."""
     shared_fleet.asked.clear()
-    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_CONTEXT_LENGTH"):
+    for name in (*VARIABLES, "OLLAMA_CONTEXT_LENGTH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.001)
     return shared_fleet
@@ -61,6 +63,7 @@ def test_gemini_states_separate_limits_over_all_pages(fleet):
 def test_gemini_sends_its_key_as_a_header_only(fleet, monkeypatch):
     """The usual variable is read when asked, and the key stands in no URL."""
     monkeypatch.setenv("GOOGLE_API_KEY", KEY)
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", fleet.url)
     GeminiSource(fleet.url + "/gemini/v1beta").fetch(None)
     assert fleet.headers_of("/gemini/v1beta/models")["x-goog-api-key"] == KEY
     assert not any(KEY in path for _, path, _ in fleet.asked)
@@ -212,6 +215,37 @@ def test_a_key_from_the_environment_does_not_go_to_an_unknown_host(fleet, monkey
     assert "authorization" not in fleet.headers_of("/vllm/v1/models")
     OpenAICompatibleSource(fleet.url + "/vllm/v1", KEY).fetch(None)
     assert fleet.headers_of("/vllm/v1/models")["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "variable"),
+    [
+        (AnthropicSource, "/anthropic", "ANTHROPIC_API_KEY"),
+        (GeminiSource, "/gemini", "GOOGLE_API_KEY"),
+        (OpenAICompatibleSource, "/vllm/v1", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_key_from_the_environment_goes_to_no_other_host(fleet, monkeypatch, kind, path, variable):
+    """Somebody's gateway is no place for the maker's key."""
+    monkeypatch.setenv(variable, KEY)
+    kind(fleet.url + path).fetch(None)
+    assert fleet.asked
+    assert not any(KEY in str(headers) for _, _, headers in fleet.asked)
+
+
+def test_the_log_of_the_client_holds_no_query(fleet, caplog):
+    """It may be what opens a catalog."""
+    caplog.set_level("DEBUG")
+    CatalogSource(fleet.url + "/catalog/api.json?token=hidden").fetch(None)
+    assert "/catalog/api.json?token=hidden" in {path for _, path, _ in fleet.asked}
+    assert "hidden" not in caplog.text
+
+
+def test_the_log_of_the_client_is_as_ever_for_others(fleet, caplog):
+    """The program's own requests are its own business."""
+    caplog.set_level("INFO")
+    httpx.get(fleet.url + "/vllm/v1/models?plan=a")
+    assert "plan=a" in caplog.text
 
 
 OLLAMA = [

@@ -4,11 +4,12 @@ import pytest
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.models.sources import http
+from langchain_ctxwin.models.sources.hosts import VARIABLES
 from support.model_fleet import ModelFleet
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-KEYS = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_HOST", "MISTRAL_API_KEY")
+KEYS = (*VARIABLES, "OLLAMA_HOST")
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +89,32 @@ def test_a_source_that_cannot_be_asked_is_refused(wrong, capsys):
     """The value, and the form that is wanted."""
     assert main(["models", "--source", wrong]) == 2
     assert f"--source {wrong}: give KIND=URL" in capsys.readouterr().err
+
+
+def test_a_second_run_asks_nothing_again(fleet, capsys):
+    """A program that ends at once has saved what it fetched."""
+    asking_it = ["models", *asking(fleet, openai="/vllm/v1"), "--explain", "maker/test-8b"]
+    assert main(asking_it) == 0
+    fleet.asked.clear()
+    assert main(asking_it) == 0
+    assert fleet.asked == []
+
+
+def test_an_explanation_names_the_sources_that_failed(fleet, capsys):
+    """They might have stated something else."""
+    main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1"), "--explain", "maker/test-8b"])
+    assert "could not be asked" in capsys.readouterr().out
+
+
+def test_an_empty_name_is_an_error(capsys):
+    """Not a request for all models."""
+    assert main(["models", "--explain", ""]) == 2
+    assert "names no model" in capsys.readouterr().err
+
+
+def test_an_address_in_the_environment_that_is_none_stops_no_other_source(fleet, capsys, monkeypatch):
+    """Its line says what is wrong."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", "gateway")
+    assert main(["models", *asking(fleet, openai="/vllm/v1")]) == 0
+    assert "base_url='gateway'" in capsys.readouterr().out

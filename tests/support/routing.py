@@ -54,8 +54,8 @@ class TableRegistry:
             raise UnknownModelError(f"{name} is unknown")
         return self.infos[name]
 
-    def learn(self, name: str, said: Any) -> None:
-        self.learned.append((name, said))
+    def learn(self, name: ModelInfo, said: Any) -> None:
+        self.learned.append((name.name, said))
 
 
 class BreakingChatModel(ScriptedChatModel):

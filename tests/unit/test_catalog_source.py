@@ -187,9 +187,26 @@ def test_a_catalog_needs_a_place():
 
 def test_a_catalog_is_called_after_its_place():
     """Neither a name nor a cache key holds what follows the path of a URL."""
-    source = CatalogSource("https://user:secret@example.com/api.json?token=secret")
-    assert (source.name, source.cache_key, repr(source)) == (
-        "example.com",
-        "catalog https://example.com/api.json",
-        "CatalogSource('https://example.com/api.json')",
-    )
+    source = CatalogSource(" HTTPS://example.com/api.json?token=secret")
+    assert (source.name, repr(source)) == ("example.com", "CatalogSource('https://example.com/api.json')")
+    assert source.cache_key.startswith("catalog https://example.com/api.json ")
+    assert "secret" not in source.cache_key
+
+
+def test_catalogs_at_one_place_with_other_queries_are_stored_apart():
+    """The query may choose a plan or an account."""
+    plans = [CatalogSource(f"https://example.com/api.json{query}").cache_key for query in ("?plan=a", "?plan=b", "")]
+    assert len(set(plans)) == 3
+
+
+def test_a_file_is_not_stored_again(tmp_path):
+    """It may be replaced at any moment, and is read as fast as a copy."""
+    assert CatalogSource(tmp_path / "catalog.json").cache_key == ""
+
+
+@pytest.mark.parametrize("place", ["http://user:secret@example.com/api.json", "http://[x", "http://"])
+def test_a_url_that_is_none_or_holds_a_password_is_refused(place):
+    """The password would stand in every log of the HTTP client."""
+    with pytest.raises(ConfigError) as refused:
+        CatalogSource(place)
+    assert "secret" not in str(refused.value)

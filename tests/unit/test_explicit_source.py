@@ -97,3 +97,9 @@ def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
 def test_a_model_may_be_listed_without_facts(said):
     """None is what is unknown."""
     assert ExplicitSource({"small": said}).fetch(None) == [ModelInfo(name="small")]
+
+
+def test_facts_of_another_name_hold_under_the_name_they_are_given_for():
+    """So that an alias of one's own needs no second table."""
+    [info] = ExplicitSource({"mine": ModelInfo(name="nova-1", context_window=5, aliases=("nova",))}).fetch(None)
+    assert (info.name, info.aliases) == ("mine", ("nova-1", "nova"))

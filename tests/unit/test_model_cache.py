@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models import cache as cache_module
 from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, SnapshotCache, newest
 from langchain_ctxwin.models.registry import ModelRegistry
 from support.model_sources import NOON, ListSource, Watch, model
@@ -122,6 +123,7 @@ def entry(**fields):
         entry(name="m", retires_on="soon"),
         entry(name="m", capabilities=[1]),
         entry(name="m", provider=7),
+        entry(name="m", deprecated="no"),
     ],
 )
 def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
@@ -184,11 +186,11 @@ def restarted(path, source, watch, **options):
 def test_a_restart_asks_nothing_within_the_time_to_live(path):
     """Prices, limits and aliases are there at once."""
     watch = Watch()
-    first = ListSource(model(), name="api")
+    first = ListSource(model(), name="api", cache_key="provider api")
     registry = restarted(path, first, watch)
     registry.refresh()
     watch.now += 30
-    second = ListSource(name="api")
+    second = ListSource(name="api", cache_key="provider api")
     assert restarted(path, second, watch).lookup("nova-1") == registry.lookup("nova-1")
     assert (first.fetched, second.fetched) == ([None], [])
 
@@ -196,9 +198,9 @@ def test_a_restart_asks_nothing_within_the_time_to_live(path):
 def test_a_restart_serves_old_facts_while_the_source_fails(path):
     """A network that is down at the start of a program takes no model away."""
     watch = Watch()
-    restarted(path, ListSource(model(), name="api"), watch).refresh()
+    restarted(path, ListSource(model(), name="api", cache_key="provider api"), watch).refresh()
     watch.now += 10_000
-    failing = ListSource(name="api", failing=OSError("down"))
+    failing = ListSource(name="api", cache_key="provider api", failing=OSError("down"))
     assert restarted(path, failing, watch).lookup("nova-1").context_window == 8192
     assert failing.fetched == [None]
 
@@ -206,9 +208,9 @@ def test_a_restart_serves_old_facts_while_the_source_fails(path):
 def test_a_file_from_the_future_is_not_trusted_to_be_fresh(path):
     """The clock was set back: nobody knows how old the facts are."""
     watch = Watch()
-    restarted(path, ListSource(model(), name="api"), watch).refresh()
+    restarted(path, ListSource(model(), name="api", cache_key="provider api"), watch).refresh()
     watch.now -= 1_000_000
-    source = ListSource(model(context_window=4096), name="api")
+    source = ListSource(model(context_window=4096), name="api", cache_key="provider api")
     registry = restarted(path, source, watch)
     registry.refresh()
     assert registry.lookup("nova-1").context_window == 4096
@@ -218,14 +220,17 @@ def test_what_the_caller_states_is_not_stored(path):
     """It may have changed until the next start; only APIs and catalogs are worth storing."""
     watch = Watch()
     for tier in ("explicit", "profile"):
-        restarted(path, ListSource(model(), name=tier, tier=tier), watch).refresh()
+        restarted(path, ListSource(model(), name=tier, tier=tier, cache_key=tier), watch).refresh()
     assert SnapshotCache(path).load() == {}
 
 
 def test_sources_at_different_addresses_are_stored_apart(path):
     """Two servers of one kind serve different models under the same name of a source."""
     watch = Watch()
-    here, there = ListSource(model(), name="api"), ListSource(model(context_window=4096), name="api")
+    here, there = (
+        ListSource(model(), name="api", cache_key="provider api"),
+        ListSource(model(context_window=4096), name="api", cache_key="provider api"),
+    )
     here.cache_key, there.cache_key = "api here", "api there"
     restarted(path, here, watch).refresh()
     restarted(path, there, watch).refresh()
@@ -233,10 +238,40 @@ def test_sources_at_different_addresses_are_stored_apart(path):
     assert windows == {"api here": 8192, "api there": 4096}
 
 
+def test_a_source_that_does_not_say_whose_facts_it_states_is_not_stored(path):
+    """Another program's source of the same name may state others."""
+    restarted(path, ListSource(model(), name="api"), Watch()).refresh()
+    assert SnapshotCache(path).load() == {}
+
+
+def test_a_place_that_is_no_file_is_not_read(tmp_path):
+    """A pipe would be waited for, for ever."""
+    os.mkfifo(tmp_path / "models.json")
+    with capture_logs() as logs:
+        assert SnapshotCache(tmp_path / "models.json").load() == {}
+    assert events(logs) == ["models.cache_unreadable"]
+
+
+def test_a_file_beyond_all_measure_is_set_aside(path, monkeypatch):
+    """It is not read to its end."""
+    monkeypatch.setattr(cache_module, "MAX_FILE_BYTES", 10)
+    with capture_logs() as logs:
+        assert SnapshotCache(write(path, " " * 11)).load() == {}
+    assert events(logs) == ["models.cache_corrupt"]
+
+
+def test_flushing_waits_until_what_was_fetched_is_saved(path):
+    """A program that ends at once loses nothing."""
+    registry = restarted(path, ListSource(model(), cache_key="api"), Watch())
+    registry.lookup("nova-1")
+    assert registry.flush()
+    assert list(SnapshotCache(path).load()) == ["api"]
+
+
 def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
     """Another process may have stored newer ones meanwhile."""
     watch = Watch()
-    source = ListSource(model(), name="api")
+    source = ListSource(model(), name="api", cache_key="provider api")
     registry = restarted(path, source, watch)
     registry.refresh()
     newer = {"provider api": snapshot(model(context_window=1), fetched_at=NOON + 5)}

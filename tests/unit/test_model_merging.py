@@ -208,6 +208,12 @@ def test_a_source_that_contradicts_itself_keeps_both_values():
     assert info.conflicts == {"context_window": {"a": 2, "a #2": 3}}
 
 
+def test_many_values_of_one_source_are_told_apart():
+    """However many there are, each keeps an entry, beside those of a source that is named like one of them."""
+    info = merge(*(claim(context_window=size) for size in range(1, 5)), claim("a #2", context_window=9))
+    assert info.conflicts == {"context_window": {"a": 2, "a #2": 3, "a #3": 4, "a #2 #2": 9}}
+
+
 def test_nothing_is_known_without_claims():
     """The name stays."""
     assert merge() == ModelInfo(name="m", provider="p")

@@ -1,6 +1,8 @@
 """A registry answers from many sources, whatever they do: late, wrong, gone, contradicting, ambiguous or hanging."""
 
 import asyncio
+import os
+import signal
 import threading
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -13,9 +15,10 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.models import refreshing
+from langchain_ctxwin.models import calls, refreshing
 from langchain_ctxwin.models.environment import ollama_address, sources_of
 from langchain_ctxwin.models.feed import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Feed
+from langchain_ctxwin.models.listing import MAX_CLAIMS
 from langchain_ctxwin.models.refreshing import Feeds
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
@@ -87,6 +90,32 @@ def test_what_is_stated_for_any_provider_holds_under_each_name(stated, asked):
     known = registry(ListSource(model(aliases=("nova",))), ExplicitSource({stated: {"context_window": 5}}))
     info = known.lookup(asked)
     assert (info.provider, info.name, info.context_window) == ("acme", "nova-1", 5)
+
+
+def test_what_a_server_states_without_a_provider_holds_at_no_other_one():
+    """Where a provider is named, only what a person stated or an error said holds for any."""
+    local = ListSource(model(provider=None, context_window=1_000_000), name="local")
+    table = ListSource(model(provider="groq"), name="table", tier="catalog")
+    known = registry(local, table)
+    assert (window(known, "groq/nova-1"), window(known, "nova-1")) == (8192, 1_000_000)
+
+
+def test_the_very_spelling_counts_where_a_list_has_several():
+    """Providers that care about case may serve two models."""
+    known = registry(ListSource(model(context_window=9), model("NOVA-1", context_window=5)))
+    assert [window(known, name) for name in ("nova-1", "NOVA-1")] == [9, 5]
+
+
+def test_of_two_rows_of_one_list_the_smaller_limits_count():
+    """Nobody knows which of them answers."""
+    assert window(registry(ListSource(model(context_window=9), model(context_window=5)))) == 5
+
+
+def test_a_name_that_is_listed_thousands_of_times_keeps_few_statements():
+    """Among them the smallest limits."""
+    known = registry(ListSource(*(model(context_window=size) for size in range(4000, 0, -1))))
+    info = known.lookup("nova-1")
+    assert (info.context_window, len(info.conflicts["context_window"])) == (1, MAX_CLAIMS - 1)
 
 
 def test_what_is_stated_about_a_variant_holds_for_the_variant_alone():
@@ -309,6 +338,39 @@ def test_limits_are_learned_from_errors_texts_and_mappings(said, facts, learned)
     assert dict(known.recall("nova-1")) == learned
 
 
+def test_what_one_provider_said_is_not_learned_for_another():
+    """Both serve a model of this name, with windows of their own."""
+    known = registry(ListSource(model(context_window=5000), model(provider="cloud", context_window=9000)))
+    known.refresh()
+    known.learn(chat(served_by="cloud"), {"context_window": 7000})
+    assert (window(known, "acme/nova-1"), window(known, "cloud/nova-1")) == (5000, 7000)
+    assert (known.recall("cloud/nova-1"), known.recall("nova-1")) == ({"context_window": 7000}, {})
+
+
+def test_what_was_learned_with_the_provider_may_raise_its_limit():
+    """It was restarted with more room than its list says."""
+    known = registry(ListSource(model(context_window=5000)))
+    known.learn(chat(), {"context_window": 7000})
+    assert window(known) == 7000
+
+
+@pytest.mark.parametrize("field", ["context_window", "max_input_tokens"])
+def test_what_was_learned_under_a_bare_name_raises_no_limit_of_a_provider(field):
+    """It may have been somebody else's."""
+    known = registry(ListSource(model(context_window=5000)))
+    known.learn("nova-1", {field: 7000})
+    limits = known.lookup("acme/nova-1").limits
+    assert (limits.context_window, limits.max_input_tokens) == (5000, None)
+
+
+def test_spellings_of_a_provider_recall_the_same_limits():
+    """Its id has several."""
+    known = registry(ListSource(model(provider="google")))
+    known.refresh()
+    known.learn("gemini/nova-1", {"context_window": 5})
+    assert (known.recall("google_genai/nova-1"), window(known)) == ({"context_window": 5}, 5)
+
+
 def test_what_is_learned_goes_into_the_given_source():
     """So that it is saved where the caller wants it."""
     learned = LearnedSource()
@@ -485,6 +547,47 @@ def test_entries_that_are_no_models_are_dropped():
     assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "2 entries are no models")]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": 5},
+        {"provider": ["p"]},
+        {"aliases": None},
+        {"aliases": (5,)},
+        {"capabilities": ["tools"]},
+        {"retires_on": "2026-01-01"},
+        {"retires_on": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"deprecated": "no"},
+        {"tokenizer_family": 5},
+    ],
+)
+def test_a_model_with_fields_of_another_kind_is_dropped(wrong):
+    """The other ones of its source count, and those of other sources."""
+    bad, other = ListSource(model("nova-2"), model(**wrong)), ListSource(model(), tier="catalog")
+    with capture_logs() as logs:
+        known = registry(bad, other)
+        assert (window(known), window(known, "nova-2"), len(known.models())) == (8192, 8192, 2)
+    assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "1 entries are no models")]
+
+
+class EvilInfo(ModelInfo):
+    """Facts that cannot be listed."""
+
+    def __post_init__(self):
+        """Check nothing."""
+
+    def __getattribute__(self, name):
+        if name == "max_output_tokens":
+            raise RuntimeError
+        return super().__getattribute__(name)
+
+
+def test_a_source_that_cannot_be_listed_takes_no_other_down():
+    """Its state says so."""
+    known = registry(ListSource(EvilInfo(name="evil", context_window=1), name="evil"), ListSource(model()))
+    assert (window(known), known.sources[0].fault) == (8192, "RuntimeError")
+
+
 def test_the_text_of_a_foreign_error_is_not_logged():
     """It may quote an address with a key in it."""
     with capture_logs() as logs:
@@ -510,6 +613,20 @@ def test_a_hanging_source_is_waited_for_once():
     assert (window(known, "late"), len(hanging.fetched)) == (8192, 1)
 
 
+def test_a_source_that_has_not_returned_is_not_asked_again():
+    """However often it is due, it holds one thread."""
+    hanging, good, watch = HeldSource(model("late")), ListSource(model(), name="b"), Watch()
+    known = registry(hanging, good, watch=watch, timeout_seconds=0.01)
+    for _ in range(3):
+        window(known)
+        known.refresh()
+        watch.now += TTL
+    asked = len(good.fetched)
+    hanging.released.set()
+    known._feeds._calls.join(known._feeds.all[0], None, None).result()
+    assert (hanging.fetched, asked) == ([None], 6)
+
+
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     """A lookup waits for a moment only; the next ones not at all; after the refresh they see the new facts."""
     monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
@@ -524,6 +641,24 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     slow.released.set()
     known._feeds.finish()
     assert (window(known), len(slow.fetched)) == (4096, 2)
+
+
+def test_a_refresh_asks_every_source_whatever_is_under_way():
+    """A round of those that are due is not one of all."""
+    slow, other, watch = HeldSource(failing=OSError()), ListSource(model(), name="b"), Watch()
+    slow.released.set()
+    known = registry(slow, other, watch=watch, timeout_seconds=30)
+    window(known)
+    slow.released.clear()
+    slow.asked.clear()
+    watch.now += LONGEST_PAUSE_SECONDS
+    looking = in_daemon(lambda: window(known))
+    slow.asked.wait()
+    refreshing_all = in_daemon(known.refresh)
+    slow.released.set()
+    looking.result()
+    refreshing_all.result()
+    assert other.fetched == [None, None]
 
 
 def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
@@ -577,8 +712,8 @@ def test_no_thread_to_be_had_is_a_failure_like_others(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     known = registry(ListSource(model()))
-    monkeypatch.setattr(refreshing, "in_few_daemons", refused)
-    with pytest.raises(UnknownModelError):
+    monkeypatch.setattr(calls, "in_few_daemons", refused)
+    with pytest.raises(UnknownModelError, match="api failed: no thread was free"):
         window(known)
 
 
@@ -611,6 +746,54 @@ def test_a_source_that_fails_by_name_is_left_alone_for_a_while():
     assert source.fetched == ["", "nova-1", ""]
 
 
+def test_a_known_model_does_not_wait_for_sources_that_are_asked_by_name(monkeypatch):
+    """They are asked beside it, one question at a time, and count when they answer."""
+    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    slow = HeldByNameSource(model(max_output_tokens=5), model("nova-2"))
+    known = registry(ExplicitSource({"nova-1": 9, "nova-2": 9}), slow, timeout_seconds=30)
+    assert (window(known), window(known, "nova-2"), slow.fetched) == (9, 9, [""])
+    slow.released.set()
+    known._feeds._calls.join(known._feeds.all[1], "nova-1", None).result()
+    assert known.lookup("acme/nova-1").max_output_tokens == 5
+
+
+class HeldByNameSource(AskedSource):
+    """Lists nothing at once, and answers by name when `released` is set."""
+
+    def __init__(self, *models):
+        super().__init__(*models)
+        self.released = threading.Event()
+
+    def fetch(self, name):
+        if name is not None:
+            self.released.wait()
+        return super().fetch(name)
+
+
+def test_a_source_that_cannot_list_is_asked_by_name():
+    """The protocol asks for a method; somebody may have written it for names only."""
+
+    class Table:
+        def fetch(self, name):
+            return [model(name, context_window={"nova-1": 8192}[name])]
+
+    assert window(registry(Table())) == 8192
+
+
+def test_a_source_that_answers_by_name_again_has_no_fault():
+    """What was wrong is over."""
+    watch, source = Watch(), AskedSource(model(), model("nova-2"))
+    known = registry(source, watch=watch)
+    window(known)
+    source.failing = OSError()
+    known.refresh()
+    assert known.sources[0].fault == "OSError"
+    source.failing = None
+    watch.now += LONGEST_PAUSE_SECONDS
+    window(known, "nova-2")
+    assert (source.fetched[-1], known.sources[0].fault) == ("nova-2", "")
+
+
 # Async
 
 
@@ -624,6 +807,18 @@ async def test_a_lookup_leaves_the_event_loop_free():
     assert await waiting == await known.alookup("nova-1") == known.lookup("nova-1")
     with pytest.raises(UnknownModelError):
         await known.alookup("other")
+
+
+async def test_many_first_lookups_wait_in_one_thread():
+    """A server that starts under load needs no thread per request."""
+    slow = HeldSource(model())
+    known = registry(slow, timeout_seconds=30)
+    waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(50)]
+    await asyncio.wrap_future(in_daemon(slow.asked.wait))
+    threads = threading.active_count()
+    slow.released.set()
+    assert {info.context_window for info in await asyncio.gather(*waiting)} == {8192}
+    assert threads < len(waiting)
 
 
 async def test_a_cancelled_lookup_leaves_the_registry_as_it_was():
@@ -685,10 +880,33 @@ def test_each_usual_key_brings_its_source(monkeypatch):
     assert "secret" not in repr([source for source in found if source.name != "ollama"])
 
 
+def test_the_key_of_the_given_environment_is_used(monkeypatch):
+    """Not that of the process."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
+    (source, _) = sources_of({"GOOGLE_API_KEY": "given"})
+    assert source._endpoint().headers == {"x-goog-api-key": "given"}
+
+
+def test_an_address_that_is_none_is_the_fault_of_its_source_alone():
+    """The others are asked."""
+    (source, other) = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
+    assert (source.name, other.name) == ("openai", "profile")
+    with pytest.raises(ConfigError, match="base_url='gateway'"):
+        source.fetch(None)
+
+
+def test_a_client_at_an_unknown_address_is_answered_with_what_that_server_lists():
+    """And not with what others list under the same name."""
+    here = ListSource(model(provider="localhost:8000", context_window=5000))
+    known = registry(here, ListSource(model(provider="openai"), name="b"))
+    client = chat(served_by="openai", openai_api_base="http://localhost:8000/v1")
+    assert known.lookup(client).context_window == 5000
+
+
 def test_a_key_follows_the_address_of_its_client():
     """A key for a server of one's own is not sent to the maker of the client."""
     (source, _) = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
-    assert repr(source) == "OpenAICompatibleSource('http://localhost:8000/v1', provider=None)"
+    assert repr(source) == "OpenAICompatibleSource('http://localhost:8000/v1', provider='localhost:8000')"
 
 
 @pytest.mark.parametrize(
@@ -699,6 +917,12 @@ def test_a_key_follows_the_address_of_its_client():
         ("https://ollama.example.com", "https://ollama.example.com"),
         ("http://[::1]:11434/", "http://[::1]:11434"),
         ("[::1]", "http://[::1]:11434"),
+        ("::1", "http://[::1]:11434"),
+        ("::", "http://127.0.0.1:11434"),
+        (":8080", "http://127.0.0.1:8080"),
+        ("10.0.0.0:11434", "http://10.0.0.0:11434"),
+        ("http://gateway/ollama", "http://gateway/ollama"),
+        ("gateway/ollama", "http://gateway:11434/ollama"),
     ],
 )
 def test_an_ollama_host_is_read_as_its_own_programs_do(host, address):
@@ -710,7 +934,7 @@ def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, 
     """And takes further sources, which come first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    known = ModelRegistry.standard(sources=[ListSource(model())], environment={}, clock=Watch())
+    known = ModelRegistry.standard(sources=[ListSource(model(), cache_key="api")], environment={}, clock=Watch())
     known.refresh()
     known.learn("nova-1", {"context_window": 4096})
     assert known._memories[0].flush()
@@ -723,9 +947,17 @@ def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, 
 def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
     """They did not survive; the child asks anew."""
     hanging = HeldSource(model())
-    feeds = Feeds([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.01)
+    feeds = Feeds([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.5)
     feeds.settle()
-    feeds._pid = -1
-    hanging.released.set()
-    feeds.refresh()
-    assert [info.name for info in (claim.info for claim in feeds.all[0].claims())] == ["nova-1"]
+    with feeds._lock, feeds._listing_lock, feeds.all[0]._lock, feeds._calls._lock:  # as other threads may, at any time
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            signal.alarm(10)  # a child that waits for a lock is a failure
+            try:
+                hanging.released.set()
+                feeds.refresh()
+                code = [claim.info.name for claim in feeds.all[0].claims()] != ["nova-1"]
+            finally:
+                os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

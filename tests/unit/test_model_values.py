@@ -35,6 +35,7 @@ JSON = st.recursive(
         (" 131,072 ", 131_072),
         ("131_072 tokens", 131_072),
         ("128k", 128_000),
+        ("1,048,576", 1_048_576),
         ("128 K", 128_000),
         ("1.5k", 1_500),
         ("1M", 1_000_000),
@@ -51,7 +52,8 @@ def test_a_number_of_tokens_is_read_however_it_is_written(value, expected):
     "value",
     [
         *(0, -1, "0", "-5", 0.0, 0.5, "1.5", MAX_TOKENS + 1, "1e99", "9" * 5000, "1e7k"),
-        *(None, True, False, "", "k", "unlimited", "1 2", "12kk", float("nan"), float("inf"), -float("inf")),
+        *(None, True, False, "", "k", "unlimited", "1 2", "12kk", "1,5k", "1,23,456"),
+        *(float("nan"), float("inf"), -float("inf")),
         *([], {}, [8192], b"8192", "\u0661\u0662", pytest.param(10**5000, id="huge")),
     ],
 )

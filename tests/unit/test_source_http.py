@@ -1,17 +1,22 @@
 """Is an endpoint asked patiently but in bounded time, and does a key never leave its host?"""
 
+import gzip
+
 import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.sources import http
 from langchain_ctxwin.models.sources.anthropic import AnthropicSource
 from langchain_ctxwin.models.sources.catalog_rows import read_price_row, read_provider_row
 from langchain_ctxwin.models.sources.entries import entries_of, read_entry
 from langchain_ctxwin.models.sources.gemini import GeminiSource
+from langchain_ctxwin.models.sources.hosts import ANTHROPIC
 from langchain_ctxwin.models.sources.http import Endpoint, Session, SourceError, base_of
 from langchain_ctxwin.models.sources.ollama import OllamaSource
+from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource
 from langchain_ctxwin.models.sources.profile import ProfileSource
 
 BASE = "http://maker.test/v1"
@@ -111,6 +116,64 @@ def test_a_redirect_to_another_host_is_not_followed(location):
     with pytest.raises(SourceError, match="redirects to another host"):
         visit.session.get()
     assert len(visit.urls) == 1
+
+
+def packed(content, encoding="gzip"):
+    return httpx.Response(200, headers={"content-encoding": encoding}, stream=httpx.ByteStream(content))
+
+
+def test_a_packed_answer_is_unpacked():
+    assert Visit(packed(gzip.compress(b'{"ok": 1}'))).session.get() == {"ok": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (packed(gzip.compress(gzip.compress(b"{}")), "gzip, gzip"), "packed in a way that was not asked for"),
+        (packed(b"{}", "br"), "packed in a way that was not asked for"),
+        (packed(b"{}"), "something else than the gzip it announced"),
+        (packed(gzip.compress(b'{"ok": 1}')[:-9]), "did not finish its answer"),
+        (packed(gzip.compress(b"0" * 2000)), "answered more than 1,000 bytes"),
+    ],
+)
+def test_a_packed_answer_that_cannot_be_believed_is_a_typed_error(answer, said, monkeypatch):
+    """It is never unpacked beyond the limit."""
+    monkeypatch.setattr(http, "MAX_BYTES", 1000)
+    with pytest.raises(SourceError, match=said):
+        Visit(answer).session.get()
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "key"),
+    [
+        ("https://api.anthropic.com/v1", {}, "k"),
+        ("http://api.anthropic.com/v1", {}, ""),
+        ("https://api.anthropic.com:8443/v1", {}, ""),
+        ("https://api.anthropic.com.other.test/v1", {}, ""),
+        ("http://gateway:8080/anthropic", {}, ""),
+        ("http://gateway:8080/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080/"}, "k"),
+        ("http://gateway:8080/anthropic", {"ANTHROPIC_API_URL": "http://gateway:8080"}, "k"),
+        ("http://gateway:9090/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080"}, ""),
+        ("http://gateway:8080/anthropic", {"OPENAI_BASE_URL": "http://gateway:8080"}, ""),
+        ("http://gateway:8080/anthropic", {"ANTHROPIC_BASE_URL": "http://[x"}, ""),
+    ],
+)
+def test_a_key_from_the_environment_goes_where_its_client_sends_it(url, environment, key):
+    """To the provider over TLS, or to the server that the client's own variable names."""
+    assert ANTHROPIC.key_for(url, {"ANTHROPIC_API_KEY": "k", **environment}) == key
+
+
+@pytest.mark.parametrize("kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource])
+def test_what_two_accounts_list_is_stored_apart(kind):
+    """The key itself stands nowhere."""
+    keys = [kind("https://maker.test/v1", key).cache_key for key in ("secret-a", "secret-b")]
+    assert keys[0] != keys[1]
+    assert "secret" not in "".join(keys)
+
+
+def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
+    """The same name may have other limits elsewhere."""
+    assert OpenAICompatibleSource("http://LocalHost:8000/v1")._provider == "localhost:8000"
 
 
 def test_what_is_posted_is_not_redirected():

@@ -37,8 +37,8 @@ class Registry(Protocol):
         """Return the facts about a model, by name or by chat model, or raise `UnknownModelError`."""
         ...
 
-    def learn(self, name: str, said: Any) -> None:
-        """Remember what a provider said about the limits of a model."""
+    def learn(self, name: Any, said: Any) -> None:
+        """Remember what a provider said about the limits of a model, given by its facts."""
         ...
 
 

@@ -69,7 +69,7 @@ class Roster:
         self._experience.refused(refusing, overflow, tokens=tokens)
         if self._registry is not None:
             with suppress(ContextWindowError):  # what was said is no plausible limit: then there is nothing to learn
-                self._registry.learn(refusing.info.name, error)
+                self._registry.learn(refusing.info, error)
 
     def _begin_reading(self) -> None:
         """Have the registry asked in a thread, one at a time: a source may hang, the caller may be an event loop."""

@@ -7,13 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.models.sources.hosts import ANTHROPIC, digest
 from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, base_of
 from langchain_ctxwin.models.sources.stating import capabilities_of, items, mapping, stated
 from langchain_ctxwin.models.values import tokens
 
-BASE_URL = "https://api.anthropic.com"
 VERSION = "/v1"
-KEY_VARIABLE = "ANTHROPIC_API_KEY"
 PROTOCOL = {"anthropic-version": "2023-06-01"}
 PAGE_SIZE = 1000
 
@@ -23,7 +22,8 @@ class AnthropicSource:
 
     Args:
         base_url: As the chat client takes it, with or without `/v1`.
-        api_key: By default `ANTHROPIC_API_KEY`, read when asked.
+        api_key: By default `ANTHROPIC_API_KEY`, read when asked, which goes to Anthropic and to the server that
+            `ANTHROPIC_BASE_URL` names; any other host gets a key only from here.
         timeout_seconds: For everything that one `fetch` asks.
 
     Raises:
@@ -40,14 +40,18 @@ class AnthropicSource:
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        base = base_of(base_url or BASE_URL)
+        base = base_of(base_url or ANTHROPIC.url)
         self._base_url = base if base.endswith(VERSION) else base + VERSION
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
-        self.cache_key = f"{self.name} {self._base_url}"
 
     def __repr__(self) -> str:
         return f"AnthropicSource({self._base_url!r})"
+
+    @property
+    def cache_key(self) -> str:
+        """Who is asked, on whose account."""
+        return f"{self.name} {self._base_url}{digest(self._key())}"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, also by an alias of it, or all of them.
@@ -62,9 +66,12 @@ class AnthropicSource:
             return self._read([entry for page in pages for entry in items(mapping(page).get("data"))])
 
     def _endpoint(self) -> Endpoint:
-        key = self._api_key or os.environ.get(KEY_VARIABLE)
+        key = self._key()
         headers = {**PROTOCOL, **({"x-api-key": key} if key else {})}
         return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
+
+    def _key(self) -> str:
+        return self._api_key or ANTHROPIC.key_for(self._base_url, os.environ)
 
     def _read(self, entries: list[Any], *, alias: str | None = None) -> list[ModelInfo]:
         infos = (self._info(mapping(entry), alias) for entry in entries)

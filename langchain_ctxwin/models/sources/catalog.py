@@ -16,8 +16,10 @@ import structlog
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.sources.bodies import MAX_BYTES
 from langchain_ctxwin.models.sources.catalog_rows import is_example, read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.http import MAX_BYTES, TIMEOUT_SECONDS, Endpoint, SourceError, shown
+from langchain_ctxwin.models.sources.hosts import digest
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, SourceError, base_of, shown
 from langchain_ctxwin.models.sources.stating import mapping
 
 URL_SCHEMES = ("http://", "https://")
@@ -38,7 +40,7 @@ class CatalogSource:
         timeout_seconds: For a URL.
 
     Raises:
-        ConfigError: no path was given.
+        ConfigError: no path was given, or the URL is none or holds a password.
     """
 
     tier = "catalog"
@@ -51,14 +53,18 @@ class CatalogSource:
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         place = os.fspath(path_or_url)
-        if not isinstance(place, str) or not place.strip():
+        place = place.strip() if isinstance(place, str) else ""
+        if not place:
             raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
-        self._is_url = place.startswith(URL_SCHEMES)
+        self._is_url = place.lower().startswith(URL_SCHEMES)
+        if self._is_url:
+            base_of(place.partition("?")[0])  # a query is fine here, where it may hold what opens the catalog
         self._place = place if self._is_url else str(Path(place).expanduser().absolute())
         self._timeout_seconds = timeout_seconds
         self._shown = shown(place) if self._is_url else self._place
         self.name = name or (urlsplit(place).hostname if self._is_url else Path(place).name) or "catalog"
-        self.cache_key = f"catalog {self._shown}"
+        self.cache_key = f"catalog {self._shown}{digest(urlsplit(place).query)}" if self._is_url else ""
+        """Empty for a file, which is read as fast as a copy of it and may have been replaced."""
 
     def __repr__(self) -> str:
         return f"CatalogSource({self._shown!r})"

@@ -64,7 +64,7 @@ def _info(name: Any, said: Any) -> ModelInfo:
     if not is_name(name):
         raise ConfigError(f"model {name!r}: give the model's name as its client spells it")
     if isinstance(said, ModelInfo):
-        return _with_provenance(said)
+        return _with_provenance(_named(name, said))
     if isinstance(said, ModelLimits):
         given: dict[str, Any] = {field: getattr(said, field) for field in LIMIT_FIELDS}
     elif isinstance(said, Mapping):
@@ -74,7 +74,15 @@ def _info(name: Any, said: Any) -> ModelInfo:
     if unknown := [str(field) for field in given if field not in FIELDS]:
         raise ConfigError(f"{name}: unknown field {', '.join(unknown)}: give some of {', '.join(FIELDS)}")
     read = {field: _read(name, field, value) for field, value in given.items() if value is not None}
-    return _with_provenance(ModelInfo(**{"name": name, **read}))
+    return _with_provenance(_named(name, ModelInfo(**{"name": name, **read})))
+
+
+def _named(name: str, info: ModelInfo) -> ModelInfo:
+    """The facts under the name that they were given for; a name that they have of their own becomes an alias."""
+    if info.name == name or name.casefold() == f"{info.provider}/{info.name}".casefold():
+        return info
+    others = tuple(dict.fromkeys((info.name, *info.aliases)))
+    return replace(info, name=name, aliases=tuple(other for other in others if other != name))
 
 
 def _with_provenance(info: ModelInfo) -> ModelInfo:

@@ -7,13 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.models.sources.hosts import GEMINI, digest
 from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, base_of
 from langchain_ctxwin.models.sources.stating import items, mapping, stated
 from langchain_ctxwin.models.values import tokens
 
-BASE_URL = "https://generativelanguage.googleapis.com"
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
-KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 PAGE_SIZE = 1000
 GENERATES = "generateContent"
 
@@ -25,7 +24,8 @@ class GeminiSource:
 
     Args:
         base_url: As the chat client takes it, with or without the version.
-        api_key: By default `GOOGLE_API_KEY`, else `GEMINI_API_KEY`, read when asked; sent as a header.
+        api_key: Sent as a header. By default `GOOGLE_API_KEY`, else `GEMINI_API_KEY`, read when asked, which goes to
+            Google and to the server that `GOOGLE_GEMINI_BASE_URL` names; any other host gets a key only from here.
         timeout_seconds: For everything that one `fetch` asks.
 
     Raises:
@@ -42,14 +42,18 @@ class GeminiSource:
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        base = base_of(base_url or BASE_URL)
+        base = base_of(base_url or GEMINI.url)
         self._base_url = base if base.endswith(VERSIONS) else base + VERSIONS[0]
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
-        self.cache_key = f"{self.name} {self._base_url}"
 
     def __repr__(self) -> str:
         return f"GeminiSource({self._base_url!r})"
+
+    @property
+    def cache_key(self) -> str:
+        """Who is asked, on whose account."""
+        return f"{self.name} {self._base_url}{digest(self._key())}"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model or all of them.
@@ -64,9 +68,12 @@ class GeminiSource:
             return self._read([entry for page in pages for entry in items(mapping(page).get("models"))])
 
     def _endpoint(self) -> Endpoint:
-        key = self._api_key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+        key = self._key()
         headers = {"x-goog-api-key": key} if key else {}
         return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
+
+    def _key(self) -> str:
+        return self._api_key or GEMINI.key_for(self._base_url, os.environ)
 
     def _read(self, entries: list[Any]) -> list[ModelInfo]:
         infos = (self._info(mapping(entry)) for entry in entries if _generates(mapping(entry)))

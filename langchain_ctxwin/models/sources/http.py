@@ -17,12 +17,11 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.models.sources.bodies import ACCEPTED, MAX_BYTES, Body, BodyError
+from langchain_ctxwin.models.sources.log_filter import without_queries
 
 TIMEOUT_SECONDS = 8.0
 """Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
-
-MAX_BYTES = 32 * 1024 * 1024
-"""Largest answer read, unpacked: about ten times the largest public catalog."""
 
 MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
@@ -89,7 +88,8 @@ class Endpoint:
     def open(self) -> Iterator[Session]:
         """Connect for one `fetch`; all its requests share the time."""
         try:
-            client = httpx.Client(headers={"accept": "application/json", **self.headers}, verify=_trusted())
+            headers = {"accept": "application/json", "accept-encoding": ACCEPTED, **self.headers}
+            client = httpx.Client(headers=headers, verify=_trusted())
         except ValueError:
             raise SourceError(f"{shown(self.base_url)}: the key holds characters that no header may have") from None
         with client:
@@ -201,7 +201,7 @@ class Session:
         left = self._deadline - self._clock()
         if left <= 0:
             return _Failure(reason="did not answer in time")
-        with self._client.stream(method, url, timeout=left, **sent) as response:
+        with without_queries(), self._client.stream(method, url, timeout=left, **sent) as response:
             if response.status_code in MOVED and "location" in response.headers:
                 return str(response.url.join(response.headers["location"]))
             if not response.is_success:
@@ -209,14 +209,16 @@ class Session:
             return self._read(response)
 
     def _read(self, response: httpx.Response) -> bytes | _Failure:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                return _Failure(reason=f"answered more than {MAX_BYTES:,} bytes")
-            if self._clock() >= self._deadline:
-                return _Failure(reason="did not finish its answer in time")
-        return bytes(body)
+        encoding = response.headers.pop("content-encoding", "")  # unpacked here, where its size is bounded
+        try:
+            body = Body(encoding, MAX_BYTES)
+            for piece in response.iter_bytes():
+                body.add(piece)
+                if self._clock() >= self._deadline:
+                    return _Failure(reason="did not finish its answer in time")
+            return body.whole()
+        except BodyError as error:
+            return _Failure(reason=str(error))
 
     def _wait_seconds(self, attempt: int, asked_seconds: float) -> float:
         wait: float = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * (0.5 + self._chance())

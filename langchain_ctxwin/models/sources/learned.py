@@ -15,6 +15,7 @@ import structlog
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
+from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.sources.statements import (
     LIMIT_FIELDS,
     Heard,
@@ -84,11 +85,16 @@ class LearnedSource:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self._lock = threading.Condition()  # notified when the writer rests
-        self._writer: threading.Thread | None = None
         self._unsaved = False
         self._reported: dict[str, str] = {}
+        self.renew()
+        renew_after_fork(self)
         self.refresh()
+
+    def renew(self) -> None:
+        """Make the lock anew and forget the writer; neither means anything after a fork."""
+        self._lock = threading.Condition()  # notified when the writer rests
+        self._writer: threading.Thread | None = None
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.

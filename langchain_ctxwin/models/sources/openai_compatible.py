@@ -6,27 +6,13 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.models.sources.entries import entries_of, read_entry, window_of
+from langchain_ctxwin.models.sources.hosts import COMPATIBLE, digest, platform_at, provider_at
 from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, Session, SourceError, base_of
 from langchain_ctxwin.models.sources.stating import mapping
 from langchain_ctxwin.models.values import provider_id, tokens
-
-HOSTS = {
-    "api.openai.com": ("openai", "OPENAI_API_KEY"),
-    "openrouter.ai": ("openrouter", "OPENROUTER_API_KEY"),
-    "api.mistral.ai": ("mistral", "MISTRAL_API_KEY"),
-    "api.groq.com": ("groq", "GROQ_API_KEY"),
-    "api.together.xyz": ("togetherai", "TOGETHER_API_KEY"),
-    "api.together.ai": ("togetherai", "TOGETHER_API_KEY"),
-    "api.fireworks.ai": ("fireworks-ai", "FIREWORKS_API_KEY"),
-    "api.deepseek.com": ("deepseek", "DEEPSEEK_API_KEY"),
-    "api.x.ai": ("xai", "XAI_API_KEY"),
-    "api.cohere.com": ("cohere", "COHERE_API_KEY"),
-}
-"""Well-known hosts -> provider id and the usual variable of its key. A key from the environment goes nowhere else."""
 
 VERSION = "/v1"
 
@@ -49,8 +35,10 @@ class OpenAICompatibleSource:
 
     Args:
         base_url: As the OpenAI client takes it, with `/v1`.
-        api_key: By default the usual variable of a well-known host; any other host gets a key only from here.
-        provider: Provider id of the statements; by default that of a well-known host, else unknown.
+        api_key: By default that of the usual variable, which goes to its well-known host and to the server that its
+            `..._BASE_URL` names; any other host gets a key only from here.
+        provider: Provider id of the statements; by default that of a well-known host, else the host itself and its
+            port, because the same name may have other limits elsewhere.
         timeout_seconds: For everything that one `fetch` asks.
 
     Raises:
@@ -68,18 +56,19 @@ class OpenAICompatibleSource:
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._base_url = base_of(base_url)
-        host = urlsplit(self._base_url)
-        known = HOSTS.get(host.hostname or "")
-        self._is_known = known is not None
-        self._key_variable = known[1] if known and host.scheme == "https" else ""
+        self._is_known = platform_at(self._base_url) is not None
         self._api_key = api_key
-        self._provider = provider_id(provider) if provider else known and known[0]
+        self._provider = provider_id(provider) if provider else provider_at(self._base_url)
         self._timeout_seconds = timeout_seconds
-        self.name = self._provider or host.netloc
-        self.cache_key = f"openai-compatible {self._provider or ''} {self._base_url}"
+        self.name = self._provider
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleSource({self._base_url!r}, provider={self._provider!r})"
+
+    @property
+    def cache_key(self) -> str:
+        """Who is asked, on whose account."""
+        return f"openai-compatible {self._provider} {self._base_url}{digest(self._key())}"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, by its name or an alias, or all of them.
@@ -93,9 +82,13 @@ class OpenAICompatibleSource:
         return found if name is None else [info for info in found if name in (info.name, *info.aliases)]
 
     def _endpoint(self) -> Endpoint:
-        key = self._api_key or os.environ.get(self._key_variable)
+        key = self._key()
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
+
+    def _key(self) -> str:
+        keys = (platform.key_for(self._base_url, os.environ) for platform in COMPATIBLE)
+        return self._api_key or next(filter(None, keys), "")
 
     def _entries(self, session: Session) -> list[Mapping[str, Any]]:
         """The entries of the list, with what other paths of the same server say about them."""
