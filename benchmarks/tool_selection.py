@@ -6,7 +6,8 @@
 A query counts when all of its tools are chosen. A definition costs the tokens of its compact JSON, counted exactly.
 The baseline is BM25 with its usual parameters over names, descriptions and parameters, stemmed, filled in its order.
 Parameters were chosen on the queries whose id hashes to an even byte; the figures are those of the others ("held out").
-With search: loaded before or after one call of `search_tools` with the query itself, which loads five tools at most.
+With search: the set after one call of `search_tools` with the query itself, which loads five tools at most.
+Second: the query follows another one, whose set is loaded; changed is the share of queries that change this set.
 Queries for several servers: what stands before the first `/` of a gold tool differs; without servers, several tools.
 """
 
@@ -81,7 +82,10 @@ def main() -> None:
 def report_queries(data: Path, embeddings: Embeddings | None, *, held_out: bool, limit: int | None) -> None:
     kind = "words and meaning" if embeddings else "words alone"
     print(f"\nAll tools of a query among those that fit ({kind}; {'held-out' if held_out else 'tuning'} queries)")
-    print(f"{'':17}{'tokens':>7}{'queries':>9}{'BM25':>8}{'ours':>8}{'goal':>7}{'+search':>9}", end="")
+    print(
+        f"{'':17}{'tokens':>7}{'queries':>9}{'BM25':>8}{'ours':>8}{'goal':>7}{'+search':>9}{'second':>8}{'changed':>9}",
+        end="",
+    )
     print(f"{'several':>10}{'BM25':>8}{'ours':>8}{'points':>8}{'goal':>6}{'CPU ms':>8}{'p95':>7}")
     for name, tokens in BUDGETS:
         found = read(data / "tool_selection", name)
@@ -89,11 +93,13 @@ def report_queries(data: Path, embeddings: Embeddings | None, *, held_out: bool,
         selector = ToolSelector(found.tools.values(), tokens, embeddings=embeddings, counter=json_tokens)
         plain = PlainBm25(found, tokens)
         selector.select(cases[0].text)  # builds the index
-        rows = [measured(case, selector, plain) for case in cases]
+        half = len(cases) // 2
+        others = [*cases[half:], *cases[:half]]
+        rows = [measured(case, other, selector, plain) for case, other in zip(cases, others, strict=True)]
         print(line(name, tokens, rows))
 
 
-def measured(case: Case, selector: ToolSelector, plain: PlainBm25) -> SimpleNamespace:
+def measured(case: Case, other: Case, selector: ToolSelector, plain: PlainBm25) -> SimpleNamespace:
     began = time.process_time()
     chosen = selector.select(case.text)
     spent = time.process_time() - began
@@ -101,10 +107,14 @@ def measured(case: Case, selector: ToolSelector, plain: PlainBm25) -> SimpleName
     shown = selector.search_tools.func(case.text, runtime=SimpleNamespace(state=state))
     result = ToolMessage(shown, name=selector.search_tools.name, tool_call_id="search")
     after = selector.select([*asking(case.text), result], previous=chosen.names)
+    turns = [HumanMessage(other.text), AIMessage("Done."), HumanMessage(case.text)]
+    second = selector.select(turns, previous=selector.select(other.text).names)
     return SimpleNamespace(
         plain=case.gold <= plain.chosen(case.text),
         ours=case.gold <= set(chosen.names),
-        searched=case.gold <= {*chosen.names, *after.names},
+        searched=case.gold <= set(after.names),
+        second=case.gold <= set(second.names),
+        changed=bool(second.added or second.removed),
         is_spread=case.is_spread,
         ms=spent * 1_000,
     )
@@ -121,7 +131,8 @@ def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
     times = sorted(row.ms for row in rows)
     return (
         f"{name:17}{tokens:>7,}{len(rows):>9,}{mean(r.plain for r in rows):>8.3f}{mean(r.ours for r in rows):>8.3f}"
-        f"{goal:>7}{mean(r.searched for r in rows):>9.3f}{len(spread):>10}{plain:>8.3f}{ours:>8.3f}"
+        f"{goal:>7}{mean(r.searched for r in rows):>9.3f}{mean(r.second for r in rows):>8.3f}"
+        f"{mean(r.changed for r in rows):>9.2f}{len(spread):>10}{plain:>8.3f}{ours:>8.3f}"
         f"{(ours - plain) * 100:>+8.1f}{points:>6}{median(times):>8.2f}{times[int(0.95 * len(times))]:>7.2f}"
     )
 

@@ -22,9 +22,10 @@ from langchain_ctxwin.models.merging import Claim
 from langchain_ctxwin.models.troubles import reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
 
-GRACE_SECONDS = 0.5
-"""How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, so
-that its facts are never stale; for a slow one the old facts serve until it has answered. Paid once per refresh."""
+GRACE_SECONDS = 1.5
+"""How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a
+catalog of some thousand models is read in it on a busy machine; for a slower one the old facts serve until it has
+answered. Paid once per refresh."""
 
 _chance = random.Random().random  # noqa: S311  # spreads load over time, guards nothing
 

@@ -20,8 +20,12 @@ BATCH_TOOLS = 5
 BATCH_SHARE = 0.5
 """Least score beside the best tool's of what is added with it."""
 
+RECENT_TOOLS = 7
+"""Loaded tools that came last and stay when others leave: those of the request before, so that two topics in turn both
+keep theirs. More of them would leave less room for the request itself."""
+
 PRUNED_SHARE = 0.85
-"""What a set is reduced to when it has to shrink: what is left free takes the next additions."""
+"""What a set is filled to when it changes: what is left free takes the next additions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +48,13 @@ class Room:
         """Say whether all of these fit together."""
         return self.prices.total(chosen) <= self.tokens
 
+    def left(self, chosen: Collection[int], share: float = 1.0) -> int:
+        """Return the tokens that are free beside the chosen ones."""
+        return int(self.tokens * share) - (self.prices.total(chosen) or self.prices.base)
+
     def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
-        left = int(self.tokens * share) - (self.prices.total(chosen) or self.prices.base)
+        left = self.left(chosen, share)
         taken, kept = set(chosen), list[int]()
         for index in wanted:
             if left < self.prices.least:
@@ -65,8 +73,11 @@ class Wanted:
     """What a request asks for, as positions in the tool set."""
 
     always: tuple[int, ...]
-    required: tuple[int, ...]
-    """In use or asked for by name, the most urgent first."""
+    urgent: tuple[int, ...]
+    """Found by a search or called since the last user message, the most urgent first."""
+
+    called: tuple[int, ...]
+    """Called at any time, the last one first."""
 
     ranking: Ranking
 
@@ -78,17 +89,18 @@ def choose(wanted: Wanted, previous: Sequence[int], room: Room) -> list[int]:
     if not previous:
         return _first_set(wanted, room)
     kept = list(dict.fromkeys(previous))
-    needed = [index for index in (*wanted.always, *wanted.required) if room.admits(index)]
-    needed += [index for index in missing(wanted.ranking, {*kept, *needed}) if room.admits(index)]
+    needed = [index for index in (*wanted.always, *wanted.urgent) if room.admits(index)]
+    clear = (wish for wish in wanted.ranking.wishes if wish.is_clear)
+    needed += [index for index in missing(clear, {*kept, *needed}) if room.admits(index)]
     new = [index for index in dict.fromkeys(needed) if index not in kept]
     if room.fits([*kept, *new]):
-        return [*kept, *_in_given_order(new, wanted.always)]
+        return _extended(wanted, kept, new, room)
     return _pruned(wanted, kept, needed, room)
 
 
-def missing(ranking: Ranking, loaded: set[int]) -> list[int]:
-    """Return the best tools of each clear wish that no loaded tool serves; some of them may be loaded."""
-    unserved = (wish for wish in ranking.wishes if wish.is_clear and _serving(wish, loaded) is None)
+def missing(wishes: Iterable[Wish], loaded: set[int]) -> list[int]:
+    """Return the best tools of each wish that no loaded tool serves; some of them may be loaded."""
+    unserved = (wish for wish in wishes if _serving(wish, loaded) is None)
     return list(dict.fromkeys(index for wish in unserved for index in _best(wish)))
 
 
@@ -106,25 +118,37 @@ def _best(wish: Wish) -> list[int]:
 def _first_set(wanted: Wanted, room: Room) -> list[int]:
     """As much as fits, the most useful first; shown in the given order, so that equal sets are equal texts."""
     always = room.fill((), wanted.always)
-    chosen = room.fill(always, (*wanted.required, *wanted.ranking.order))
+    clear = [index for wish in wanted.ranking.wishes if wish.is_clear for index in _best(wish)[:1]]
+    chosen = room.fill(always, (*wanted.urgent, *clear, *wanted.called, *wanted.ranking.order))
     return [*always, *sorted(chosen)]
 
 
-def _pruned(wanted: Wanted, kept: Sequence[int], needed: Sequence[int], room: Room) -> list[int]:
-    """Make room by leaving out unused tools in one batch, the least useful first.
+def _extended(wanted: Wanted, kept: Sequence[int], new: Sequence[int], room: Room) -> list[int]:
+    """Add to a set that all stays. For a hint alone nothing has to leave, so that being wrong costs little."""
+    hints = (wish for wish in wanted.ranking.wishes if wish.is_hint)
+    added = [*new, *room.fill([*kept, *new], missing(hints, {*kept, *new}))]
+    refill = room.fill([*kept, *added], wanted.ranking.order, share=PRUNED_SHARE) if added else []
+    return [*kept, *sorted(refill), *_in_given_order(added, wanted.always)]
 
-    What is in use, and what serves a part of the request, goes in before what is new, so that two wishes never take
-    turns. A set to which nothing is added that way stays whole.
+
+def _pruned(wanted: Wanted, kept: Sequence[int], needed: Sequence[int], room: Room) -> list[int]:
+    """Make room by leaving out tools in one batch, and use that change for whatever else serves the request.
+
+    What serves a part of the request goes in before what is new, so that two wishes never take turns. A set to which
+    nothing is added that way stays whole. What is needed comes last, where the next change finds it as recent.
     """
     loaded = set(kept)
     serving = [_serving(wish, loaded) for wish in wanted.ranking.wishes if wish.is_clear]
-    first = [*wanted.always, *wanted.required, *(index for index in serving if index is not None)]
-    stay = room.fill((), [*wanted.always, *(index for index in first if index in loaded)])
-    stay += room.fill(stay, needed)
+    first = [*wanted.always, *wanted.urgent, *(index for index in serving if index is not None), *needed]
+    stay = room.fill((), first)
     if room.fits(kept) and loaded.issuperset(stay):
         return list(kept)
-    stay += room.fill(stay, [index for index in wanted.ranking.order if index in loaded], share=PRUNED_SHARE)
-    return [*(index for index in kept if index in stay), *_in_given_order(set(stay) - loaded, wanted.always)]
+    new = [index for index in stay if index not in loaded]
+    # Within a turn the topic is the same, and its best tools are worth more than those of the one before.
+    recent = () if wanted.urgent else list(reversed(kept))[:RECENT_TOOLS]
+    stay += room.fill(stay, [*wanted.called, *recent, *wanted.ranking.order], share=PRUNED_SHARE)
+    refill = set(stay).difference(kept, new)
+    return [*(index for index in kept if index in stay), *sorted(refill), *_in_given_order(new, wanted.always)]
 
 
 def _in_given_order(added: Iterable[int], always: Sequence[int]) -> list[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -42,6 +43,9 @@ class Entry:
     names: tuple[str, ...]
     """All functions that the tool holds."""
 
+    is_unnamed: bool
+    """True for a provider's own tool that is called by its type."""
+
     title: str
     """The words of its names."""
 
@@ -68,10 +72,22 @@ class Entry:
         return first if len(first) <= MAX_SUMMARY_CHARS else f"{first[: MAX_SUMMARY_CHARS - 3].rstrip()}..."
 
 
+def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
+    """Read tools. Of provider tools that have no name but their type, the second of a type is called `type 2`."""
+    entries, seen = list[Entry](), Tally[str]()
+    for entry in map(entry_of, tools):
+        seen[entry.name] += 1
+        again = entry.is_unnamed and seen[entry.name] > 1
+        name = f"{entry.name} {seen[entry.name]}"
+        entries.append(replace(entry, name=name, names=(name,)) if again else entry)
+    return tuple(entries)
+
+
 def entry_of(tool: Any) -> Entry:
     """Read a tool in any form LangChain takes; what nobody can read has only its name."""
     functions = list(_functions(tool))
     names = tuple(name for function in functions if (name := str(function.get("name") or "")))
+    is_unnamed = not names and isinstance(tool, Mapping)
     names = names or (_fallback_name(tool),)
     schemas = [schema for function in functions for schema in _schemas(_parameters(function))]
     properties = [part for schema in schemas if isinstance(part := schema.get("properties"), Mapping)]
@@ -79,6 +95,7 @@ def entry_of(tool: Any) -> Entry:
         tool=tool,
         name=names[0],
         names=names,
+        is_unnamed=is_unnamed,
         title=" ".join(_NAME_JOINTS.sub(" ", name) for name in names)[:MAX_TEXT_CHARS],
         description=" ".join(_text(function.get("description")) for function in functions)[:MAX_TEXT_CHARS],
         fields=" ".join(str(name) for part in properties for name in part)[:MAX_TEXT_CHARS],
@@ -107,10 +124,14 @@ def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _fallback_name(tool: Any) -> str:
-    """The name of a provider's own tool, which is its type or its only key; else what the object is called."""
+    """The name of a provider's own tool, which is its type or its only key; else what the object is called.
+
+    Of servers there are several, told apart by their label.
+    """
     if isinstance(tool, Mapping):
-        kind = tool.get("type")
-        return kind if isinstance(kind, str) and kind else next(map(str, tool), "")
+        kind, label = tool.get("type"), tool.get("server_label")
+        own = kind if isinstance(kind, str) and kind else next(map(str, tool), "")
+        return f"{own}:{label}" if isinstance(label, str) and label else own
     name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "name", getattr(tool, "__name__", None))
     return name if isinstance(name, str) and name else type(tool).__name__
 

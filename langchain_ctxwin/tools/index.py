@@ -49,6 +49,10 @@ class WordIndex:
         self._words = Postings(texts, kinds)
         self._fragments = Postings([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries], kinds)
         self.terms = [frozenset(self._words.numbers(text)) for text in texts]
+        titles = (self._words.numbers(query_terms(entry.title)) for entry in entries)
+        self.telling = [self._words.rare.intersection(numbers) for numbers in titles]
+        """Per tool, the rare terms of its name."""
+
         # Without common words, which would lead anywhere.
         own = (self._words.numbers(query_terms(_text(entry))) for entry in entries)
         self._own = [np.array(sorted(numbers), dtype=np.int64) for numbers in own]

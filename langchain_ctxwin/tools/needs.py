@@ -47,6 +47,9 @@ class Needs:
     called: tuple[str, ...] = ()
     """Names of the tools that the conversation has called, the last one first."""
 
+    called_now: tuple[str, ...] = ()
+    """Those that it has called since the last request."""
+
     found: tuple[str, ...] = ()
     """Lines that `search_tools` returned since the last request, the newest results first; each begins with a name."""
 
@@ -59,11 +62,11 @@ def needs_of(asked: str | Sequence[BaseMessage], search_name: str) -> Needs:
     messages = list(asked)
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
     texts = [*_request(messages, start), *_plan(messages[start:])]
-    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
     return Needs(
         request="\n".join(texts),
         parts=_wishes(texts),
-        called=tuple(dict.fromkeys(call["name"] for call in reversed(calls) if call["name"] != search_name)),
+        called=_called(messages, search_name),
+        called_now=_called(messages[start:], search_name),
         found=_found(messages[start:], search_name),
     )
 
@@ -112,6 +115,11 @@ def _plan(turn: Sequence[BaseMessage]) -> list[str]:
         and isinstance(content := item.get("content"), str)
     ]
     return [_clipped(text) for text in (said, "\n".join(open_items)) if text]
+
+
+def _called(messages: Iterable[BaseMessage], search_name: str) -> tuple[str, ...]:
+    calls = [call["name"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    return tuple(name for name in dict.fromkeys(reversed(calls)) if name != search_name)
 
 
 def _found(turn: Sequence[BaseMessage], search_name: str) -> tuple[str, ...]:

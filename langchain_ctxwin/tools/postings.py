@@ -9,6 +9,9 @@ TERM_SATURATION = 1.5
 LENGTH_NORMALIZATION = 0.75
 """BM25's k1 and b, the usual values: descriptions differ from a word to a page."""
 
+RARE_KINDS, RARE_SHARE = 2, 0.05
+"""Kinds of tools that have a rare term: two in a small set, and a twentieth of a large one."""
+
 Scores = Any
 """A numpy vector with a score per tool; numpy is imported where it is used."""
 
@@ -42,6 +45,9 @@ class Postings:
         self._starts = [0, *self._ends]
         self.rarity = np.where(spread > 1, np.log(max(among, 1) / np.maximum(having, 1e-9)), 0.0)
         """How telling a term is, by its number; one that a single tool has leads to no other tool."""
+
+        self.rare: frozenset[int] = frozenset(np.flatnonzero(having <= max(RARE_KINDS, RARE_SHARE * among)).tolist())
+        """The numbers of the terms that few kinds of tools have."""
 
     def __len__(self) -> int:
         """Return the number of terms."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from numbers import Real
 
 import structlog
 from langchain_core.embeddings import Embeddings
 
+from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import ToolRanker
@@ -48,6 +51,9 @@ class Wish:
     is_clear: bool
     """True when the best tool is more than a chance match."""
 
+    is_hint: bool = False
+    """True when it is not clear, but says a rare word of the best tool's name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
@@ -60,19 +66,22 @@ class Ranking:
     """The request as a whole, and its parts."""
 
     scores: Scores
-    """Per tool; 0 or less is no match."""
+    """Per tool; 0 is no match."""
 
 
 class Ranker:
     """Ranks one tool set by words, by meaning when there are embeddings, or as a custom ranker says; thread-safe."""
 
     def __init__(self, entries: Sequence[Entry], ranker: ToolRanker | None, embeddings: Embeddings | None) -> None:
+        if ranker is not None and not callable(getattr(ranker, "rank", None)):
+            raise ConfigError(f"ranker={ranker!r}: give an object with a method `rank(query, tools) -> list[float]`")
         self._entries = entries
         self._custom = ranker
         self._embeddings = embeddings
         self._queries: Lru[Scores] = Lru(MAX_QUERIES)
         # Built at the first choice. Two threads may both build them: equal values, and only time is lost.
         self._words: WordIndex | None = None
+        self._building: Future[WordIndex] | None = None
         self._vectors: Scores | None = None
 
     def rank(self, needs: Needs) -> Ranking:
@@ -94,6 +103,7 @@ class Ranker:
         """Like `rank`, awaiting the embeddings."""
         if self._custom is not None:
             return await asyncio.to_thread(self._custom_ranking, self._custom, needs)
+        await self._aindex()
         texts = _texts(needs)
         try:
             await self._aembed(texts)
@@ -105,12 +115,12 @@ class Ranker:
         import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
 
         given = list(ranker.rank(needs.request, [entry.tool for entry in self._entries]))
-        if len(given) != len(self._entries) or not all(isinstance(score, int | float) for score in given):
+        if len(given) != len(self._entries) or not all(isinstance(score, Real) for score in given):
             raise ConfigError(
                 f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
                 "numbers: return one score per tool, in their order"
             )
-        scores = np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0)
+        scores = np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0).clip(0)
         is_clear = bool(len(scores)) and float(scores.max()) > 0
         return _ranking(to_one(scores), (Wish(scores=to_one(scores), is_clear=is_clear),))
 
@@ -139,13 +149,24 @@ class Ranker:
         wanted = index.numbers(text)
         shared = sum(number in index.terms[best] for number in wanted)
         is_near = cosines is not None and float(cosines[best]) >= CLEAR_COSINE
-        is_clear = shared >= CLEAR_TERMS and shared >= CLEAR_TERM_SHARE * len(wanted)
-        return Wish(scores=scores, is_clear=is_clear or is_near)
+        is_telling = shared >= CLEAR_TERM_SHARE * len(wanted)
+        is_clear = is_near or (is_telling and shared >= CLEAR_TERMS)
+        is_hint = is_telling and any(number in index.telling[best] for number in wanted)
+        return Wish(scores=scores, is_clear=is_clear, is_hint=is_hint and not is_clear)
 
     def _index(self) -> WordIndex:
         if self._words is None:
             self._words = WordIndex(self._entries)
         return self._words
+
+    async def _aindex(self) -> None:
+        """Build the index beside the event loop, once for all that wait; it takes seconds for thousands of tools."""
+        if self._words is not None:
+            return
+        if self._building is None:
+            self._building = in_daemon(self._index)
+        # A caller that is cancelled must not cancel what others wait for.
+        await asyncio.shield(asyncio.wrap_future(self._building))
 
     def _embed(self, texts: Sequence[str]) -> None:
         if self._embeddings is None or not self._entries:

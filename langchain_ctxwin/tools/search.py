@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.tools.entries import Entry
-from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, Needs, parts_of
+from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, needs_of
 from langchain_ctxwin.tools.prices import Counter
 from langchain_ctxwin.tools.ranking import Ranker, Ranking
 
@@ -46,18 +46,25 @@ class Search(BaseModel):
     runtime: Runtime = None
 
 
-def create_search_tool(entries: Sequence[Entry], ranker: Ranker, counter: Counter | None) -> BaseTool:
+def create_search_tool(
+    entries: Sequence[Entry], ranker: Ranker, counter: Counter | None, never: frozenset[int] = frozenset()
+) -> BaseTool:
     """Return the tool `search_tools`.
 
-    It leaves out the tools that the state key `context_tools` names, because the model has them.
+    It leaves out the tools that the state key `context_tools` names, because the model has them, and those at the
+    positions `never`, which cannot be loaded.
     """
     price = text_price(counter)
 
+    def left_out(runtime: Any) -> set[int]:
+        loaded = _loaded(runtime)
+        return {index for index, entry in enumerate(entries) if index in never or entry.name in loaded}
+
     def search_tools(query: str, runtime: Runtime = None) -> str:
-        return _answer(entries, ranker.rank(_needs(query)), _loaded(runtime), price)
+        return _answer(entries, ranker.rank(needs_of(query, SEARCH_NAME)), left_out(runtime), price)
 
     async def asearch_tools(query: str, runtime: Runtime = None) -> str:
-        return _answer(entries, await ranker.arank(_needs(query)), _loaded(runtime), price)
+        return _answer(entries, await ranker.arank(needs_of(query, SEARCH_NAME)), left_out(runtime), price)
 
     return StructuredTool.from_function(
         search_tools, asearch_tools, name=SEARCH_NAME, description=DESCRIPTION, args_schema=Search
@@ -78,19 +85,14 @@ def _leading_name(line: str, numbers: Mapping[str, int]) -> int | None:
     return numbers.get(line)
 
 
-def _needs(query: str) -> Needs:
-    parts = parts_of(query)
-    return Needs(request=query, parts=tuple(parts) if len(parts) > 1 else ())
-
-
 def _loaded(runtime: Any) -> set[str]:
     state = getattr(runtime, "state", None)
     return set(state.get("context_tools") or ()) if isinstance(state, Mapping) else set()
 
 
-def _answer(entries: Sequence[Entry], ranking: Ranking, loaded: set[str], price: Callable[[str], int]) -> str:
-    """The best tools that are not loaded, a line each, as many as there is room for."""
-    matching = [index for index in ranking.order if ranking.scores[index] > 0 and entries[index].name not in loaded]
+def _answer(entries: Sequence[Entry], ranking: Ranking, left_out: set[int], price: Callable[[str], int]) -> str:
+    """The best tools that can be loaded, a line each, as many as there is room for."""
+    matching = [index for index in ranking.order if ranking.scores[index] > 0 and index not in left_out]
     least = MATCH_SHARE * ranking.scores[matching[0]] if matching else 0
     new = [entries[index] for index in matching[:MAX_RESULTS] if ranking.scores[index] >= least]
     fit = take_while_fits(map(_line, new), MAX_RESULT_TOKENS - price(INTRODUCTION), price, on_overflow="skip")

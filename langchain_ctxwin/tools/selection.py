@@ -29,4 +29,4 @@ class ToolSelection:
     """Names that only the previous set had."""
 
     skipped: tuple[str, ...] = ()
-    """Names of deferred tools that never fit: larger than the room, or not readable."""
+    """Names of deferred tools that never fit: not readable, or larger than the room beside what is always there."""

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.choosing import Room, Wanted, choose
-from langchain_ctxwin.tools.entries import Entry, entry_of
+from langchain_ctxwin.tools.entries import Entry, entries_of, entry_of
 from langchain_ctxwin.tools.needs import Needs, needs_of
 from langchain_ctxwin.tools.prices import tool_prices
 from langchain_ctxwin.tools.ranking import Ranker, Ranking
@@ -28,6 +28,9 @@ MOST_NAMED = 10
 
 _log = structlog.get_logger(__name__)
 _NOT_RANKED = Ranking(order=(), wishes=(), scores=())
+
+Names = Iterable[str] | None
+"""Names of tools; a text is one name, and None is none."""
 
 Asked = str | Sequence[MessageLikeRepresentation]
 """A query, or the messages of a conversation."""
@@ -42,7 +45,8 @@ class ToolSelector:
     Key init args:
         tools: in any form LangChain takes: tools, functions, pydantic classes, definitions of any provider.
         max_tool_tokens: what the definitions may add to a request.
-        ranker: ranks in the place of words and embeddings; see `protocols.ToolRanker`.
+        ranker: ranks in the place of words and embeddings; see `protocols.ToolRanker`. A score of 0 or less is no
+            match: such tools fill what is left of the room in the given order, and `search_tools` shows none of them.
         always: tools, or names of tools, that every request carries.
         embeddings: every tool is embedded once, at the first choice.
         counter: prices definitions; by default `TokenEstimator()`.
@@ -61,7 +65,8 @@ class ToolSelector:
 
     Providers put tools before the messages: any change of the set makes the prompt cache worthless. With `previous` the
     set stays as it is, unless a tool that is clearly needed is missing; then several are added at once, after the
-    others. Tools that the conversation has called stay; unused ones leave, in one batch, only when the room is needed.
+    others. When the room is needed, tools leave in one batch. What the request needs stays first, then what the
+    conversation has called, the last call first, then what came last; the best of the others fill up.
 
     Raises:
         ConfigError: a setting is out of range, names are not unique, or `always` does not fit.
@@ -77,23 +82,25 @@ class ToolSelector:
         embeddings: Embeddings | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        self._entries: tuple[Entry, ...] = tuple(map(entry_of, tools))
+        self._entries: tuple[Entry, ...] = entries_of(tools)
         self._numbers = _numbers(self._entries)
         self.max_tool_tokens = _positive(max_tool_tokens)
         self._prices = tool_prices([entry.tool for entry in self._entries], counter)
         self._dearest_first = sorted(range(len(self._entries)), key=lambda number: -_size(self._prices.each[number]))
-        self._always = tuple(dict.fromkeys(self._number_of(tool) for tool in always))
+        self._always = tuple(dict.fromkeys(self._number_of(tool) for tool in _listed(always)))
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
         self._report_too_large()
-        self.search_tools: BaseTool = create_search_tool(self._entries, self._ranker, counter)
+        self.search_tools: BaseTool = create_search_tool(
+            self._entries, self._ranker, counter, never=frozenset(self._too_large(self._room(None)))
+        )
         """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
 
         self.search_tokens: int = tool_prices([self.search_tools], counter).each[0] or 0
         """What `search_tools` itself adds to a request: it is part of no selection, nor of its tokens."""
 
     def select(
-        self, query_or_messages: Asked, *, previous: Iterable[str] = (), max_tool_tokens: int | None = None
+        self, query_or_messages: Asked, *, previous: Names = (), max_tool_tokens: int | None = None
     ) -> ToolSelection:
         """Return the tools for the next request.
 
@@ -110,7 +117,7 @@ class ToolSelector:
         return self._selection(needs, ranking, room, previous)
 
     async def aselect(
-        self, query_or_messages: Asked, *, previous: Iterable[str] = (), max_tool_tokens: int | None = None
+        self, query_or_messages: Asked, *, previous: Names = (), max_tool_tokens: int | None = None
     ) -> ToolSelection:
         """Like `select`, awaiting the embeddings."""
         needs = self._needs(query_or_messages)
@@ -135,10 +142,11 @@ class ToolSelector:
         """Return the tools with these names, in this order; unknown names are left out."""
         return [self._entries[number].tool for number in self._known(names)]
 
-    def _selection(self, needs: Needs, ranking: Ranking, room: Room, previous: Iterable[str]) -> ToolSelection:
-        before = self._known(previous)
-        required = (*named_in(needs.found, self._numbers), *self._known(needs.called))
-        wanted = Wanted(always=self._always, required=tuple(dict.fromkeys(required)), ranking=ranking)
+    def _selection(self, needs: Needs, ranking: Ranking, room: Room, previous: Names) -> ToolSelection:
+        before = self._known(_listed(previous))
+        urgent = dict.fromkeys((*named_in(needs.found, self._numbers), *self._known(needs.called_now)))
+        called = tuple(self._known(needs.called))
+        wanted = Wanted(always=self._always, urgent=tuple(urgent), called=called, ranking=ranking)
         chosen = choose(wanted, before, room)
         loaded = set(chosen)
         left = [number for number in range(len(self._entries)) if number not in loaded]
@@ -155,18 +163,22 @@ class ToolSelector:
     def _needs(self, asked: Asked) -> Needs:
         if isinstance(asked, str):
             return needs_of(asked, SEARCH_NAME)
-        if not isinstance(asked, Sequence):
+        if isinstance(asked, bytes) or not isinstance(asked, Sequence):
             raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
         given = all(isinstance(message, BaseMessage) for message in asked)
         return needs_of(list(asked) if given else convert_to_messages(asked), SEARCH_NAME)  # type: ignore[arg-type]
 
     def _room(self, tokens: int | None) -> Room:
+        if isinstance(tokens, bool) or not isinstance(tokens, int | None):
+            raise ConfigError(f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector")
         limit = self.max_tool_tokens if tokens is None else tokens
         return Room(tokens=limit, prices=self._prices)
 
     def _too_large(self, room: Room) -> list[int]:
-        """The tools that do not even fit alone."""
-        return sorted(takewhile(lambda number: not room.admits(number), self._dearest_first))
+        """The tools that do not even fit as the only one beside those that are always there."""
+        left = room.left(self._always)
+        large = takewhile(lambda number: _size(self._prices.each[number]) > left, self._dearest_first)
+        return sorted(set(large).difference(self._always))
 
     def _known(self, names: Iterable[str]) -> list[int]:
         return list(dict.fromkeys(self._numbers[name] for name in names if name in self._numbers))
@@ -175,6 +187,9 @@ class ToolSelector:
         return tuple(self._entries[number].name for number in numbers)
 
     def _number_of(self, tool: Any) -> int:
+        given = (number for number, entry in enumerate(self._entries) if entry.tool is tool)
+        if (number := next(given, None)) is not None and not isinstance(tool, str):
+            return number
         name = tool if isinstance(tool, str) else entry_of(tool).name
         if name not in self._numbers:
             raise ConfigError(f"always={name!r} is no tool of this selector: give it among `tools`")
@@ -208,6 +223,13 @@ def _numbers(entries: Sequence[Entry]) -> Mapping[str, int]:
     if any(SEARCH_NAME in entry.names for entry in entries):
         raise ConfigError(f"a tool is called {SEARCH_NAME!r}, like the tool by which a model finds more: rename it")
     return {name: number for number, entry in enumerate(entries) for name in entry.names}
+
+
+def _listed(given: Iterable[Any] | None) -> Iterable[Any]:
+    """Names or tools; a single one, which could be iterated too, stays one."""
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str | Mapping) else given
 
 
 def _positive(tokens: int) -> int:

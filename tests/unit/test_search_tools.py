@@ -8,7 +8,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.search import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
-from support.tool_sets import definition, one_each
+from support.tool_sets import by_words, definition, one_each
 
 TOOLS = [
     definition("mail__send", "Send an email to a recipient."),
@@ -63,6 +63,25 @@ def test_an_answer_is_bounded_in_tools_and_in_tokens():
     answer = ToolSelector(many, 3, counter=one_each).search_tools.invoke({"query": "send an email"})
     assert 1 < len(answer.splitlines()) <= 1 + MAX_RESULTS
     assert TokenEstimator().count_text(answer) <= MAX_RESULT_TOKENS
+
+
+def test_it_shows_no_tool_that_can_never_be_loaded():
+    """Such as one that is larger than the room beside what is always there."""
+    large = definition("weather_report", "weather " * 12)
+    tools = [large, definition("weather_map", "Map of the weather."), definition("ask", "Ask the user.")]
+    searching = ToolSelector(tools, 16, always=["ask"], counter=by_words)
+    assert searching.select("weather").skipped == ("weather_report",)
+    assert searching.search_tools.invoke({"query": "weather"}).splitlines()[1:] == [
+        "- weather_map: Map of the weather."
+    ]
+
+
+def test_it_reads_the_beginning_and_the_end_of_a_long_query():
+    """Like a request."""
+    query = f"the weather. {'word ' * 2_000} send an email. {'word ' * 2_000}"
+    answer = selector().search_tools.invoke({"query": query})
+    assert "weather: today" in answer
+    assert "mail__send" not in answer
 
 
 def test_in_a_graph_it_leaves_out_what_is_loaded():

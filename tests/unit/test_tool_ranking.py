@@ -1,14 +1,21 @@
 """Are tools ranked by the right words, by meaning, and for every part of what is asked?"""
 
+import asyncio
+import threading
+from fractions import Fraction
+
+import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.tools import ToolSelector, ranking
 from langchain_ctxwin.tools.entries import entry_of
+from langchain_ctxwin.tools.index import WordIndex
 from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
+from langchain_ctxwin.tools.search import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
 TOPICS = ("money", "sky", "travel")
@@ -186,6 +193,45 @@ def test_a_custom_ranker_decides():
     assert ranker.asked == ["weather"]
 
 
+@pytest.mark.parametrize("number", [np.float32, np.int64, Fraction])
+def test_a_custom_ranker_may_return_any_real_numbers(number):
+    """Models return numpy's."""
+    assert best("weather", ranker=Fixed(*map(number, (0, 1, 3, 2)))) == ("exchange",)
+
+
+def test_scores_of_zero_or_less_are_no_match():
+    """For choices and for searches: the given order fills the room, and nothing is shown."""
+    selector = ToolSelector(TOOLS, 2, counter=one_each, ranker=Fixed(-0.9, -0.5, 0, -0.1))
+    assert selector.select("weather").names == ("send_email", "forecast")
+    assert selector.select("weather", previous=["cab", "exchange"]).names == ("cab", "exchange")
+    assert selector.search_tools.invoke({"query": "weather"}) == NOTHING_FOUND
+
+
+def test_near_meaning_is_a_clear_wish():
+    """It changes a full set although no word is shared."""
+    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Topics())
+    assert selector.select("will there be rain", previous=["send_email"]).names == ("forecast",)
+
+
+async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
+    """It takes seconds for thousands of tools; also when the first of those that wait is cancelled."""
+    builders = []
+
+    class Recorded(WordIndex):
+        def __init__(self, entries):
+            builders.append(threading.current_thread())
+            super().__init__(entries)
+
+    monkeypatch.setattr(ranking, "WordIndex", Recorded)
+    selector = ToolSelector(TOOLS, 1, counter=one_each)
+    waiting = [asyncio.create_task(selector.aselect("weather")) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    assert [(await one).names for one in waiting[1:]] == [("forecast",)] * 2
+    assert len(builders) == 1
+    assert builders[0] is not threading.main_thread()
+
+
 @pytest.mark.parametrize("scores", [(1.0,), ("high", 1, 1, 1)])
 def test_a_custom_ranker_that_answers_wrongly_is_refused(scores):
     """With its class and what it should return."""
@@ -207,6 +253,13 @@ def test_a_short_request_is_read_with_what_was_said_before_it():
     """A lone yes asks for what was offered."""
     messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
     assert needs_of(messages, "search_tools").request == "I need a taxi tonight\nShall I order one?\nYes"
+
+
+def test_two_words_are_a_short_request_and_three_are_none():
+    """Two mostly answer a question."""
+    said = [HumanMessage("I need a taxi"), AIMessage("When shall it come?")]
+    assert needs_of([*said, HumanMessage("Tomorrow morning")], "search_tools").request.startswith("I need a taxi")
+    assert needs_of([*said, HumanMessage("Rent big boats")], "search_tools").request == "Rent big boats"
 
 
 def test_a_request_is_bounded():

@@ -62,6 +62,10 @@ def calling(name):
     return [AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"])]
 
 
+def map_calls(*names):
+    return [message for name in names for message in calling(name)]
+
+
 def test_tools_of_every_form_are_known_by_name():
     """What LangChain binds can be chosen, a provider's own tools included."""
     selection = ToolSelector(FORMS.values(), 100_000).select("x")
@@ -135,6 +139,37 @@ def test_tokens_are_what_the_selection_adds_to_a_request(counter):
     assert selection.tokens == pytest.approx(counter([], tools=list(selection.selected)) - counter([]), abs=len(TOOLS))
 
 
+def test_tools_that_are_called_by_their_type_are_told_apart():
+    """Servers by their label, others by a number; each can be always there."""
+    searches = [{"type": "file_search", "vector_store_ids": [name]} for name in "ab"]
+    servers = [{"type": "mcp", "server_label": name} for name in "ab"]
+    tools = [*searches, *servers]
+    assert ToolSelector(tools, 1_000).select("x").names == ("file_search", "file_search 2", "mcp:a", "mcp:b")
+    assert ToolSelector(tools, 1, always=[searches[1]], counter=one_each).select("x").selected == (searches[1],)
+
+
+def test_a_lone_name_is_one_name():
+    """And no list of letters; None is none."""
+    assert chooser(2, always="find_hotel").select("weather").names == ("find_hotel", "get_weather")
+    assert chooser(2).select("good morning", previous="book_taxi").names == ("book_taxi",)
+    assert chooser(2).select("weather", previous=None) == chooser(2).select("weather")
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (lambda: chooser(2).select("x", max_tool_tokens="9"), "max_tool_tokens='9'"),
+        (lambda: chooser(2).select("x", max_tool_tokens=True), "max_tool_tokens=True"),
+        (lambda: chooser(2).select(b"x"), "bytes"),
+        (lambda: chooser(2, ranker=len), r"ranker=<built-in function len>: .*rank\(query, tools\)"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(refused, told):
+    """With the value and what to give."""
+    with pytest.raises(ConfigError, match=told):
+        refused()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -199,6 +234,99 @@ def test_unused_tools_leave_when_the_room_is_needed():
     selection = chooser(3).select(messages, previous=["convert_currency", "send_email", "find_hotel"])
     assert selection.names == ("find_hotel", "book_taxi")
     assert selection.removed == ("convert_currency", "send_email")
+
+
+def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
+    """Of those, the last called stay while there is room."""
+    earlier = [HumanMessage("Mail, money, taxi"), *map_calls("send_email", "convert_currency", "book_taxi")]
+    found = ToolMessage("- find_hotel: Find a room.", name="search_tools", tool_call_id="s")
+    messages = [*earlier, HumanMessage("A bed for tonight"), found]
+    previous = ["send_email", "convert_currency", "book_taxi"]
+    assert chooser(3).select(messages, previous=previous).names == ("book_taxi", "find_hotel")
+    assert chooser(3).select(messages).names == ("convert_currency", "book_taxi", "find_hotel")
+
+
+def test_what_this_turn_called_stays_before_what_a_wish_needs():
+    """The model is at work with it."""
+    messages = [HumanMessage("Book a taxi ride to an address."), *map_calls("send_email", "find_hotel")]
+    assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
+
+
+def test_what_earlier_requests_called_and_lost_changes_nothing():
+    """It comes back when it is needed."""
+    messages = [HumanMessage("Mail"), *map_calls("send_email"), HumanMessage("Good morning to you")]
+    assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
+
+
+def test_a_change_fills_the_set_with_what_ranks_best():
+    """The prompt cache is lost anyway."""
+    tools = [*TOOLS, *(definition(f"unused_{number}", "Nothing.") for number in range(9))]
+    selector = ToolSelector(tools, 10, counter=one_each)
+    previous = ["find_hotel", *(f"unused_{number}" for number in range(9))]
+    selection = selector.select("Book a taxi ride to an address. The recipient pays.", previous=previous)
+    assert selection.names == (*(f"unused_{number}" for number in range(2, 9)), "book_taxi")
+    assert selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).added[-1] == "book_taxi"
+    assert len(selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).names) == 8
+
+
+def test_two_topics_in_turn_both_keep_their_tools():
+    """After the first changes; each topic alone would fill the room."""
+    mails = [definition(f"mail_{number}", "Write an email message to a recipient.") for number in range(20)]
+    rides = [definition(f"ride_{number}", "Book a taxi ride to an address.") for number in range(20)]
+    selector, names, changes = ToolSelector([*mails, *rides], 15, counter=one_each), (), []
+    for turn in range(10):
+        text = ("Write an email message to the recipient.", "Book a taxi ride to this address.")[turn % 2]
+        selection = selector.select([HumanMessage(text)], previous=names)
+        names = selection.names
+        changes.append(bool(selection.added or selection.removed))
+    assert changes[4:] == [False] * 6
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("What is the weather in Paris?", "get_weather"), ("I want a taxi", "book_taxi")],
+)
+def test_one_rare_word_of_its_name_loads_a_tool_while_there_is_room(query, name):
+    """In a full set it is too little to push another tool out."""
+    assert name in chooser(4).select(query, previous=["send_email"]).names
+    assert chooser(2).select(query, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
+
+
+def test_a_word_that_many_names_have_loads_nothing():
+    """It tells none of them."""
+    tools = [*TOOLS, *(definition(f"{kind}_report", "Report.") for kind in ("sales", "crash", "tax"))]
+    assert ToolSelector(tools, 6, counter=one_each).select("A report", previous=["send_email"]).names == ("send_email",)
+
+
+def test_a_request_that_names_a_bit_of_everything_is_no_clear_wish():
+    """The best tool has two of its nine words."""
+    query = "email weather city taxi address hotel nights money currency"
+    assert chooser(1).select(query, previous=["send_email"]).names == ("send_email",)
+
+
+def test_a_loaded_tool_that_is_almost_the_best_serves():
+    """Its small distance is chance, and no reason to lose the prompt cache."""
+    near = definition("order_ride", "Order a taxi ride to an address in the city.")
+    best = definition("order_taxi", "Order a taxi ride to an address.")
+    selector = ToolSelector([MAIL, near, best], 1, counter=one_each)
+    query = "Order a taxi ride to the address"
+    assert selector.select(query).names == ("order_taxi",)
+    assert selector.select(query, previous=["order_ride"]).names == ("order_ride",)
+
+
+def test_what_serves_one_part_stays_when_another_part_needs_room():
+    """Else two parts of a request would take turns."""
+    query = "Say what the weather is today. Book a taxi ride to an address."
+    assert chooser(2).select(query, previous=["get_weather", "send_email"]).names == ("get_weather", "book_taxi")
+
+
+def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves():
+    """Leaving out an unused tool would bring nothing."""
+    serves, unused = definition("taxi", "book a ride by taxi to any address"), definition("x", "y " * 8)
+    needed = definition("hotel", "find a hotel room for several nights in some quiet place")
+    selector = ToolSelector([serves, unused, needed], 21, counter=by_words)
+    query = "Book a ride by taxi to an address. Find a hotel room for several nights."
+    assert selector.select(query, previous=["taxi", "x"]).names == ("taxi", "x")
 
 
 def test_a_called_tool_is_loaded_although_it_does_not_match():
