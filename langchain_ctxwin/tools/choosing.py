@@ -80,6 +80,8 @@ class Wanted:
     """Called at any time, the last one first."""
 
     ranking: Ranking
+    is_new: bool
+    """True at the first step of a request."""
 
 
 def choose(wanted: Wanted, previous: Sequence[int], room: Room) -> list[int]:
@@ -124,8 +126,8 @@ def _first_set(wanted: Wanted, room: Room) -> list[int]:
 
 
 def _extended(wanted: Wanted, kept: Sequence[int], new: Sequence[int], room: Room) -> list[int]:
-    """Add to a set that all stays. For a hint alone nothing has to leave, so that being wrong costs little."""
-    hints = (wish for wish in wanted.ranking.wishes if wish.is_hint)
+    """Add to a set that all stays. A user's hint is enough for that; those of a model's plan would add at each step."""
+    hints = (wish for wish in wanted.ranking.wishes if wish.is_hint and wanted.is_new)
     added = [*new, *room.fill([*kept, *new], missing(hints, {*kept, *new}))]
     refill = room.fill([*kept, *added], wanted.ranking.order, share=PRUNED_SHARE) if added else []
     return [*kept, *sorted(refill), *_in_given_order(added, wanted.always)]
@@ -145,7 +147,7 @@ def _pruned(wanted: Wanted, kept: Sequence[int], needed: Sequence[int], room: Ro
         return list(kept)
     new = [index for index in stay if index not in loaded]
     # Within a turn the topic is the same, and its best tools are worth more than those of the one before.
-    recent = () if wanted.urgent else list(reversed(kept))[:RECENT_TOOLS]
+    recent = list(reversed(kept))[:RECENT_TOOLS] if wanted.is_new else []
     stay += room.fill(stay, [*wanted.called, *recent, *wanted.ranking.order], share=PRUNED_SHARE)
     refill = set(stay).difference(kept, new)
     return [*(index for index in kept if index in stay), *sorted(refill), *_in_given_order(new, wanted.always)]

@@ -50,6 +50,9 @@ class Needs:
     called_now: tuple[str, ...] = ()
     """Those that it has called since the last request."""
 
+    is_new: bool = True
+    """True while the model has said nothing to the request."""
+
     found: tuple[str, ...] = ()
     """Lines that `search_tools` returned since the last request, the newest results first; each begins with a name."""
 
@@ -67,6 +70,7 @@ def needs_of(asked: str | Sequence[BaseMessage], search_name: str) -> Needs:
         parts=_wishes(texts),
         called=_called(messages, search_name),
         called_now=_called(messages[start:], search_name),
+        is_new=not any(isinstance(message, AIMessage) for message in messages[start:]),
         found=_found(messages[start:], search_name),
     )
 

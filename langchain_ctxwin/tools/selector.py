@@ -146,7 +146,7 @@ class ToolSelector:
         before = self._known(_listed(previous))
         urgent = dict.fromkeys((*named_in(needs.found, self._numbers), *self._known(needs.called_now)))
         called = tuple(self._known(needs.called))
-        wanted = Wanted(always=self._always, urgent=tuple(urgent), called=called, ranking=ranking)
+        wanted = Wanted(always=self._always, urgent=tuple(urgent), called=called, ranking=ranking, is_new=needs.is_new)
         chosen = choose(wanted, before, room)
         loaded = set(chosen)
         left = [number for number in range(len(self._entries)) if number not in loaded]
@@ -163,7 +163,8 @@ class ToolSelector:
     def _needs(self, asked: Asked) -> Needs:
         if isinstance(asked, str):
             return needs_of(asked, SEARCH_NAME)
-        if isinstance(asked, bytes) or not isinstance(asked, Sequence):
+        other: object = asked
+        if isinstance(other, bytes) or not isinstance(other, Sequence):
             raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
         given = all(isinstance(message, BaseMessage) for message in asked)
         return needs_of(list(asked) if given else convert_to_messages(asked), SEARCH_NAME)  # type: ignore[arg-type]

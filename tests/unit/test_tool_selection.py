@@ -292,6 +292,12 @@ def test_one_rare_word_of_its_name_loads_a_tool_while_there_is_room(query, name)
     assert chooser(2).select(query, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
 
 
+def test_one_rare_word_that_the_model_says_loads_nothing():
+    """Its plans would change the set at each step."""
+    messages = [HumanMessage("Good morning to all of you there"), AIMessage("A taxi?")]
+    assert chooser(4).select(messages, previous=["send_email"]).added == ()
+
+
 def test_a_word_that_many_names_have_loads_nothing():
     """It tells none of them."""
     tools = [*TOOLS, *(definition(f"{kind}_report", "Report.") for kind in ("sales", "crash", "tax"))]
