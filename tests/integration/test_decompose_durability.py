@@ -58,7 +58,7 @@ def work(folder):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
-    """At most the calls that were in flight are made twice; the answer is complete."""
+    """Calls that were in flight, and answers that were just being saved, are made twice; the answer is complete."""
     log = tmp_path / "calls.log"
     log.touch()
     script = tmp_path / "child.py"
@@ -72,4 +72,4 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     assert result["answer"] == ", ".join(f"Tale {number}" for number in range(9))
     assert result["failures"] == []
     assert set(calls) == {"last", *(f"document {number}" for number in range(1, result["parts"] + 1))}
-    assert calls.total() - len(calls) <= CONFIG["max_concurrency"]
+    assert calls.total() - len(calls) <= 2 * CONFIG["max_concurrency"] < FATAL_CALL
