@@ -66,7 +66,7 @@ class Choices:
         """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
         if self.router is None:
             return None
-        known = _known_name(state)
+        known = known_name(state)
         chosen = next((one for one in self.router.candidates if one.name == known), None)
         limits, output = chosen.limits if chosen else self.router.limits, self._output_tokens
         limits = limits if output is None else _with_output(limits, output)
@@ -90,30 +90,33 @@ class Choices:
         selection = await self.selector.aselect(_messages(state), **self._room(state, measure, self.selector))
         return self._with_model(state, measure, _with_tools(state, selection))
 
-    def chosen_again(self, state: State, measure: Measure) -> Update:
-        """Choose the model once more, after a refusal taught the router; the tools stay."""
-        return self._with_model(state, measure, {})
-
     def arguments(self, state: State) -> dict[str, Any]:
         """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
-        is_known = self.router is not None and any(one.name == _known_name(state) for one in self.router.candidates)
+        is_known = self.router is not None and any(one.name == known_name(state) for one in self.router.candidates)
         return {"route": dict(state["context_model"])} if is_known else {}
 
-    def handed_over(self, error: Exception) -> Update:
-        """Return the update that names the candidate which is left when others failed; empty for another error.
+    def after(self, error: Exception, state: State, measure: Measure) -> Update:
+        """Choose the model once more, after a refusal taught the router; the tools stay.
 
-        The request is too large for it, and would not be after a compaction.
+        When others failed, it is the candidate that is left: the request is too large for it, and will be compacted.
+
+        Raises:
+            NoModelFitsError: no candidate is left that can do what the request asks for.
         """
-        if self.router is None or not isinstance(error, RemainingTooSmallError) or not error.candidate:
-            return {}
-        return {"context_model": {"model": error.candidate, "reason": "left after the others failed"}}
+        if not isinstance(error, RemainingTooSmallError) or not error.candidate:
+            return self._with_model(state, measure, {})
+        return self._moved_to(error.candidate, "left after the others failed", state)
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
         route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
-        if self.router is None or not isinstance(route, Mapping) or route.get("model") in {None, _known_name(state)}:
+        if self.router is None or not isinstance(route, Mapping) or route.get("model") in {None, known_name(state)}:
             return {}
-        return {"context_model": {"model": route["model"], "reason": str(route.get("reason") or "")}}
+        return self._moved_to(str(route["model"]), str(route.get("reason") or ""), state)
+
+    def _moved_to(self, name: str, reason: str, state: State) -> Update:
+        announce_model(name, known_name(state), reason)
+        return {"context_model": {"model": name, "reason": reason}}
 
     @property
     def _output_tokens(self) -> int | None:
@@ -135,8 +138,8 @@ class Choices:
         if self.router is None or not state.get("messages"):
             return changed(state, update)
         route = self._route({**state, **update}, measure, self.router)
-        if route.name != _known_name(state):
-            announce_model(route, _known_name(state))
+        if route.name != known_name(state):
+            announce_model(route.name, known_name(state), route.reason, route.rejected)
         return changed(state, {**update, "context_model": {"model": route.name, "reason": route.reason}})
 
     def _route(self, state: State, measure: Measure, router: ModelRouter) -> Route:
@@ -148,7 +151,7 @@ class Choices:
         request = Request(
             messages=any_window.survey.messages(),
             tools=any_window.about.tools,
-            kept=_known_name(state),
+            kept=known_name(state),
             prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
             requires=self.asked.requires,
             output_tokens=self.asked.output_tokens,
@@ -177,7 +180,8 @@ def name_of(tool: Any) -> str:
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
-def _known_name(state: State) -> str:
+def known_name(state: State) -> str:
+    """Return the name of the candidate that was chosen; empty before the first choice."""
     chosen = state.get("context_model")
     return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import structlog
@@ -12,7 +13,6 @@ from langchain_ctxwin.core.learning import Lesson
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.tools import ToolSelection
 
 log = structlog.get_logger("langchain_ctxwin")
@@ -71,9 +71,9 @@ def announce_reset(window: Window) -> None:
     _stream("context.calibration_reset", model=window.about.model)
 
 
-def announce_model(route: Route, before: str) -> None:
+def announce_model(model: str, before: str, reason: str, rejected: Mapping[str, str] | None = None) -> None:
     """Report that the conversation goes to another candidate from now on."""
-    facts = {"model": route.name, "before": before, "reason": route.reason, "rejected": dict(route.rejected)}
+    facts = {"model": model, "before": before, "reason": reason, "rejected": dict(rejected or {})}
     log.info("context.model_chosen", **facts)
     _stream("context.model_chosen", **facts)
 

@@ -17,7 +17,8 @@ from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.silent import silent_overflow
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
+from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.flow.choices import known_name
 from langchain_ctxwin.flow.events import announce_lesson, announce_recovery, announce_reset
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Flow
@@ -87,7 +88,7 @@ class ModelExchange:
                 break
             try:
                 now = self._next(state, now, overflow, number, error)
-            except BudgetExceededError as exhausted:
+            except (BudgetExceededError, NoModelFitsError) as exhausted:
                 if error is not None:
                     raise error from exhausted
                 now = replace(now, window=flow.engine.learn(now.window, overflow, is_stated=False))
@@ -120,9 +121,10 @@ class ModelExchange:
         choices, known = self._flow.choices, {**state, **now.update}
         if choices.router is None:
             return None
-        chosen = choices.handed_over(error) or choices.chosen_again(known, self._flow.measure)
+        chosen = choices.after(error, known, self._flow.measure)
         window, update = self._fitting({**known, **chosen})
-        if "context_model" not in chosen and window.survey.total_tokens >= now.window.survey.total_tokens:
+        is_same = known_name({**known, **chosen}) == known_name(known)
+        if is_same and window.survey.total_tokens >= now.window.survey.total_tokens:
             return None
         update = {**now.update, **chosen, **update, "context_report": window.report}
         return _Now(self._attempt(window, self._flow.request(window), {**state, **update}), window, update)

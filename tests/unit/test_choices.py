@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.embeddings import Embeddings
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool, StructuredTool
@@ -149,6 +151,29 @@ def test_when_every_window_is_smaller_than_stated_the_request_is_compacted_and_s
     models = [scripted(name, 16_000, input_limit=1_500, overflow=core_overflow) for name in ("one", "two")]
     agent = build(routed(*models), [])
     assert len(turns(agent, *[WORDS] * 6)) == 6
+
+
+@adapters
+def test_a_refusal_without_figures_is_answered_by_smaller_requests_only(build: Build) -> None:
+    def refused(tokens: int, limit: int) -> Exception:
+        return ContextOverflowError("the input is too long for this model")
+
+    models = [scripted(name, 16_000, input_limit=1_200, overflow=refused) for name in ("one", "two")]
+    agent = build(routed(*models), [])
+    with contextlib.suppress(ContextOverflowError):
+        turns(agent, *[WORDS] * 4)
+    for model in models:
+        sizes = [request.tokens for request in model.requests if request.refused]
+        assert sizes == sorted(set(sizes), reverse=True)
+
+
+@adapters
+def test_a_change_of_the_model_is_reported_whoever_caused_it(build: Build) -> None:
+    first, second = scripted("first", 8_000, faults=[unavailable()]), scripted("second", 8_000)
+    agent = build(routed(first, second), [])
+    events = agent.stream({"messages": [("user", "Hello?")]}, THREAD, stream_mode="custom")
+    changes = [(event["before"], event["model"]) for event in events if event["type"] == "context.model_chosen"]
+    assert changes == [("", "first"), ("first", "second")]
 
 
 @adapters
