@@ -24,7 +24,8 @@ from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
-"""Most of the input that selected tools may take: a window that is full of definitions has no room to use them."""
+"""Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
+window that is full of definitions has no room to use them."""
 
 
 class Choices:
@@ -46,7 +47,8 @@ class Choices:
         Args:
             state: names the chosen ones.
             given: the adapter's tools; a chosen one among them is shown in this form.
-            only_given: of the chosen ones, show only those among `given`: somebody may have left out the others.
+            only_given: of the chosen ones that the agent runs, show only those among `given`: somebody may have left
+                out the others. Those that the provider runs are no part of the agent.
 
         Raises:
             ConfigError: a tool has the name of the selector's own `search_tools`.
@@ -58,7 +60,9 @@ class Choices:
         own = {name: tool for tool in given if (name := name_of(tool)) in selector or name == search.name}
         require_free_name(selector, given)
         others = [tool for tool in given if name_of(tool) not in own]
-        chosen = [own.get(name_of(tool), None if only_given else tool) for tool in selector.named(names)]
+        chosen = [
+            own.get(name_of(tool), _unless_left_out(tool, only_given=only_given)) for tool in selector.named(names)
+        ]
         finds_more = len(chosen) < len(selector.tools) and (search.name in own or not only_given)
         return [*others, *([search] if finds_more else []), *(tool for tool in chosen if tool is not None)]
 
@@ -107,6 +111,13 @@ class Choices:
             return self._with_model(state, measure, {})
         return self._moved_to(error.candidate, "left after the others failed", state)
 
+    def model_called(self, state: State) -> Any:
+        """Return the model of the chosen candidate as it is set to be called; None without a router."""
+        if self.router is None or not self.arguments(state):
+            return None
+        model, bound = self.router.instance(known_name(state))
+        return model.bind(**bound)
+
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
         route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
@@ -126,13 +137,16 @@ class Choices:
 
     def _room(self, state: State, measure: Measure, selector: ToolSelector) -> dict[str, Any]:
         """What the selected tools may take; with a router so much that every candidate takes them, whichever it is."""
-        known = state.get("context_tools") or []
-        if self.router is None:
-            most = measure({**state, "context_tools": known}).budget.input_limit
-        else:
+        bare = measure({**state, "context_tools": [], "context_model": {}})
+        most = bare.budget.input_limit
+        if self.router is not None:
             limits = self.router.limits
             most = limits.input_limit(limits.output_reserve())
-        return {"previous": known, "max_tool_tokens": min(selector.max_tool_tokens, int(TOOL_SHARE * most))}
+        left = int(TOOL_SHARE * max(0, most - bare.survey.fixed_tokens))
+        return {
+            "previous": state.get("context_tools") or [],
+            "max_tool_tokens": max(1, min(selector.max_tool_tokens, left)),
+        }
 
     def _with_model(self, state: State, measure: Measure, update: Update) -> Update:
         if self.router is None or not state.get("messages"):
@@ -163,6 +177,10 @@ class Choices:
             return router.decide(request)
         except NoModelFitsError:
             return router.largest(request, is_to_shrink=True)
+
+
+def _unless_left_out(tool: Any, *, only_given: bool) -> Any:
+    return None if only_given and not isinstance(tool, Mapping) else tool
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:

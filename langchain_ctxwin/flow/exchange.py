@@ -22,6 +22,7 @@ from langchain_ctxwin.flow.choices import known_name
 from langchain_ctxwin.flow.events import announce_lesson, announce_recovery, announce_reset
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Flow
+from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.planner import settings_of
 
@@ -99,6 +100,9 @@ class ModelExchange:
     def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, error: Exception | None) -> _Now:
         """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
         engine, window = self._flow.engine, now.window
+        if shorter := self._shorter(state, now, overflow, error):
+            announce_recovery(window, overflow, number, output_tokens=max(shorter.attempt.options.values()))
+            return shorter
         if error is not None and (moved := self._moved(state, now, error)):
             announce_recovery(window, overflow, number)
             return moved
@@ -115,6 +119,14 @@ class ModelExchange:
         smaller = engine.continued(self._flow.measure({**state, **update}), window)
         attempt = self._attempt(smaller, self._flow.request(smaller), {**state, **update})
         return _Now(attempt, smaller, {**update, "context_report": smaller.report})
+
+    def _shorter(self, state: State, now: _Now, overflow: ContextOverflow, error: Exception | None) -> _Now | None:
+        """The same request to a candidate, asking for less output than it was set to; None when that does not help."""
+        if error is None or now.attempt.options or isinstance(error, RemainingTooSmallError):
+            return None
+        called = self._flow.choices.model_called({**state, **now.update})
+        options = smaller_output(called, overflow) if called is not None else {}
+        return replace(now, attempt=replace(now.attempt, options=options)) if options else None
 
     def _moved(self, state: State, now: _Now, error: Exception) -> _Now | None:
         """The request for another candidate, or for this one by what was learned; None when that changes nothing."""

@@ -30,7 +30,7 @@ from langchain_ctxwin.flow.asked import with_tools
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
-from support.fakes import ScriptedChatModel, core_overflow, script
+from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
 from support.routing import FixedQuality, router, scripted, unavailable
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -460,3 +460,52 @@ def test_a_tool_with_the_name_of_the_search_is_refused(build: Build) -> None:
         build(scripted("model", 8_000), [own], tool_selector=ToolSelector(small_tools(), ROOM_TOKENS)).invoke(
             {"messages": [("user", "Hello?")]}, THREAD
         )
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_selected_tools_leave_room_beside_a_long_prompt(build: Build) -> None:
+    model = scripted("model", 2_000)
+    selector = ToolSelector(small_tools(), 100_000)
+    prompt = "the quick brown fox " * 200  # about 800 of 1,500 tokens
+    if build is from_nodes:
+        agent = from_nodes(model, [], tool_selector=selector, system_prompt=prompt)
+    else:
+        middleware = [ContextWindowMiddleware(tool_selector=selector)]
+        agent = create_agent(model, [], system_prompt=prompt, middleware=middleware, checkpointer=InMemorySaver())
+    agent.invoke({"messages": [("user", "Will it rain in Oslo?")]}, THREAD)
+    (request,) = model.requests
+    assert 1 < len(request.tools) < len(small_tools())
+
+
+@pytest.mark.parametrize("build", [from_nodes, from_middleware])
+def test_tools_that_the_provider_runs_are_selected_and_shown(build: Build) -> None:
+    definition = {"name": "ocean_tides", "description": "Tides of a harbor.", "parameters": {"type": "object"}}
+    model = scripted("model", 8_000)
+    selector = ToolSelector([*small_tools(), {"type": "function", "function": definition}], 100_000)
+    agent = build(model, [], tool_selector=selector)
+    agent.invoke({"messages": [("user", "When is high tide in the harbor?")]}, THREAD)
+    (shown,) = names_shown(model)
+    assert "ocean_tides" in shown
+
+
+@adapters
+def test_a_candidate_that_asks_for_too_much_output_asks_for_less(build: Build) -> None:
+    class Joint(ScriptedChatModel):
+        max_tokens: int = 3_000
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+            tokens, output = self.counter(messages), kwargs.get("max_tokens", self.max_tokens)
+            if tokens + output > 4_000:
+                raise SdkError(
+                    "This model's maximum context length is 4000 tokens. However, you requested "
+                    f"{tokens + output} tokens ({tokens} in the messages, {output} in the completion). Please reduce "
+                    "the length of the messages or completion.",
+                    status_code=400,
+                    code="context_length_exceeded",
+                )
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    model = scripted("joint", 16_000, Joint, input_limit=None)
+    agent = build(routed(model), [])
+    turns(agent, WORDS * 5)
+    assert len(model.requests) == 1
