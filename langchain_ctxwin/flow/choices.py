@@ -41,6 +41,19 @@ class Choices:
         self.asked = Asked()
         """What the call that follows asks for itself."""
 
+    def follow(self, asked: Asked) -> None:
+        """Take up what the model node asks for itself.
+
+        Raises:
+            ConfigError: another model node of the same nodes asks a router for something else.
+        """
+        if self.router is not None and self.asked not in {Asked(), asked}:
+            raise ConfigError(
+                f"two model nodes of one ContextNodes ask for different things ({self.asked} and {asked}): make "
+                "ContextNodes of their own for each"
+            )
+        self.asked = asked
+
     def tools(self, state: State, given: Sequence[Any], *, only_given: bool = False) -> Sequence[Any]:
         """Return the tools of a request: those that the adapter has beside the selector's, and the chosen ones.
 

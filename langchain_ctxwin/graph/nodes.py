@@ -105,12 +105,13 @@ class ContextNodes:
         times; then the provider's own exception leaves the node, so that a resume runs it again.
 
         Raises:
-            ConfigError: the model cannot follow the router or the tool selector of these nodes.
+            ConfigError: the model cannot follow the router or the tool selector of these nodes, or another model node
+                of theirs asks the router for something else.
         """
         require_router(call, self.choices.router)
         if self.choices.selector is not None:
             require_tool_binding(call)
-        self.choices.asked = asked_by(call)
+        self.choices.follow(asked_by(call))
         return ModelCall(self._flow, call, tools=self._shown_tools, validator=self.validator).as_node()
 
     def model_input(self, state: State) -> list[AnyMessage]:

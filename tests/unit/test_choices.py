@@ -389,6 +389,14 @@ def test_what_a_caller_asks_for_by_name_is_taken_and_measured() -> None:
     assert node.invoke(state)["messages"][0].response_metadata["route"]["model"] == "large"
 
 
+def test_two_model_nodes_that_ask_for_different_candidates_are_refused() -> None:
+    model = routed(scripted("small", 2_000), scripted("large", 16_000))
+    nodes = ContextNodes(ContextEngine(limits=model), router=model.router)
+    nodes.model_node(model.bind(route="large"))
+    with pytest.raises(ConfigError, match="make ContextNodes of their own for each"):
+        nodes.model_node(model.bind(route="small"))
+
+
 def test_limits_that_were_set_on_the_engine_hold_with_a_router_too() -> None:
     model = routed(scripted("small", 4_000), scripted("large", 16_000))
     nodes = ContextNodes(ContextEngine(limits=ModelLimits(1_000)), router=model.router)
