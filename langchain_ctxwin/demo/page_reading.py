@@ -17,6 +17,9 @@ OBJECT = re.compile(r"(?:\S*\[\d+\]: )?(\{.*\})")
 PART = re.compile(r"\S*\[(\d+)\]\.(.+)")
 CUT = re.compile(r"\[\.\.\. [\d,]+ characters left out")
 
+NOTE = "("
+"""Begins lines between the marks that tell about the data; no row begins with it, unless in quotes."""
+
 EMPTY = object()
 """A cell of a row that lacks the field; null is a value."""
 
@@ -60,7 +63,7 @@ def read_page(text: str) -> PageSeen | None:
 
 def _rows(body: str) -> Iterator[Cells]:
     """Objects in a line each, or a header with lines of cells, with lines that hold for the rows below them."""
-    lines = list(filter(None, body.split("\n")))
+    lines = [line for line in body.split("\n") if line and not line.startswith(NOTE)]
     parts = list(filter(None, map(PART.fullmatch, lines)))  # a row that stands behind the others, a line per field
     if not lines or not OBJECT.fullmatch(lines[0]):
         yield from _table_rows([line for line in lines if not PART.fullmatch(line)])

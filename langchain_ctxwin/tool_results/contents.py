@@ -21,6 +21,10 @@ from langchain_ctxwin.errors import ContextWindowError
 MAX_DEPTH = 100
 """Levels of a JSON value that are read as such: far more than any API returns, far fewer than Python can follow."""
 
+MAX_PATH_CHARS = 500
+"""Keys that lead to a value of JSON have at most so many characters together, several times what services nest. Each
+part of a large value is shown under its path: with longer ones, a result would be mostly its keys, many times over."""
+
 MAX_INT_BITS = 4 * 3_500
 """Longer integers are written in hexadecimal: Python refuses to print more than 4,300 decimal digits."""
 
@@ -94,7 +98,8 @@ def json_value(text: str) -> Any:
     """Return the object or list that a text is in JSON; None for any other text.
 
     So that nothing is lost, what Python would read with losses counts as text: objects that state a key twice, and
-    values nested deeper than `MAX_DEPTH`. Floats keep their spelling.
+    values nested deeper than `MAX_DEPTH`; likewise values under longer paths than `MAX_PATH_CHARS`, which no page could
+    name. Floats keep their spelling.
     """
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -102,7 +107,7 @@ def json_value(text: str) -> Any:
         value = json.loads(text, parse_float=_float, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         return None
-    return value if _is_shallow(value) else None
+    return value if _has_short_paths(value) else None
 
 
 def is_blocks(content: Any) -> bool:
@@ -255,15 +260,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_shallow(value: Any) -> bool:
-    level = [value]
+def _has_short_paths(value: Any) -> bool:
+    """Say whether no path has more keys than `MAX_DEPTH`, or more characters in them than `MAX_PATH_CHARS`."""
+    level = [(value, 0)]
     for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
-        ]
+        if any(chars + _longest_key(node) > MAX_PATH_CHARS for node, chars in level):
+            return False
+        level = [below for node, chars in level for below in _containers(node, chars)]
         if not level:
             return True
     return False
+
+
+def _longest_key(node: Any) -> int:
+    return max(map(len, node)) if isinstance(node, dict) and node else 0
+
+
+def _containers(node: Any, chars: int) -> Iterator[tuple[Any, int]]:
+    """The objects and lists in a value, with the characters of the keys that lead to them."""
+    if isinstance(node, dict):
+        return ((child, chars + len(key)) for key, child in node.items() if isinstance(child, dict | list))
+    return ((child, chars) for child in node if isinstance(child, dict | list))

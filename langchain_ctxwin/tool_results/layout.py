@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_ctxwin.core.content import compact_json
 from langchain_ctxwin.tool_results.contents import Content
-from langchain_ctxwin.tool_results.paths import joined
-
-NAME_CHARS = 60
-"""Longest name of a field in a note."""
 
 MIN_ROWS = 2
 """A list of one item is no table; its item is paged inside."""
-
-_NAME = re.compile(r"[\w.\[\]-]{0,60}|(?=.{1,30}$)[\w.\[\]\"-]+(?: [\w.\[\]\"-]+){1,2}")
 
 MAX_ENTRIES = 2_000_000
 """More rows than cursors can count; such a result is paged as text."""
@@ -58,20 +51,12 @@ class Layout:
         return f"{'.'.join(self.path)}[{index - self.head}]"
 
     def name(self, index: int) -> str:
-        """Return what an entry is called."""
+        """Return what an entry is called outside of the marks: by its number, because keys are data."""
         if self.unit == "text":
             return "the text"
         if index < self.head:
             return "the fields beside the rows"
-        if self.unit == "fields":
-            name = joined("", next(iter(self.entry(index))))
-            return name if is_name(name) else f"field {index + 1:,}"
-        return f"row {index - self.head + 1:,} ({self.path_of(index)})"
-
-
-def is_name(path: str) -> bool:
-    """Say whether a path looks like a name of fields, rather than like a sentence that somebody put into a key."""
-    return _NAME.fullmatch(path) is not None
+        return f"{self.unit[:-1]} {index - self.head + 1:,}"
 
 
 def layout_of(content: Content) -> Layout:

@@ -17,6 +17,10 @@ FIRST_ROWS = 32
 SHRINK = 0.9
 """Part of the rows that is kept each time when together they cost more than their sum."""
 
+TITLE_SHARE = 0.5
+"""Largest part of a page that repeats what the part is called which goes on there: a path, and the header of a table.
+The rest of it stands where the part begins."""
+
 CHAR_BITS = 30
 QUESTION_BITS = 12
 """Room for the position inside an entry in a cursor's offset, a billion characters, and for the digest of a question;
@@ -175,7 +179,7 @@ def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) ->
         inside = Inside(view.value(place.entry), view.layout.path_of(place.entry))
         text, title = inside.text, inside.title_at(place.char)
     start = min(place.char, len(text))
-    prefix = f"(goes on) {title}\n" if title else ""
+    prefix = _going_on(title, room)
     stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price, stop_char)
     is_done = stop >= (len(text) if stop_char is None else stop_char)
     end = place.entry + is_done
@@ -188,6 +192,17 @@ def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) ->
         inside=name,
         chars=(start, stop),
     )
+
+
+def _going_on(title: str, room: Room) -> str:
+    """The line that repeats a title, as much of it as may be."""
+    if not title:
+        return ""
+    whole, most = f"(goes on) {title}\n", int(room.tokens * TITLE_SHARE)
+    if room.price(whole) <= most:
+        return whole
+    left = most - room.price("(goes on) …\n")
+    return f"(goes on) {title[: page_end(title, 0, left, room.price)]}…\n" if left > 0 else ""
 
 
 def _after(view: View, place: Place, char: int, *, is_done: bool) -> Place | None:

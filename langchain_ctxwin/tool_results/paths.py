@@ -92,7 +92,7 @@ def _steps(path: str) -> tuple[Step, ...]:
     while True:
         found = _SEGMENT.match(text, position)
         if found is None:  # the pattern matches the empty text everywhere
-            raise ConfigError(f"field path {path!r} cannot be read")
+            raise ConfigError(f"field path {path!r:.200} cannot be read")
         position = found.end()
         if position < len(text) and text[position] != ".":
             raise _unreadable(path, text[position:])
@@ -106,7 +106,7 @@ def _step(path: str, found: re.Match[str], *, is_last: bool) -> tuple[Step, ...]
     key = found["key"].strip()
     if key == "**":
         if not is_last:
-            raise ConfigError(f"field path {path!r}: ** takes everything, so it can only stand last")
+            raise ConfigError(f"field path {path!r:.200}: ** takes everything, so it can only stand last")
         return ()
     if key == "*":
         return (ANY_KEY,)
@@ -114,27 +114,29 @@ def _step(path: str, found: re.Match[str], *, is_last: bool) -> tuple[Step, ...]
         return (_unquoted(path, key),)
     if "*" in key:
         raise ConfigError(
-            f"field path {path!r}: * stands for a whole key; write a key that has one as {json.dumps(key)}"
+            f"field path {path!r:.200}: * stands for a whole key; write a key that has one as {json.dumps(key):.200}"
         )
     if key:
         return (key,)
     if found["lists"] and found.start() == 0:  # `[].id`: the items of a list at the top
         return ()
-    raise ConfigError(f'field path {path!r} has an empty key: put one name between two dots, an empty one as ""')
+    raise ConfigError(f'field path {path!r:.200} has an empty key: put one name between two dots, an empty one as ""')
 
 
 def _unquoted(path: str, key: str) -> str:
     try:
         return str(json.loads(key))
     except ValueError as error:
-        raise ConfigError(f"field path {path!r}: {key} is not a JSON string ({error})") from error
+        raise ConfigError(f"field path {path!r:.200}: {key:.200} is not a JSON string ({error})") from error
 
 
 def _unreadable(path: str, rest: str) -> ConfigError:
+    # Quoted as far as a page has room for it: a model reads this, and may have made the path of anything.
     if rest.startswith('"'):
         return ConfigError(
-            f"field path {path!r} has a quote that is not closed, or not at the start of a key, at {rest!r}"
+            f"field path {path!r:.200} has a quote that is not closed, or not at the start of a key, at {rest!r:.200}"
         )
     return ConfigError(
-        f"field path {path!r} cannot be read at {rest!r}: lists are written as [], keys with brackets in quotes"
+        f"field path {path!r:.200} cannot be read at {rest!r:.200}: lists are written as [], keys with brackets in "
+        "quotes"
     )

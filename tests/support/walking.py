@@ -121,7 +121,7 @@ def entries_in(view, found):
             continue
         inside = Inside(view.value(part), view.layout.path_of(part))
         title = inside.title_at(read)
-        rest = rest.removeprefix(f"(goes on) {title}\n") if title else rest
+        rest = _without_title(rest, title) if title else rest
         assert rest == inside.text[read : read + len(rest)]
         read += len(rest)
         if page.next is None or not page.next.char:
@@ -129,6 +129,14 @@ def entries_in(view, found):
             whole.append(part)
             read = 0
     return whole
+
+
+def _without_title(text, title):
+    """A part without the line that repeats its title, which a small page cuts or leaves out."""
+    if text.startswith(f"(goes on) {title}\n"):
+        return text.removeprefix(f"(goes on) {title}\n")
+    repeated, end, rest = text.removeprefix("(goes on) ").partition("…\n")
+    return rest if end and text.startswith("(goes on) ") and title.startswith(repeated) else text
 
 
 def _lines(view, whole):
