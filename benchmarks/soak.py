@@ -30,6 +30,7 @@ from langchain_ctxwin import (
     TokenEstimator,
     add_context_nodes,
 )
+from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, load
 
 WINDOW = 8_192
@@ -170,7 +171,7 @@ def graph_soak(script: Script, turns: int, settings: dict[str, Any]) -> Iterator
     watch = Watch()
     nodes = TimedNodes(_engine(settings), watch)
     turn = 0
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=lambda request: watch.paused(script.answer, turn, request))
     builder.add_node("tools", lambda _: {"messages": [script.result(turn)]})
     builder.add_edge(START, "budget_check")

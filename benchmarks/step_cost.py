@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ContextOutput, ContextState, ModelLimits, add_context_nodes
+from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, generate, load
 
 WINDOW = 32_768
@@ -91,7 +92,7 @@ def peer(messages: list[AnyMessage]) -> float:
 def supersteps(messages: list[AnyMessage], *, with_nodes: bool) -> float:
     """Milliseconds of one whole graph step with an in-memory checkpointer: LangGraph's own share is the rest."""
     engine = ContextEngine(ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 4))
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     if with_nodes:
         nodes = ContextNodes(engine)
         add_context_nodes(builder, nodes, model=lambda _: AIMessage("ok"))

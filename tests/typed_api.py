@@ -62,6 +62,7 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
+from langchain_ctxwin.graph.state import ContextInput
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
@@ -155,7 +156,7 @@ def summarizers(model: BaseChatModel, messages: list[AnyMessage]) -> list[Summar
 def node_set(context_engine: ContextEngine, model: BaseChatModel, tools: list[BaseTool], state: ContextState) -> None:
     """The nodes go into a graph of one's own."""
     nodes = ContextNodes(context_engine, system_prompt=SystemMessage("You are ..."), tools=tools)
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model_node="agent", model=model)
     builder.add_edge(START, "budget_check")
     builder.compile(checkpointer=InMemorySaver())

@@ -12,7 +12,14 @@ from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user, step_at
 from langchain_ctxwin.core.receipts import receipt_of
-from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_pending, valid_view
+from langchain_ctxwin.core.stored import (
+    valid_counts,
+    valid_guard,
+    valid_pending,
+    valid_report,
+    valid_summary,
+    valid_view,
+)
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 
 MAX_INEFFECTIVE = 2
@@ -97,9 +104,11 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     guard, guard_faults = valid_guard(values.get("context_guard"))
     view, view_faults = valid_view(values.get("context_view"))
     pending, pending_faults = valid_pending(values.get("context_pending"))
-    summary = "" if view_faults else str(values.get("context_summary") or "")
+    summary, summary_faults = valid_summary(values.get("context_summary"), view)
+    _, report_faults = valid_report(values.get("context_report"))
     session = Session(view=view, summary=summary, counts=counts, guard=guard)
-    shrunk = (*count_faults, *guard_faults, *view_faults, *pending_faults, *_shrunk(session, messages))
+    odd = (*count_faults, *guard_faults, *view_faults, *summary_faults, *pending_faults, *report_faults)
+    shrunk = (*odd, *_shrunk(session, messages))
     located = _locate(session.view, messages)
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"

@@ -33,6 +33,31 @@ def valid_view(value: object) -> tuple[View, tuple[str, ...]]:
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
 
 
+def valid_summary(value: object, view: View) -> tuple[str, tuple[str, ...]]:
+    """Return the stored summary; none, and a line, when it is no text, or the view says that nothing left."""
+    if not value:
+        return "", ()
+    if not isinstance(value, str):
+        return "", (f"context_summary is {type(value).__name__}, not a text: it was dropped",)
+    if view.start is None and view.covered is None:
+        return "", ("context_summary stands for nothing that left the view: it was dropped",)
+    return value, ()
+
+
+def valid_report(value: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what a step reads of the `context_report` before it, and a line for every key that is not valid."""
+    return _valid("context_report", value, _REPORT)
+
+
+def valid_tools(value: object) -> tuple[list[str], tuple[str, ...]]:
+    """Return the stored names of tools; none, and a line, when it is anything but a list of texts."""
+    if not value:
+        return [], ()
+    if not isinstance(value, list | tuple) or not all(map(_is_text, value)):
+        return [], ("context_tools is no list of names: it was dropped",)
+    return list(value), ()
+
+
 def valid_pending(value: object) -> tuple[Pending | None, tuple[str, ...]]:
     """Return the summary on its way; None, and a line, when something else is stored."""
     try:
@@ -97,6 +122,13 @@ _COUNTS: dict[str, Check] = {
     "messages": _is_count,
     "first": _is_optional_text,
     "resets": _is_count,
+}
+
+_REPORT: dict[str, Check] = {
+    "input_limit": _is_count,
+    "total_tokens": _is_count,
+    "over_by": _is_count,
+    "stopped": _is_text,
 }
 
 _GUARD: dict[str, Check] = {

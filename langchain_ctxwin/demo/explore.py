@@ -29,7 +29,7 @@ from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.graph.nodes import ContextNodes
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
@@ -162,7 +162,7 @@ def build_agent(
     router = model.router if isinstance(model, RoutedChatModel) else None
     engine = ContextEngine(limits=model if router else limits, summarizer=summarizer)
     nodes = ContextNodes(engine, system_prompt=SYSTEM_PROMPT, tools=tools, router=router)
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=model.bind_tools(tools))
     builder.add_node("tools", ToolNode(tools))
     builder.add_edge(START, "budget_check")

@@ -10,11 +10,12 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
+from langchain_ctxwin.core.stored import valid_tools
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.flow.asked import Asked
-from langchain_ctxwin.flow.events import announce_model, announce_tools
-from langchain_ctxwin.flow.state import Measure, State, Update, changed
+from langchain_ctxwin.flow.events import announce_mended, announce_model, announce_tools
+from langchain_ctxwin.flow.state import Measure, State, Update, changed, tools_of
 from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.models.routing.request import Request
 from langchain_ctxwin.models.routing.route import Route
@@ -69,7 +70,7 @@ class Choices:
         selector = self.selector
         if selector is None:
             return given
-        search, names = selector.search_tools, state.get("context_tools") or ()
+        search, names = selector.search_tools, tools_of(state)
         own = {name: tool for tool in given if (name := name_of(tool)) in selector or name == search.name}
         require_free_name(selector, given)
         others = [tool for tool in given if name_of(tool) not in own]
@@ -157,7 +158,7 @@ class Choices:
             most = limits.input_limit(limits.output_reserve())
         left = int(TOOL_SHARE * max(0, most - bare.survey.fixed_tokens))
         return {
-            "previous": state.get("context_tools") or [],
+            "previous": tools_of(state),
             "max_tool_tokens": max(1, min(selector.max_tool_tokens, left)),
         }
 
@@ -222,6 +223,7 @@ def _messages(state: State) -> list[Any]:
 
 
 def _with_tools(state: State, selection: ToolSelection) -> Update:
+    announce_mended(valid_tools(state.get("context_tools"))[1])
     if state.get("context_tools") is None or selection.added or selection.removed:
         announce_tools(selection)
     return {"context_tools": list(selection.names)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import structlog
@@ -87,7 +87,12 @@ def announce_tools(selection: ToolSelection) -> None:
 
 def announce_faults(window: Window) -> None:
     """Report what in the stored session did not match the history."""
-    for fault in window.session.faults:
+    announce_mended(window.session.faults)
+
+
+def announce_mended(faults: Iterable[str]) -> None:
+    """Report what in the stored state was not what this package writes."""
+    for fault in faults:
         log.warning("context.session_mended", fault=fault)
         _stream("context.session_mended", fault=fault)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.stored import valid_report, valid_tools
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.core.window import Window
 
@@ -26,6 +27,16 @@ def flags_of(state: State) -> State:
     """Return `context_pending`; empty when something odd is stored there."""
     pending = state.get("context_pending")
     return pending if isinstance(pending, Mapping) else {}
+
+
+def report_of(state: State) -> Mapping[str, Any]:
+    """Return what the steps read of `context_report`; empty when something odd is stored there."""
+    return valid_report(state.get("context_report"))[0]
+
+
+def tools_of(state: State) -> list[str]:
+    """Return `context_tools`; empty when something odd is stored there."""
+    return valid_tools(state.get("context_tools"))[0]
 
 
 def turn_is_finished(state: State) -> bool:

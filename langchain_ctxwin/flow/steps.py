@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
+from langchain_ctxwin.core.stored import valid_view
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
-from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, turn_is_finished
+from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
 from langchain_ctxwin.summarize.usage import Written
 
@@ -71,8 +72,10 @@ class Flow:
         pending = flags_of(state)
         if pending.get("due"):
             return "maybe_summarize"
-        report = state.get("context_report") or self.measure(state).report
-        return "force_compress" if report["over_by"] > 0 or pending.get("compress") else "build_messages"
+        over_by = report_of(state).get("over_by")
+        if over_by is None:
+            over_by = self.measure(state).report["over_by"]
+        return "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
 
     def summarize(self, state: State, place: Place) -> Update:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
@@ -122,7 +125,8 @@ class Flow:
         if self.engine.is_live:
             return None
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
-        if not built or not messages or not _is_current(built[-1], messages[-1], state):
+        is_request = isinstance(built, list) and all(isinstance(message, BaseMessage) for message in built)
+        if not is_request or not built or not messages or not _is_current(built[-1], messages[-1], state):
             return None
         return list(built)
 
@@ -148,7 +152,7 @@ class Flow:
 
     def _checked(self, state: State, window: Window, place: Place, found: Written | None) -> Update:
         announce_faults(window)
-        announce_stop(window, (state.get("context_report") or {}).get("stopped", ""))
+        announce_stop(window, report_of(state).get("stopped", ""))
         self._summaries.forget(state, window)
         if self.engine.in_background(window):
             window = self._summaries.advance(window, place, found)
@@ -233,5 +237,5 @@ def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
     """True when a request that ends in `built` was made for a history that ends in `newest`."""
     if built.id is None or built.id != newest.id:
         return False
-    edited = (state.get("context_view") or {}).get("clamped") or {}
-    return built.content == newest.content or built.id in edited
+    view, _ = valid_view(state.get("context_view"))
+    return built.content == newest.content or built.id in view.clamped or built.id in view.superseded

@@ -22,7 +22,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.flow.choices import require_free_name
 from langchain_ctxwin.graph.nodes import ContextNodes
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
@@ -104,7 +104,7 @@ def create_context_agent(
         tool_selector=tool_selector,
         router=router,
     )
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model=chat if tool_selector or not bound else chat.bind_tools(bound))
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")

@@ -50,7 +50,7 @@ class ContextState(_SessionKeys, total=False):
     """State of one conversation, with the full history at linear storage cost.
 
     ```python
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     ```
 
     **Pruning.** A checkpoint holds what changed, not the whole history. Deleting older checkpoints of a thread while
@@ -77,6 +77,20 @@ class PlainContextState(_SessionKeys, total=False):
 
     messages: Annotated[list[AnyMessage], add_messages]
     """Full history; compaction never edits it."""
+
+
+class ContextInput(TypedDict):
+    """The public input: pass it as `input_schema`, so that callers give messages only.
+
+    LangGraph ignores what else they send, the `context_*` keys above all: who could set the summary would write into
+    every request. Keys of your own that callers may set stand in a subclass.
+
+    `update_state` and a `Command(update=...)` in the place of an input write any key, whatever the schema: they are for
+    the application, not for its clients.
+    """
+
+    messages: list[AnyMessage]
+    """What is new in the conversation."""
 
 
 class ContextOutput(TypedDict):

@@ -38,7 +38,7 @@ def add_context_nodes(
 
     Example:
         ```python
-        builder = StateGraph(ContextState, output_schema=ContextOutput)
+        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
         add_context_nodes(builder, nodes, model=model.bind_tools(tools))
         builder.add_node("tools", ToolNode(tools))
         builder.add_edge(START, "budget_check")

@@ -9,6 +9,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.stored import valid_tools
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, needs_of
@@ -87,7 +88,7 @@ def _leading_name(line: str, numbers: Mapping[str, int]) -> int | None:
 
 def _loaded(runtime: Any) -> set[str]:
     state = getattr(runtime, "state", None)
-    return set(state.get("context_tools") or ()) if isinstance(state, Mapping) else set()
+    return set(valid_tools(state.get("context_tools"))[0]) if isinstance(state, Mapping) else set()
 
 
 def _answer(entries: Sequence[Entry], ranking: Ranking, left_out: set[int], price: Callable[[str], int]) -> str:

@@ -15,6 +15,7 @@ from langchain_ctxwin import (
     ModelLimits,
     add_context_nodes,
 )
+from langchain_ctxwin.graph.state import ContextInput
 from support.desk import CONFIG, PROMPT, TOOLS, Calls, agent_of, answered, ask, state_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -127,7 +128,7 @@ def test_tool_steps_fit_with_their_definitions_counted(start_llama):
 def _graph(call, *, limit):
     engine = ContextEngine(limits=ModelLimits(max_input_tokens=limit))
     nodes = ContextNodes(engine, system_prompt=PROMPT, tools=TOOLS)
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model_node="model", model=call)
     builder.add_node("tools", ToolNode(TOOLS))
     builder.add_edge(START, "budget_check")

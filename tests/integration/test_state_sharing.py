@@ -11,7 +11,7 @@ from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def agent(note, *, checkpointer=None):
         runs = state.get("context_guard", {}).get("compactions", 0) + 1
         return {"messages": [AIMessage(f"{note} {runs}")], "context_guard": {"compactions": runs}}
 
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     builder.add_node("run", run).add_edge(START, "run").add_edge("run", END)
     return builder.compile(checkpointer=checkpointer)
 

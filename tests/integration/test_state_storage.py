@@ -18,7 +18,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ def answering(write=None, *, state=ContextState, checkpointer=None):
         fresh = AIMessage(f"answer {len(values['messages'])}")
         return {"messages": [fresh] if write is None else write, "context_guard": {"compactions": 1}}
 
-    builder = StateGraph(state, output_schema=ContextOutput)
+    builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
     builder.add_node("agent", answer).add_edge(START, "agent").add_edge("agent", END)
     return builder.compile(checkpointer=checkpointer)
 
@@ -155,7 +155,7 @@ def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
     """What was written before the interrupt is there once; the request list is not in the checkpoint."""
 
     def build():
-        builder = StateGraph(ContextState, output_schema=ContextOutput)
+        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
         builder.add_node("draft", lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]})
         builder.add_node("ask", lambda s: {"messages": [("user", interrupt("send?"))]})
         builder.add_edge(START, "draft").add_edge("draft", "ask").add_edge("ask", END)
@@ -274,10 +274,10 @@ def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(
 
 READER = """
 import sqlite3, sys
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-builder = StateGraph(ContextState, output_schema=ContextOutput)
+builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
 builder.add_node("agent", lambda s: {}).add_edge(START, "agent")
 graph = builder.compile(checkpointer=SqliteSaver(sqlite3.connect(sys.argv[1])))
 messages = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]

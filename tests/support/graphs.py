@@ -17,6 +17,7 @@ from langchain_ctxwin import (
     ModelInfo,
     add_context_nodes,
 )
+from langchain_ctxwin.graph.state import ContextInput
 from support.desk import CONFIG, PROMPT, ask
 
 
@@ -38,7 +39,7 @@ def chat_on(
 ) -> Any:
     """Compile a graph that calls a model, which is given with its tools bound."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
-    builder = StateGraph(ContextState, output_schema=ContextOutput)
+    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model_node="model", model=call)
     builder.add_node("tools", ToolNode(list(tools)))
     builder.add_edge(START, "budget_check")

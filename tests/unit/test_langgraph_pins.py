@@ -11,16 +11,16 @@ from langgraph.pregel._messages import ensure_message_ids
 from langgraph.types import Overwrite
 
 from langchain_ctxwin.flow.channel import MessagesDeltaChannel
-from langchain_ctxwin.graph.state import ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
 
 
 def test_langgraph_rebuilds_the_channel_with_its_settings():
     """Compiling a graph keeps class, reducer and spacing; every schema of ours compiles."""
-    channel = StateGraph(ContextState, output_schema=ContextOutput).channels["messages"]
+    channel = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput).channels["messages"]
     assert type(channel) is MessagesDeltaChannel
     assert channel == MessagesDeltaChannel()
     assert channel.ValueType is list
-    StateGraph(PlainContextState, output_schema=ContextOutput)
+    StateGraph(PlainContextState, input_schema=ContextInput, output_schema=ContextOutput)
 
 
 def test_the_private_parts_of_langgraph_that_we_rely_on_are_there():

@@ -22,7 +22,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from langchain_ctxwin.graph.agent import create_context_agent
 from langchain_ctxwin.graph.nodes import ContextNodes
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
+from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, openai_overflow, script, tool_loop
 from support.oracle import exact_count
@@ -46,7 +46,7 @@ def graph_of(model, *, window=1000, tools=(), checkpointer=None, engine=None, st
     """Return the wiring that the documentation shows."""
     engine = engine or engine_of(window)
     nodes = ContextNodes(engine, system_prompt="You are helpful.", tools=tools)
-    builder = StateGraph(state, output_schema=ContextOutput)
+    builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
     retry = options.pop("retry_policy", None)
     call = model.bind_tools(tools) if tools else model
     add_context_nodes(builder, nodes, model=call, retry_policy=retry)

@@ -41,6 +41,13 @@ def test_what_we_store_is_read_back_whole():
     assert valid_view({})[1] == ()
 
 
+def test_a_summary_outlives_the_messages_that_it_covers():
+    """Somebody removed them from the history; the view still begins after them."""
+    state = {"context_summary": "They asked.", "context_view": {"start": {"id": "q", "index": 0}}}
+    session = engine().measure(HISTORY, session=state).session
+    assert (session.summary, session.faults) == ("They asked.", ())
+
+
 def test_a_key_that_no_longer_exists_leaves_silently():
     """States of earlier versions are no fault."""
     assert valid_counts({"reported": True, "messages": 3}) == ({"messages": 3}, ())
@@ -65,10 +72,13 @@ def test_a_value_that_is_no_mapping_is_dropped(value):
     counts=GARBAGE | st.dictionaries(st.sampled_from(COUNTS), GARBAGE),
     guard=GARBAGE | st.dictionaries(st.sampled_from(GUARD), GARBAGE),
     view=GARBAGE | st.dictionaries(st.sampled_from(VIEW), GARBAGE),
+    summary=GARBAGE,
+    report=GARBAGE,
 )
-def test_garbage_never_stops_a_thread(counts, guard, view):
+def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     """Measuring, and storing what was seen, works on any state, and a second time on the result without a line."""
     state = {"context_counts": counts, "context_guard": guard, "context_view": view}
+    state |= {"context_summary": summary, "context_report": report}
     window = engine().measure(HISTORY, session=state)
     again = engine().measure(HISTORY, session=seen(window))
     assert again.total_tokens == window.total_tokens
