@@ -217,7 +217,11 @@ class ContextEngine:
         """
         if is_stated:
             self._measurer.hear(window, overflow)
-        return self._measurer.again(window, refused(window, overflow))
+        return self._measurer.again(window, refused(window, overflow), was_refused=True)
+
+    def accepted(self, window: Window, tokens: int) -> None:
+        """Take up that the provider took a request of this reported size: smaller limits are wrong, for everybody."""
+        self._measurer.accepted(window, tokens)
 
     def recover(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> dict[str, Any]:
         """Learn from a refused request, shrink the view and return the session update.
@@ -228,7 +232,7 @@ class ContextEngine:
             BudgetExceededError: the request is at its smallest and still too large.
         """
         again = self.learn(window, overflow, is_stated=is_stated)
-        compaction = self.emergency(again, target_tokens=retry_target(again))
+        compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
             raise refusal_of(again, again.survey)
         return self.apply(compaction, again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,20 +16,22 @@ from langchain_ctxwin.config.live import Fixed
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Goal
+from langchain_ctxwin.core.echo import has_number, request_texts
+from langchain_ctxwin.core.learned_limits import for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.learning import expected, from_count
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pins import PinWhen
-from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS, stated_limit
+from langchain_ctxwin.core.recovery import known_of
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import HeardLimits, Marks
+from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks
 from langchain_ctxwin.pricing import Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
 
@@ -52,6 +55,7 @@ class Measurer:
         self.model = model_name(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._learned = learned or HeardLimits()
+        self._accepted = AcceptedSizes(time.monotonic)
         self._marks = Marks(pin_when)
 
     @property
@@ -95,16 +99,17 @@ class Measurer:
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
             is_exact=lambda: pricing.exact,
+            declared=stated if stated.known else self.limits,
             settings=settings,
         )
         request = self._request(messages, system_prompt, tools, pricing, settings)
         checked = with_new_pins(read_session(session, messages), messages, request.pins)
-        return self._window(request, checked, stated if stated.known else self.limits, about)
+        return self._window(request, checked, about.declared or self.limits, about)
 
-    def again(self, window: Window, counts: dict[str, Any]) -> Window:
+    def again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
-        return self._window(window.request, session, window.limits, window.about)
+        return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
 
     def by(self, window: Window, settings: ContextConfig) -> Window:
         """Measure the same request by other settings."""
@@ -136,14 +141,25 @@ class Measurer:
         return self._counted(window, tokens)
 
     def hear(self, window: Window, overflow: ContextOverflow) -> None:
-        """Remember a limit that the provider stated, for other conversations."""
-        stated = stated_limit(window, overflow)
-        if not stated:
+        """Remember a limit that the provider stated, for other conversations, if it is one to tell them."""
+        model, stated = window.about.model, stated_limit(overflow, known_of(window))
+        told = unrefuted(for_everybody(stated, window.about.declared), self._accepted.of(model))
+        if not told or _may_be_quoted(window, overflow):
             return
         try:
-            self._learned.learn(window.about.model, stated)
+            self._learned.learn(model, told)
         except Exception as error:  # noqa: BLE001  # the conversation knows the limit; a broken memory is no reason to end it
-            log.warning("limits.not_learned", model=window.about.model, reason=type(error).__name__, **stated)
+            log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
+
+    def accepted(self, window: Window, tokens: int) -> None:
+        """Take up that the provider accepted a request: limits below its size are forgotten, for everybody."""
+        model, forget = window.about.model, getattr(self._learned, "accepted", None)
+        self._accepted.note(model, tokens)
+        try:
+            if forget is not None:
+                forget(model, tokens)
+        except Exception as error:  # noqa: BLE001  # see hear
+            log.warning("limits.not_withdrawn", model=model, reason=type(error).__name__, tokens=tokens)
 
     def _remote(self, window: Window) -> RequestCounter | None:
         """The counter to ask about this request, if it is its model's and the answer decides anything."""
@@ -163,20 +179,27 @@ class Measurer:
             return window
         return self.again(window, from_count(window, tokens))
 
-    def _window(self, request: Request, session: Session, stated: ModelLimits, about: About) -> Window:
-        heard = self._heard(about.model)
+    def _window(
+        self, request: Request, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
+    ) -> Window:
         settings: ContextConfig = about.settings
-        reserve, goal = settings.output_reserve, partial(_goal, settings)
-        return measure_request(request, session, stated, about, heard=heard, output_reserve=reserve, goal=goal)
+        return measure_request(
+            request,
+            session,
+            stated,
+            about,
+            heard=self._heard(about),
+            output_reserve=settings.output_reserve,
+            goal=partial(_goal, settings),
+            was_refused=was_refused,
+        )
 
-    def _heard(self, model: str) -> Mapping[str, int]:
+    def _heard(self, about: About) -> Mapping[str, int]:
         """Limits that other conversations learned; a memory that fails has none."""
         try:
-            return {
-                name: tokens for name, tokens in self._learned.recall(model).items() if tokens >= LEAST_LIMIT_TOKENS
-            }
+            return for_everybody(self._learned.recall(about.model), about.declared)
         except Exception as error:  # noqa: BLE001  # see hear
-            log.warning("limits.not_recalled", model=model, reason=type(error).__name__)
+            log.warning("limits.not_recalled", model=about.model, reason=type(error).__name__)
             return {}
 
     def _request(
@@ -216,6 +239,13 @@ def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,
     )
+
+
+def _may_be_quoted(window: Window, overflow: ContextOverflow) -> bool:
+    """True for a number that the request has too, unless somebody saw that the provider says it in words of its own."""
+    if overflow.said_by == "provider" or overflow.limit is None:
+        return False
+    return has_number(request_texts(window.survey.messages(), window.about.tools), overflow.limit)
 
 
 def _not_counted(window: Window, error: Exception) -> Window:

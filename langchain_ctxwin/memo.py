@@ -13,11 +13,13 @@ from weakref import ref
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.learned_limits import unrefuted
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.survey import Before, Price, after_steps, show_steps
 from langchain_ctxwin.core.turns import Step, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import Clock
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""
@@ -27,6 +29,9 @@ MAX_CONVERSATIONS = 64
 
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
+
+ACCEPTED_SECONDS = 3_600.0
+"""How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room."""
 
 _content = attrgetter("content")
 V = TypeVar("V")
@@ -71,6 +76,30 @@ class HeardLimits:
         """Remember limits; of a model without a name nothing, because it could be any."""
         if model:
             self._known.put(model, {**self.recall(model), **limits})
+
+    def accepted(self, model: str, tokens: int) -> None:
+        """Forget the limits below an input that the model took."""
+        known = self.recall(model)
+        if known and (left := unrefuted(known, tokens)) != known:
+            self._known.put(model, left)
+
+
+class AcceptedSizes:
+    """The largest inputs that models took lately; thread-safe, losing them costs a check."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: Lru[tuple[int, float]] = Lru(MAX_TEXTS)
+
+    def note(self, model: str, tokens: int) -> None:
+        """Remember an input that a model took."""
+        if tokens >= self.of(model):
+            self._known.put(model, (tokens, self._clock() + ACCEPTED_SECONDS))
+
+    def of(self, model: str) -> int:
+        """Return the largest known input of a model in tokens; 0 when none is."""
+        tokens, until = self._known.get(model) or (0, 0.0)
+        return tokens if self._clock() < until else 0
 
 
 class Prices:

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import Belief, after_request, after_text, other_tools
+from langchain_ctxwin.core.learned_limits import unrefuted
 from langchain_ctxwin.core.measured import MAX_MEASURED, Measured, Span, is_plausible
 from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
@@ -35,6 +36,9 @@ class Lesson:
     ignored: str = ""
     """Why a reported size was not used; empty when it was, or when none was reported."""
 
+    accepted_tokens: int = 0
+    """The input that the model of the request is known to have taken; 0 when that is not known."""
+
 
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
@@ -54,7 +58,10 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     counts.pop("checked", None)
     counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
     counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)
-    return Lesson(counts=with_belief(counts, belief_key(speaker, window.about.tools_digest), belief))
+    accepted = tokens if _is_asked_model(window, speaker) else 0
+    counts = _without_refuted_limits(counts, window.about.model, accepted)
+    counts = with_belief(counts, belief_key(speaker, window.about.tools_digest), belief)
+    return Lesson(counts=counts, accepted_tokens=accepted)
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
@@ -77,6 +84,14 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
     belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
     return with_belief(counts, belief_key(window.speaker, window.about.tools_digest), belief)
+
+
+def accepted_tokens(window: Window) -> int:
+    """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
+    anchor, speaker = window.session.counts.get("anchor") or {}, window.speaker
+    reports = [report for report in _reports(window.survey) if speaker and report.speaker]
+    own = [report.tokens for report in reports if may_be(report.speaker, speaker)]
+    return max([*own, anchor["tokens"] if anchor and anchor.get("model") == speaker else 0])
 
 
 def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +147,22 @@ def from_history(session: Session, request: Request, survey: Survey, about: Abou
 def belief_key(speaker: str, tools_digest: str) -> str:
     """Name of a model and tool set in `context_counts`."""
     return f"{speaker}|{tools_digest}"
+
+
+def _is_asked_model(window: Window, speaker: str) -> bool:
+    """False when another model stood in: what it takes says nothing about the one that was asked."""
+    return speaker == window.speaker or may_be(speaker, window.about.model)
+
+
+def _without_refuted_limits(counts: Mapping[str, Any], model: str, accepted: int) -> dict[str, Any]:
+    """Return `context_counts` without limits of a model that are below what it took."""
+    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
+    left = unrefuted(limits.get(model, {}), accepted)
+    if left == limits.get(model, {}):
+        return dict(counts)
+    others = {name: known for name, known in limits.items() if name != model}
+    kept = {**others, **({model: left} if left else {})}
+    return {**{key: value for key, value in counts.items() if key != "limits"}, **({"limits": kept} if kept else {})}
 
 
 def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tuple[Belief, Measured]:

@@ -12,7 +12,7 @@ from langchain_ctxwin.core.compaction import Goal
 from langchain_ctxwin.core.learning import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measured import Measured
-from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
+from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.window import (
@@ -41,6 +41,7 @@ def measure_request(
     heard: Mapping[str, int],
     output_reserve: int | None,
     goal: Callable[[int, bool], Goal],
+    was_refused: bool = False,
 ) -> Window:
     """Measure a request.
 
@@ -52,15 +53,18 @@ def measure_request(
         heard: limits that other conversations learned.
         output_reserve: tokens reserved for the answer, where configured.
         goal: what a compaction aims for, by input limit and by whether sizes were ever reported.
+        was_refused: the provider has just refused this very request.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    learned = smaller_of(heard, session.learned_limit(about.model))
-    limits = lowered(stated, learned)
-    reserve = reserve_within(limits, output_reserve, learned=bool(learned))
-    limit = limits.input_limit(reserve)
     sized = _sized(*_calibrated(session, request, about), about)
+    limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
+    if learned := smaller_of(heard, remembered_limit(session, about.model)):
+        limits, reserve = _lowered(
+            stated, learned, output_reserve, 0 if was_refused else sized.survey.least_fixed_tokens
+        )
+    limit = limits.input_limit(reserve)
     budget = _budget(sized.survey, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
     report = make_report(
@@ -85,6 +89,21 @@ def measure_request(
         session=sized.session,
         goal=aim,
     )
+
+
+def _lowered(
+    stated: ModelLimits, learned: Mapping[str, int], output_reserve: int | None, fixed_tokens: int
+) -> tuple[ModelLimits, int]:
+    """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
+
+    A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
+    misread; the provider is asked instead, and its answer settles it.
+    """
+    limits = lowered(stated, learned)
+    reserve = reserve_within(limits, output_reserve, learned=True)
+    if limits.input_limit(reserve) > fixed_tokens:
+        return limits, reserve
+    return stated, reserve_within(stated, output_reserve, learned=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

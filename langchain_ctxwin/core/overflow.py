@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
 
 from langchain_ctxwin.core import overflow_patterns as patterns
+from langchain_ctxwin.core.echo import Quotes
 from langchain_ctxwin.core.overflow_evidence import Evidence, evidence_of
 from langchain_ctxwin.errors import ContextWindowError
 
 Kind = Literal["input", "input_plus_output"]
+SaidBy = Literal["", "provider", "request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,9 @@ class ContextOverflow:
 
     requested_output: int | None = None
     """Tokens that were requested for the answer."""
+
+    said_by: SaidBy = field(default="", repr=False, compare=False)
+    """Whose words say so: the provider's own, or only a quote of the request; empty when nobody compared them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +56,18 @@ _SEPARATORS = re.compile(r"[,_. ]")
 _NUMBER = re.compile(r"(?<![\w.-])\d[\d,._]*")
 
 
-def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
+def classify_overflow(exc_or_text: object, *, request: Iterable[str] = ()) -> ContextOverflow | None:
     """Recognise a context overflow in an exception, an error text (str or bytes) or a decoded error body.
 
     Looks at class names, HTTP status, `code` and `type`, body and text, then at the causes behind an exception; the
     nearest one that is decisive counts. Returns None for everything else: rate limits and quotas (also where a client
     names the class after an overflow), limits of the `max_tokens` parameter, cache sizes, payloads in bytes, malformed
     requests, and this package's own errors. Never raises.
+
+    Args:
+        exc_or_text: what the provider said.
+        request: the texts of the refused request. What the error quotes of them states nothing: an overflow that is
+            recognised in quoted words alone has no sizes.
 
     Example:
         >>> classify_overflow("prompt is too long: 208656 tokens > 200000 maximum")
@@ -67,8 +77,15 @@ def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
     """
     if isinstance(exc_or_text, ContextWindowError):
         return None
-    verdicts = map(_judge, evidence_of(exc_or_text))
-    return next((verdict.overflow for verdict in verdicts if verdict is not None), None)
+    overflow = _classified(evidence_of(exc_or_text))
+    if overflow is None or not (texts := list(request)):
+        return overflow
+    own = _classified(evidence_of(exc_or_text, Quotes(texts)))
+    return ContextOverflow(said_by="request") if own is None else replace(own, said_by="provider")
+
+
+def _classified(said: Iterable[Evidence]) -> ContextOverflow | None:
+    return next((verdict.overflow for verdict in map(_judge, said) if verdict is not None), None)
 
 
 def _judge(evidence: Evidence) -> _Verdict | None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from langchain_ctxwin.core.echo import Quotes
+
 T = TypeVar("T", str, bytes)
+
+Own = Callable[[str], str]
+"""What of a text counts."""
 
 MAX_EXCEPTIONS = 32
 """Exceptions looked at in a chain of causes and groups; real chains have two to five."""
@@ -60,13 +65,22 @@ class Evidence:
     """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
 
 
-def evidence_of(source: object) -> Iterator[Evidence]:
+def evidence_of(source: object, quotes: Quotes | None = None) -> Iterator[Evidence]:
     """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
     Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
+
+    Args:
+        source: an exception, a text or a decoded body.
+        quotes: texts that count for nothing where they are quoted.
     """
+    for evidence in _evidence_of(source, quotes.masked if quotes else _text_itself):
+        yield replace(evidence, codes=_unquoted(evidence.codes, quotes)) if quotes else evidence
+
+
+def _evidence_of(source: object, own: Own) -> Iterator[Evidence]:
     if not isinstance(source, BaseException):
-        yield Evidence(codes=_codes(source), text=_joined([source]))
+        yield Evidence(codes=_codes(source), text=_joined([source], own))
         return
     for error in _chain(source):
         bodies = _bodies(error)
@@ -74,8 +88,17 @@ def evidence_of(source: object) -> Iterator[Evidence]:
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=_status(error),
             codes=_codes({key: _read(error, key) for key in CODE_KEYS}).union(*map(_codes, bodies)),
-            text=_joined([error, _notes(error), *bodies]),
+            text=_joined([error, _notes(error), *bodies], own),
         )
+
+
+def _text_itself(text: str) -> str:
+    return text
+
+
+def _unquoted(codes: frozenset[str], quotes: Quotes) -> frozenset[str]:
+    """The codes that are no words of the request: a body may hold the request itself, with types of its own."""
+    return frozenset(code for code in codes if not quotes.has(code))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -124,8 +147,8 @@ def _codes(body: object) -> frozenset[str]:
     )
 
 
-def _joined(sources: Iterable[object]) -> str:
-    texts = dict.fromkeys(_plain(_text(source)) for source in sources)
+def _joined(sources: Iterable[object], own: Own) -> str:
+    texts = dict.fromkeys(_plain(own(_text(source))) for source in sources)
     return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
 
 

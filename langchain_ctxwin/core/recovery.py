@@ -6,45 +6,61 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from langchain_ctxwin.core.learning import MAX_MODELS, bounded, from_refusal
+from langchain_ctxwin.core.learned_limits import LEAST_LIMIT_TOKENS, Known, remembered, stated_limit, unrefuted
+from langchain_ctxwin.core.learning import MAX_MODELS, accepted_tokens, bounded, from_refusal
 from langchain_ctxwin.core.limits import OUTPUT_SHARE, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.window import Window
 
 BLIND_STEP = 0.75
 """Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
-LEAST_LIMIT_TOKENS = 256
-"""A stated limit below this is that of something else: no served model has such a window."""
 
-
-def retry_target(window: Window) -> int:
+def retry_target(window: Window, overflow: ContextOverflow) -> int:
     """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
 
     That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
-    that we cannot count, and has to become much smaller.
+    that we cannot count, and has to become much smaller: as small as the limit that was stated, if the request can,
+    also where that is not believed.
     """
     if window.over_by:
         return window.budget.input_limit
-    return int(BLIND_STEP * window.survey.upper_tokens)
+    blind = int(BLIND_STEP * window.survey.upper_tokens)
+    stated = stated_limit(overflow, Known(limits=window.limits, kept_input_tokens=window.budget.input_limit))
+    limits = lowered(window.limits, stated)
+    limit = limits.input_limit(reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated)))
+    return min(blind, limit) if limit > window.survey.least_fixed_tokens else blind
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts."""
     counts = from_refusal(window, stated_input(overflow))
-    stated = stated_limit(window, overflow) or _inferred_limit(window)
-    if not stated:
+    if overflow.said_by == "request":
         return counts
-    known = smaller_of(window.session.learned_limit(window.about.model), stated)
-    return {**counts, "limits": bounded(counts.get("limits"), window.about.model, known, MAX_MODELS)}
+    known = known_of(window)
+    learned = stated_limit(overflow, known) or unrefuted(_inferred_limit(window), known.accepted_tokens)
+    if not learned:
+        return counts
+    limits = smaller_of(remembered_limit(window.session, window.about.model), learned)
+    return {**counts, "limits": bounded(counts.get("limits"), window.about.model, limits, MAX_MODELS)}
 
 
-def stated_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
-    """Return the limit that a provider stated, by the field of `ModelLimits` it belongs to; empty without one."""
-    if overflow.limit is None or overflow.limit < LEAST_LIMIT_TOKENS:
-        return {}
-    joint = overflow.kind == "input_plus_output" or _is_joint(window, overflow.limit)
-    return {"context_window" if joint else "max_input_tokens": overflow.limit}
+def known_of(window: Window) -> Known:
+    """Return what a measured request says beside the refusal it met."""
+    return Known(
+        limits=window.limits,
+        kept_input_tokens=window.budget.input_limit,
+        accepted_tokens=accepted_tokens(window),
+        refused_tokens=max(window.survey.upper_tokens, window.survey.estimates.total_tokens),
+    )
+
+
+def remembered_limit(session: Session, model: str) -> dict[str, int]:
+    """Return the limits that a conversation learned of a model, without those that cannot hold."""
+    anchor = session.counts.get("anchor") or {}
+    is_same = anchor.get("model") == session.speaker(model)
+    return remembered(session.learned_limit(model), anchor["tokens"] if is_same else 0)
 
 
 def _inferred_limit(window: Window) -> dict[str, int]:
@@ -93,17 +109,6 @@ def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool
 
 def _smaller(known: int | None, learned: int | None) -> int | None:
     return min((tokens for tokens in (known, learned) if tokens is not None), default=None)
-
-
-def _is_joint(window: Window, limit: int) -> bool:
-    """True when a stated limit corrects a window that is known to be shared by input and output.
-
-    The limit that we kept to already, ours without the output reserve, is one for input and corrects nothing.
-    """
-    known, is_kept = window.limits.context_window, limit == window.budget.input_limit
-    if window.limits.max_input_tokens is not None or known is None:
-        return False
-    return limit <= known and (limit == known or not is_kept)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:

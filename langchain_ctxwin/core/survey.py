@@ -60,6 +60,11 @@ class Survey:
         return self.size.regions.fixed_tokens
 
     @property
+    def least_fixed_tokens(self) -> int:
+        """Everything but the history by the lower of both counts: what reports made us believe of it may be wrong."""
+        return min(self.fixed_tokens, self.estimates.fixed_tokens)
+
+    @property
     def total_tokens(self) -> int:
         """The most likely size of the whole input."""
         return self.size.regions.total_tokens

@@ -56,6 +56,9 @@ class About:
     is_exact: Callable[[], bool]
     """Whether the counter is exact; asked after pricing, because one that failed no longer is."""
 
+    declared: ModelLimits | None = None
+    """What is stated about the model's limits beside what was learned from refusals."""
+
     settings: Any = None
     """The settings that held when the request began; whatever is decided about it goes by them."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
+from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.silent import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.chunks import places_of
@@ -58,7 +59,8 @@ class Attempts:
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent.
         """
         self._outcome["calls"] += 1
-        work, overflow = self._waiting[-1], classify_overflow(error)
+        work = self._waiting[-1]
+        overflow = classify_overflow(error, request=request_texts(self._parting.request_of(work)))
         if overflow is None and not isinstance(error, BudgetExceededError | NoModelFitsError):
             self._give_up(error, [work])
             return

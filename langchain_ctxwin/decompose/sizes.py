@@ -8,10 +8,11 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.core.learned_limits import Known, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS, lowered, reserve_within, smaller_of
+from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.memo import Lru
@@ -52,12 +53,9 @@ class Sizes:
 
     def hear(self, run: str, overflow: ContextOverflow) -> None:
         """Remember the limit that a refusal states, for all parts of its run; one that we keep to teaches nothing."""
-        limit = overflow.limit
-        if limit is None or not LEAST_LIMIT_TOKENS <= limit < self.input_limit:
-            return
-        own_input = overflow.kind == "input" and ModelLimits.of(self._stated).max_input_tokens is not None
-        stated = {"max_input_tokens" if own_input else "context_window": limit}
-        self._heard.put(run, smaller_of(self._heard.get(run) or {}, stated))
+        stated = stated_limit(overflow, Known(limits=ModelLimits.of(self._stated)))
+        if any(limit < self.input_limit for limit in stated.values()):
+            self._heard.put(run, smaller_of(self._heard.get(run) or {}, stated))
 
     def heard_room(self, frame: Sequence[AnyMessage], run: str) -> int | None:
         """Return the room for chunks under the limit that this run was told; None without one that can be believed."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outputs import fitting_output, only_model, smaller_output
@@ -82,7 +83,7 @@ class ModelExchange:
                 reply = yield now.attempt
                 overflow = self._silent(now, reply)
             except Exception as refusal:
-                error, overflow = refusal, classify_overflow(refusal)
+                error, overflow = refusal, self._overflow(now, refusal)
                 if overflow is None or number > most:
                     raise
             if overflow is None or number > most:
@@ -96,6 +97,11 @@ class ModelExchange:
                 break  # an answer that was cut off is all there is
         answered = flow.choices.answered({**state, **now.update}, reply)
         return {**now.update, **answered, **self._reply_update(now.window, reply, was_cut=overflow is not None)}
+
+    @staticmethod
+    def _overflow(now: _Now, refusal: Exception) -> ContextOverflow | None:
+        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
+        return classify_overflow(refusal, request=request_texts(now.attempt.request, now.window.about.tools))
 
     def _next(self, state: State, now: _Now, overflow: ContextOverflow, number: int, error: Exception | None) -> _Now:
         """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
@@ -189,6 +195,8 @@ class ModelExchange:
         if was_cut:  # its size is that of what the server made of the request
             return {"messages": [answer], "context_counts": dict(window.session.counts)}
         lesson = from_answer(window, answer)
+        if lesson.accepted_tokens:
+            self._flow.engine.accepted(window, lesson.accepted_tokens)
         announce_lesson(window, lesson)
         return {"messages": [answer], "context_counts": self._validated(window, answer, lesson)}
 

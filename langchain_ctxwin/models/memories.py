@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+from langchain_ctxwin.core.learned_limits import Known, for_everybody, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.recovery import LEAST_LIMIT_TOKENS
 from langchain_ctxwin.models.merging import Claim
 
 
@@ -37,6 +37,8 @@ class Memory(Protocol):
 
 
 PROVIDER = "provider"
+LEARNED = "learned"
+"""The tier, and by default the source, of what was learned."""
 
 
 def heard(
@@ -70,20 +72,33 @@ def _under(memories: Iterable[Memory], names: Iterable[str]) -> list[Claim]:
     found = []
     for memory in memories:
         infos = next((infos for name in known if (infos := memory.fetch(name))), [])
-        found += [Claim(source=memory.name, tier="learned", info=info) for info in infos]
+        found += [Claim(source=memory.name, tier=LEARNED, info=info) for info in infos]
     return found
 
 
-def limits_in(said: Any, known: ModelLimits | None) -> Mapping[str, int]:
+def limits_in(said: Any, info: ModelInfo | None, request: Iterable[str] = ()) -> Mapping[str, int]:
     """Return the limits that an exception, an error text or a mapping states; empty when it states none.
 
-    A limit of the input corrects a window that is known to be shared with the output.
+    A mapping is the caller's own word. What a provider is to have said has to be near what is declared of the model,
+    and nothing that its error only quotes of the `request`.
     """
     if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
         return said
-    overflow = classify_overflow(said)
-    if overflow is None or overflow.limit is None or overflow.limit < LEAST_LIMIT_TOKENS:
+    overflow = classify_overflow(said, request=request)
+    if overflow is None:
         return {}
-    window = known.context_window if known and known.max_input_tokens is None else None
-    is_joint = overflow.kind == "input_plus_output" or (window is not None and overflow.limit <= window)
-    return {"context_window" if is_joint else "max_input_tokens": overflow.limit}
+    stated = stated_limit(overflow, Known(limits=info.limits if info else None))
+    return for_everybody(stated, declared_limits(info) if info else None)
+
+
+def declared_limits(info: ModelInfo) -> ModelLimits:
+    """Return the limits that a model is declared to have, by others than its refusals."""
+    return ModelLimits(_declared(info, "context_window") or _declared(info, "max_input_tokens"))
+
+
+def _declared(info: ModelInfo, field: str) -> int | None:
+    """The largest value of a limit that somebody stated, those apart that were learned."""
+    stated: list[tuple[str, object]] = [(info.provenance.get(field, ""), getattr(info, field))]
+    stated += info.conflicts.get(field, {}).items()
+    values = [tokens for source, tokens in stated if isinstance(tokens, int) and not source.startswith(LEARNED)]
+    return max(values, default=None)

@@ -169,11 +169,17 @@ class ModelRegistry:
         """How each source is doing: what it lists, how old that is, and what is wrong with it."""
         return tuple(self._feeds.states())
 
-    def learn(self, name: Any, said: Any) -> None:
+    def learn(self, name: Any, said: Any, *, request: Iterable[str] = ()) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
 
         Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all, where
-        it only lowers what a provider itself states. What states no limit is passed over.
+        it only lowers what a provider itself states. What states no limit is passed over, and so is a limit far from
+        what is declared of the model, unless it is given as a mapping.
+
+        Args:
+            name: the model.
+            said: what the provider said about it.
+            request: the texts of the refused request; what the error quotes of them is not the provider's word.
 
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
@@ -181,8 +187,17 @@ class ModelRegistry:
         asked = Asked(name=name) if isinstance(name, str) else asked_about(name)
         filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
         info = None if isinstance(said, Mapping) else self._answers.facts(asked, self._feeds.listing)
-        if limits := limits_in(said, info.limits if info else None):
+        if limits := limits_in(said, info, request):
             self._memories[0].learn(filed, limits)
+
+    def accepted(self, name: Any, tokens: int) -> None:
+        """Take up that a provider took an input of this size: learned limits below it are forgotten."""
+        asked = Asked(name=name) if isinstance(name, str) else asked_about(name)
+        filed = [f"{asked.provider}/{asked.name}"] if asked.provider else []
+        for memory in self._memories:
+            if (forget := getattr(memory, "accepted", None)) is not None:
+                for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
+                    forget(spelling, tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""

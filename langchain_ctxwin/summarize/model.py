@@ -15,6 +15,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, r
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_ctxwin.core.echo import request_texts
+from langchain_ctxwin.core.learned_limits import Known, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.tokens import TokenEstimator
@@ -82,7 +84,7 @@ class ModelSummarizer:
                         reply = self._model.invoke(fold.prompt(summary), CALL_CONFIG)
                     summary = self._accepted(reply, fold)
             except SummarizationError as error:
-                limit = self._smaller(limit, error, messages)
+                limit = self._smaller(limit, error, messages, previous)
             else:
                 return summary
 
@@ -97,17 +99,20 @@ class ModelSummarizer:
                         reply = await self._model.ainvoke(fold.prompt(summary), CALL_CONFIG)
                     summary = self._accepted(reply, fold)
             except SummarizationError as error:
-                limit = self._smaller(limit, error, messages)
+                limit = self._smaller(limit, error, messages, previous)
             else:
                 return summary
 
-    def _smaller(self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage]) -> int:
+    def _smaller(
+        self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage], previous: str
+    ) -> int:
         """A smaller input limit after the model refused its input as too large; any other failure is raised again."""
-        overflow = classify_overflow(error.__cause__) if error.__cause__ else None
+        texts = (previous, *request_texts(messages))
+        overflow = classify_overflow(error.__cause__, request=texts) if error.__cause__ else None
         if overflow is None:
             raise error
         tried = limit or sum(self._counter([message]) for message in messages)
-        return min(tried // 2, overflow.limit or tried)
+        return min([tried // 2, *stated_limit(overflow, Known()).values()])
 
     def _folds(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None

@@ -28,6 +28,7 @@ statements = st.builds(
     Statement,
     tokens=st.integers(1, 5) | st.integers(1, MAX_TOKENS),
     heard_at=st.sampled_from([NOON, NOON + 1]) | st.floats(0, 1e12),
+    is_withdrawn=st.booleans(),
 )
 heard = st.dictionaries(
     st.sampled_from(["a", "b"]) | st.text(min_size=1),

@@ -202,7 +202,7 @@ def test_an_overflow_is_recovered_inside_the_model_node(overflow, times):
     for number in range(8):
         ask(graph, f"question {number} {LONG}")
     before = len(model.requests)
-    model.faults.extend(overflow(1500, 1000) for _ in range(times))
+    model.faults.extend(overflow(1500, 1250) for _ in range(times))
     result = ask(graph, "and now?")
     attempts = model.requests[before:]
     assert [request.refused for request in attempts] == [True] * times + [False]
@@ -211,7 +211,7 @@ def test_an_overflow_is_recovered_inside_the_model_node(overflow, times):
     assert len(set(sizes)) == times + 1
     assert result["messages"][-1].content.endswith("and now?")
     limits = graph.get_state(THREAD).values["context_counts"]["limits"]
-    assert list(limits["scripted"].values() if "scripted" in limits else limits[""].values()) == [1000]
+    assert list(limits["scripted"].values() if "scripted" in limits else limits[""].values()) == [1250]
 
 
 def test_an_overflow_that_never_ends_leaves_as_the_providers_exception_and_a_resume_works():

@@ -394,14 +394,13 @@ def test_a_candidate_that_failed_rests_for_a_while():
 
 
 def test_a_stated_limit_is_learned():
-    """A wrong window is corrected for every later request, and the registry hears the provider's own error."""
+    """A wrong window is corrected for every later request, and the registry hears of it."""
     wrong = scripted("wrong", 128_000)
     registry = TableRegistry({"wrong": info("wrong", 128_000, "1"), "right": info("right", 64_000, "9")})
     routes = ModelRouter([wrong, "right"], registry, quality=FixedQuality({"wrong": 1, "right": 1}))
-    error = ValueError("too long")
-    routes.refused(routes.route("hi"), ContextOverflow(limit=8_192, actual=9_000), error)
+    routes.refused(routes.route("hi"), ContextOverflow(limit=8_192, actual=9_000))
     assert routes.limits_of("wrong") == ModelLimits(8_192)
-    assert registry.learned == [("wrong", error)]
+    assert registry.learned == [("wrong", {"context_window": 8_192})]
     assert routes.route("hi", estimated_tokens=7_000).name == "right"
 
 
@@ -409,7 +408,7 @@ def test_a_refusal_without_a_limit_lowers_what_is_sent():
     """Where no number is stated, requests of that size are no longer sent there for a while."""
     clock = Clock()
     routes = of_infos(info("a", 128_000), clock=clock)
-    routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow(), ValueError())
+    routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
     assert routes.limits_of("a").max_input_tokens == 30_000
     clock.now += 3_601
     assert routes.limits_of("a").max_input_tokens is None

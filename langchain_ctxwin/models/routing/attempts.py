@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
 
+from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.recovery import stated_input
+from langchain_ctxwin.core.reported import reported_tokens
 from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.models.routing.calling import Call, CannotBindToolsError, call_of
 from langchain_ctxwin.models.routing.failures import TOO_SMALL, Failure, failure_of
@@ -56,6 +60,7 @@ class Attempts:
         self._route: Route | None = None
         self._seconds = 0.0
         self._stated_above = 0
+        self._accepted_tokens = 0
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
 
@@ -96,9 +101,9 @@ class Attempts:
             yield
             self.is_well = True
         except Exception as error:
-            failure = failure_of(error)
+            failure = failure_of(error, request_texts(self._request.messages, self._request.tools))
             if failure is not None:
-                self._take_up(failure, error)
+                self._take_up(failure)
             if failure is None or final:
                 self._annotate(error)
                 raise
@@ -106,11 +111,23 @@ class Attempts:
         finally:
             self._seconds += self._router.clock() - began
 
-    def answered(self) -> dict[str, Any]:
+    def answered(self, reply: BaseMessage | None = None) -> dict[str, Any]:
         """Take up that the candidate answered, and return the route as metadata of the answer."""
         route = self._chosen()
-        self._router.answered(route, self._request.conversation, self._seconds)
+        self._note(reply)
+        self._router.answered(route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
         return self.metadata()
+
+    def noted(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+        """Return a chunk of the answer, after a look at the size of the request that may come with it."""
+        self._note(chunk.message)
+        return chunk
+
+    def _note(self, reply: BaseMessage | None) -> None:
+        """Keep the reported size of the request, if it can be that; of several the largest: chunks may add up."""
+        if isinstance(reply, AIMessage):
+            tokens, _ = reported_tokens(reply, (self._chosen().estimated_tokens,))
+            self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
 
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
@@ -122,7 +139,7 @@ class Attempts:
         return self._route
 
     def _choose(self) -> str:
-        self._seconds = 0.0
+        self._seconds, self._accepted_tokens = 0.0, 0
         self._route = self._decided()
         return self._route.name
 
@@ -183,11 +200,11 @@ class Attempts:
         self._annotate(error)
         return error
 
-    def _take_up(self, failure: Failure, error: Exception) -> None:
+    def _take_up(self, failure: Failure) -> None:
         route = self._chosen()
         if failure.overflow is not None:
             self._look_above(self._refusing_limit(route, failure.overflow), failure.overflow)
-            self._router.refused(route, failure.overflow, error)
+            self._router.refused(route, failure.overflow)
         elif failure.needs_rest:
             self._router.failed(route.name, failure.what)
         self._leave(route.name, failure)

@@ -31,14 +31,14 @@ PROFILE_KEYS = {
 
 
 class Registry(Protocol):
-    """What a router asks of a `ModelRegistry`."""
+    """What a router asks of a `ModelRegistry`; one with a method `accepted(model, tokens)` hears of accepted inputs."""
 
     def lookup(self, model: Any) -> ModelInfo:
         """Return the facts about a model, by name or by chat model, or raise `UnknownModelError`."""
         ...
 
     def learn(self, name: Any, said: Any) -> None:
-        """Remember what a provider said about the limits of a model, given by its facts."""
+        """Remember the limits that a provider stated for a model, given by its facts."""
         ...
 
 

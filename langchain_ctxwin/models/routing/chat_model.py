@@ -180,7 +180,7 @@ class RoutedChatModel(BaseChatModel):
             with attempts.watched():
                 result = answer_of(call, messages, stop or self.stop)
             if attempts.is_well:
-                return labelled(result, attempts.answered())
+                return labelled(result, attempts.answered(result.generations[0].message))
 
     async def _agenerate(
         self,
@@ -195,7 +195,7 @@ class RoutedChatModel(BaseChatModel):
             with attempts.watched():
                 result = await aanswer_of(call, messages, stop or self.stop)
             if attempts.is_well:
-                return labelled(result, attempts.answered())
+                return labelled(result, attempts.answered(result.generations[0].message))
 
     def _stream(
         self,
@@ -214,7 +214,7 @@ class RoutedChatModel(BaseChatModel):
         if chunk is not None:
             chunk = labelled_chunk(chunk, attempts.metadata())
         while chunk is not None:
-            yield chunk
+            yield attempts.noted(chunk)
             with attempts.watched(final=True):
                 chunk = next(chunks, None)
         attempts.answered()
@@ -236,7 +236,7 @@ class RoutedChatModel(BaseChatModel):
         if chunk is not None:
             chunk = labelled_chunk(chunk, attempts.metadata())
         while chunk is not None:
-            yield chunk
+            yield attempts.noted(chunk)
             with attempts.watched(final=True):
                 chunk = await anext(chunks, None)
         attempts.answered()

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
+from langchain_ctxwin.core.learned_limits import Known, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import BLIND_STEP, LEAST_LIMIT_TOKENS, lowered, smaller_of
+from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, smaller_of
+from langchain_ctxwin.memo import AcceptedSizes
+from langchain_ctxwin.models.memories import declared_limits
 from langchain_ctxwin.models.routing.candidates import Candidate
 from langchain_ctxwin.protocols import Clock
 
@@ -42,16 +45,20 @@ class Experience:
         self._failures: dict[str, _Failure] = {}
         self._heard: dict[str, _Heard] = {}
         self._seconds: dict[str, deque[float]] = {}
+        self._accepted = AcceptedSizes(clock)
 
     def failed(self, name: str, what: str, *, rest_seconds: float) -> None:
         """Let a candidate rest."""
         with self._lock:
             self._failures[name] = _Failure(what=what, until=self._clock() + rest_seconds)
 
-    def answered(self, name: str, seconds: float) -> None:
-        """Take up how long an answer took; whoever answers is well."""
+    def answered(self, name: str, seconds: float, *, tokens: int = 0) -> None:
+        """Take up how long an answer took, and the input it was reported to be for; whoever answers is well."""
+        self._accepted.note(name, tokens)
         with self._lock:
             self._failures.pop(name, None)
+            if heard := self._heard.get(name):
+                self._heard[name] = replace(heard, limits=unrefuted(heard.limits, tokens))
             self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
 
     def resting(self, name: str) -> str:
@@ -66,13 +73,24 @@ class Experience:
             known = self._seconds.get(name)
             return median(known) if known else None
 
-    def refused(self, candidate: Candidate, overflow: ContextOverflow, *, tokens: int) -> None:
-        """Remember the limit that a refusal states, or one below the refused size when it states none."""
-        limits = _stated(candidate, overflow) or {"max_input_tokens": max(1, int(BLIND_STEP * tokens))}
-        with self._lock:
-            known = self._live(candidate.name)
-            both = smaller_of(known, limits) if known else limits
-            self._heard[candidate.name] = _Heard(limits=both, until=self._clock() + HEARD_SECONDS)
+    def refused(self, candidate: Candidate, overflow: ContextOverflow, *, tokens: int) -> Mapping[str, int]:
+        """Remember the limit that a refusal states, or one below the refused size when it states none.
+
+        Both hold for every conversation, so one that only its own conversation may believe is not kept. What was stated
+        and kept is returned.
+        """
+        if overflow.said_by == "request":
+            return {}
+        accepted = self._accepted.of(candidate.name)
+        known = Known(limits=candidate.limits, accepted_tokens=accepted, refused_tokens=tokens)
+        declared = declared_limits(candidate.info)
+        stated = for_everybody(stated_limit(overflow, known), declared)
+        inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}
+        if limits := stated or unrefuted(for_everybody(inferred, declared), accepted):
+            with self._lock:
+                both = smaller_of(self._live(candidate.name), limits)
+                self._heard[candidate.name] = _Heard(limits=both, until=self._clock() + HEARD_SECONDS)
+        return stated
 
     def informed(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the limits it was heard to have, where those are smaller."""
@@ -82,11 +100,3 @@ class Experience:
     def _live(self, name: str) -> Mapping[str, int]:
         heard = self._heard.get(name)
         return heard.limits if heard and heard.until > self._clock() else {}
-
-
-def _stated(candidate: Candidate, overflow: ContextOverflow) -> dict[str, int]:
-    """The stated limit by the field it belongs to: that of the input only where one is known beside the window."""
-    if overflow.limit is None or overflow.limit < LEAST_LIMIT_TOKENS:
-        return {}
-    own_input = overflow.kind == "input" and candidate.limits.max_input_tokens is not None
-    return {"max_input_tokens" if own_input else "context_window": overflow.limit}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
@@ -84,11 +85,14 @@ class Failure:
         return self.meaning not in {TOO_SMALL, UNSUITED}
 
 
-def failure_of(error: Exception) -> Failure | None:
-    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong."""
+def failure_of(error: Exception, request: Iterable[str] = ()) -> Failure | None:
+    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong.
+
+    What it quotes of the `request` says nothing about a limit.
+    """
     if isinstance(error, (ContextWindowError, *OUR_FAULTS)):
         return None
-    overflow = classify_overflow(error)
+    overflow = classify_overflow(error, request=request)
     if overflow is not None:
         return Failure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
     if isinstance(error, OSError) and error.errno in NETWORK_ERRNOS:

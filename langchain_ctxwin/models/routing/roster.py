@@ -54,22 +54,32 @@ class Roster:
         Raises:
             ConfigError: there is none of this name.
         """
+        return self._experience.informed(self._as_read(name))
+
+    def _as_read(self, name: str) -> Candidate:
+        """The candidate by its facts alone, without what it was heard to say."""
         for known in self._read:
             if known.name == name:
-                return self._experience.informed(known)
+                return known
         raise ConfigError(f"route={name!r} is no candidate: use one of {', '.join(self.names())}")
 
     def names(self) -> list[str]:
         """Return the names of all candidates."""
         return [known.name for known in self._read]
 
-    def refused(self, name: str, overflow: ContextOverflow, error: Exception, *, tokens: int) -> None:
-        """Learn from a refusal, and tell the registry."""
-        refusing = self.named(name)
-        self._experience.refused(refusing, overflow, tokens=tokens)
-        if self._registry is not None:
-            with suppress(ContextWindowError):  # what was said is no plausible limit: then there is nothing to learn
-                self._registry.learn(refusing.info, error)
+    def refused(self, name: str, overflow: ContextOverflow, *, tokens: int) -> None:
+        """Learn from a refusal, and tell the registry the limit that it states, if that holds for everybody."""
+        refusing = self._as_read(name)
+        stated = self._experience.refused(refusing, overflow, tokens=tokens)
+        if stated and self._registry is not None:
+            with suppress(ContextWindowError):  # a registry may hold it for no plausible limit: nothing to learn then
+                self._registry.learn(refusing.info, stated)
+
+    def accepted(self, name: str, tokens: int) -> None:
+        """Tell a registry that forgets wrong limits how large an input was taken."""
+        forget = getattr(self._registry, "accepted", None)
+        if tokens and forget is not None:
+            forget(self._as_read(name).info, tokens)
 
     def _begin_reading(self) -> None:
         """Have the registry asked in a thread, one at a time: a source may hang, the caller may be an event loop."""

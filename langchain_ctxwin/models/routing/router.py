@@ -230,18 +230,19 @@ class ModelRouter:
         bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
         self.quality.record(bucket, name, success=success)
 
-    def answered(self, route: Route, conversation: str, seconds: float) -> None:
-        """Take up that a candidate answered: it is well, and the conversation stays with it."""
-        self.experience.answered(route.name, seconds)
+    def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
+        """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
+        self.experience.answered(route.name, seconds, tokens=tokens)
+        self._roster.accepted(route.name, tokens)
         self._expect.keep(conversation, route)
 
     def failed(self, name: str, what: str) -> None:
         """Take up that a candidate is in trouble: it is passed over for a while."""
         self.experience.failed(name, what, rest_seconds=self.config.rest_seconds)
 
-    def refused(self, route: Route, overflow: ContextOverflow, error: Exception) -> None:
+    def refused(self, route: Route, overflow: ContextOverflow) -> None:
         """Take up that a request was too large for a candidate: what was said about its limit counts from now on."""
-        self._roster.refused(route.name, overflow, error, tokens=route.estimated_tokens)
+        self._roster.refused(route.name, overflow, tokens=route.estimated_tokens)
 
     def _wanted(self, request: Request) -> Iterable[tuple[str, str]]:
         """Names that are taken if they can be, with the reason."""

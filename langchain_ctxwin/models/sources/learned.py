@@ -8,10 +8,12 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
+from langchain_ctxwin.core.learned_limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
@@ -49,8 +51,9 @@ class LearnedSource:
 
     Per field the latest statement wins, be it smaller or larger. What is learned only ever lowers a configured limit,
     so a stale small one wastes window: whoever hears a larger one, because the server was restarted with more room,
-    corrects it for new conversations; one that heard the small limit itself keeps it in its state. Requests that obey
-    the small one are never refused, so that may not happen; therefore each statement also expires. Where servers with
+    corrects it for new conversations; one that heard the small limit itself keeps it in its state. A request that the
+    provider accepts although it is larger withdraws the limit (`accepted`). Requests that obey the small one are never
+    refused, so neither may happen; therefore each statement also expires. Where servers with
     different windows share a name, the smallest wins by itself: once it was heard, no request is large enough for the
     others to refuse.
 
@@ -115,13 +118,32 @@ class LearnedSource:
             if self._path is not None:
                 self._save_soon(self._path)
 
+    def accepted(self, model: str, tokens: int) -> None:
+        """Withdraw the limits below an input that the model took, here and in the file; returns at once.
+
+        A withdrawn limit is kept as such for as long as it would have counted: other processes may have saved it.
+        """
+        with self._lock:
+            known, heard = self.recall(model), self._heard.get(model, {})
+            refuted = known.keys() - unrefuted(known, tokens).keys()
+            withdrawn = {
+                field: replace(self._statement(heard[field].tokens, heard[field]), is_withdrawn=True)
+                for field in refuted
+            }
+            if not withdrawn:
+                return
+            self._heard = {**self._heard, model: {**heard, **withdrawn}}
+            if self._path is not None:
+                self._save_soon(self._path)
+
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
         known = self._heard.get(model)
         if not known:
             return {}
         now = self._clock()
-        return {field: heard.tokens for field, heard in known.items() if self._is_live(heard, now)}
+        counting = {field: heard for field, heard in known.items() if not heard.is_withdrawn}
+        return {field: heard.tokens for field, heard in counting.items() if self._is_live(heard, now)}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.

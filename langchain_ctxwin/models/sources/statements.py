@@ -25,6 +25,9 @@ class Statement:
     heard_at: float
     """Seconds since the epoch."""
 
+    is_withdrawn: bool = False
+    """True once an accepted request refuted the limit: it counts no more, and stays to overrule older files."""
+
 
 Heard = Mapping[str, Mapping[str, Statement]]
 """Model name -> limit field -> the newest statement about it."""
@@ -39,13 +42,17 @@ class Stored:
 
 
 def merged(one: Heard, other: Heard) -> dict[str, dict[str, Statement]]:
-    """Return the newest statement per model and field; of two that were heard in the same instant, the smaller."""
+    """Return the newest statement per model and field; of two that were heard in the same instant, the stricter."""
     both: dict[str, dict[str, Statement]] = {}
     for model, known in chain(one.items(), other.items()):
         newest = both.setdefault(model, {})
         for name, heard in known.items():
-            newest[name] = max(heard, newest.get(name, heard), key=lambda said: (said.heard_at, -said.tokens))
+            newest[name] = max(heard, newest.get(name, heard), key=_precedence)
     return both
+
+
+def _precedence(said: Statement) -> tuple[float, bool, int]:
+    return said.heard_at, not said.is_withdrawn, -said.tokens
 
 
 def is_plausible(tokens: object) -> TypeGuard[int]:
@@ -78,9 +85,14 @@ def replace_file(path: Path, heard: Heard) -> None:
     Raises:
         OSError: the file is as it was.
     """
-    models = {model: {name: asdict(said) for name, said in known.items()} for model, known in heard.items()}
+    models = {model: {name: _entry(said) for name, said in known.items()} for model, known in heard.items()}
     text = json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
     replace_text(path, text)
+
+
+def _entry(said: Statement) -> dict[str, Any]:
+    """The statement as JSON; only a withdrawn one says so."""
+    return {name: value for name, value in asdict(said).items() if value is not False}
 
 
 def _valid_entries(models: dict[str, Any]) -> Stored:
@@ -100,7 +112,7 @@ def _valid_entries(models: dict[str, Any]) -> Stored:
 def _statement(value: object) -> Statement | None:
     if not isinstance(value, dict):
         return None
-    tokens, heard_at = value.get("tokens"), value.get("heard_at")
-    if not is_plausible(tokens) or not isinstance(heard_at, int | float):
+    tokens, heard_at, is_withdrawn = value.get("tokens"), value.get("heard_at"), value.get("is_withdrawn", False)
+    if not is_plausible(tokens) or not isinstance(heard_at, int | float) or not isinstance(is_withdrawn, bool):
         return None
-    return Statement(tokens=tokens, heard_at=heard_at)
+    return Statement(tokens=tokens, heard_at=heard_at, is_withdrawn=is_withdrawn)

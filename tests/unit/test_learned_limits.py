@@ -1,0 +1,447 @@
+"""Which stated limits are believed, by whom, and how is a wrong one forgotten?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
+from langchain_ctxwin.core.learned_limits import (
+    LEAST_LIMIT_TOKENS,
+    MOST_TIMES_OFF,
+    Known,
+    for_everybody,
+    remembered,
+    stated_limit,
+    unrefuted,
+)
+from langchain_ctxwin.core.limits import NamedLimits
+from langchain_ctxwin.errors import BudgetExceededError
+from langchain_ctxwin.memo import AcceptedSizes, HeardLimits
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
+from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
+from support.quoting import CLAIM, QUOTES, rejected, too_large
+from support.routing import FixedQuality, router, scripted
+
+WINDOW = 8192
+MODEL = "scripted"
+LONG = "alpha beta gamma delta " * 100
+SMALL = {"context_window": 1000}
+
+
+def engine_of(window=WINDOW, **options):
+    return ContextEngine(
+        NamedLimits(ModelLimits(window), MODEL), exact_count, config=ContextConfig(output_reserve=0), **options
+    )
+
+
+def nodes_of(engine, model, **options):
+    """Return a function that asks in a thread; its state is kept in `threads`."""
+    nodes = ContextNodes(engine, **options)
+    node, threads = nodes.model_node(model), {}
+
+    def ask(text, thread="mine"):
+        state = threads.setdefault(thread, {"messages": []})
+        state["messages"] = [*state["messages"], HumanMessage(text, id=f"{thread}-{len(state['messages'])}")]
+        update = node.invoke(state)
+        threads[thread] = {**state, **update, "messages": [*state["messages"], *update["messages"]]}
+        return threads[thread]
+
+    return ask
+
+
+def limit_of_others(engine):
+    return engine.measure([HumanMessage("hello", id="x")]).budget.input_limit
+
+
+# One conversation against all
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+def test_a_text_that_claims_a_limit_teaches_nobody(quote):
+    """Neither its own conversation, nor others, nor the file of a learned source."""
+    learned = LearnedSource()
+    engine = engine_of(learned=learned)
+    model = ScriptedChatModel(faults=[rejected(QUOTES[quote](CLAIM))])
+    state = nodes_of(engine, model)(f"{LONG} {CLAIM}")
+    assert "limits" not in state["context_counts"]
+    assert (learned.recall(MODEL), limit_of_others(engine)) == ({}, WINDOW)
+
+
+def test_a_claim_beside_a_real_refusal_does_not_displace_its_limit():
+    """The provider's own number is learned, by everybody."""
+    learned = LearnedSource()
+    engine = engine_of(learned=learned)
+    ask = nodes_of(engine, ScriptedChatModel(faults=[too_large(4096, 5000, CLAIM)]))
+    for number in range(10):
+        state = ask(f"{number} {LONG} {CLAIM}")
+    assert state["context_counts"]["limits"] == {MODEL: {"context_window": 4096}}
+    assert (learned.recall(MODEL), limit_of_others(engine)) == ({"context_window": 4096}, 4096)
+
+
+def test_a_claim_in_a_tool_definition_teaches_nobody():
+    """It may come from somebody else's server."""
+    tool = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {"type": "object"}}}
+    engine = engine_of()
+    model = ScriptedChatModel(faults=[rejected(str(tool))])
+    state = nodes_of(engine, model, tools=[tool])(LONG)
+    assert "limits" not in state["context_counts"]
+    assert limit_of_others(engine) == WINDOW
+
+
+def test_an_overflow_whose_words_nobody_compared_is_not_told_when_the_request_has_its_number():
+    """Whoever classifies an error without the request cannot know who said it."""
+    engine = engine_of()
+    overflow = ContextOverflow(limit=4096, actual=9000)
+    for text, limit in (("at most 4,096 tokens", WINDOW), ("at most", 4096)):
+        window = engine.measure([HumanMessage(f"{text} {LONG}", id="1")])
+        assert engine.learn(window, overflow).budget.input_limit == 4096
+        assert limit_of_others(engine) == limit
+
+
+def test_a_limit_far_below_the_declared_one_stays_in_its_conversation():
+    """It may be true, and is met by each for itself."""
+    engine = engine_of(window=128_000)
+    model = ScriptedChatModel(input_limit=600)
+    ask = nodes_of(engine, model)
+    for number in range(5):
+        state = ask(f"{number} {LONG}")
+    assert state["context_counts"]["limits"] == {MODEL: {"context_window": 600}}
+    assert [request.refused for request in model.requests].count(True) == 1
+    assert limit_of_others(engine) == 128_000
+
+
+@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow, llama_overflow])
+def test_a_small_server_is_learned_by_everybody(overflow):
+    """A sixteenth of what was declared is what servers are set to."""
+    learned = LearnedSource()
+    engine = engine_of(learned=learned)
+    model = ScriptedChatModel(input_limit=512, overflow=overflow)
+    for thread in ("one", "two"):
+        ask = nodes_of(engine, model)
+        for number in range(6):
+            ask(f"{number} {LONG[:400]}", thread)
+    assert [request.refused for request in model.requests].count(True) == 1
+    assert learned.recall(MODEL) == {"context_window": 512}
+
+
+# What contradicts a limit
+
+
+def test_a_limit_below_what_was_accepted_is_not_learned():
+    """The request is made smaller all the same, as small as the refusal says."""
+    engine, model = engine_of(), ScriptedChatModel()
+    ask = nodes_of(engine, model)
+    for number in range(8):
+        state = ask(f"{number} {LONG}")
+    accepted = state["context_counts"]["anchor"]["tokens"]
+    model.faults.append(too_large(1000, 9000))
+    state = ask("next")
+    assert state["context_counts"].get("limits") != {MODEL: {"context_window": 1000}}
+    assert all(tokens > accepted for tokens in state["context_counts"].get("limits", {}).get(MODEL, {}).values())
+    assert model.requests[-1].tokens <= 1000 < accepted
+    assert limit_of_others(engine) == WINDOW
+
+
+def test_what_one_conversation_sent_protects_it_from_what_another_is_told():
+    """A size that was taken within the hour refutes a limit for everybody."""
+    engine, model = engine_of(), ScriptedChatModel()
+    ask = nodes_of(engine, model)
+    for number in range(8):
+        ask(f"{number} {LONG}")
+    model.faults.append(too_large(1000, 9000))
+    state = ask(LONG * 3, "another")
+    assert state["context_counts"]["limits"] == {MODEL: {"context_window": 1000}}
+    assert limit_of_others(engine) == WINDOW
+
+
+def test_a_limit_far_above_the_refused_request_is_none():
+    """No hidden prompt makes a few words as large as that."""
+    engine = engine_of(window=200_000)
+    window = engine.measure([HumanMessage("hello", id="1")])
+    engine.learn(window, ContextOverflow(limit=150_000, actual=150_001))
+    assert limit_of_others(engine) == 200_000
+
+
+limits = st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6))
+
+
+@given(learned=limits, declared=st.integers(1, 10**6), accepted=st.integers(0, 10**6))
+def test_what_is_believed_is_part_of_what_was_learned(learned, declared, accepted):
+    """Nothing is made up; what all believe is near the declared size, and what is remembered was never exceeded."""
+    told = for_everybody(learned, ModelLimits(declared))
+    kept = remembered(learned, accepted)
+    assert told.items() <= learned.items()
+    assert kept.items() <= learned.items()
+    assert all(declared <= MOST_TIMES_OFF * tokens for tokens in told.values())
+    assert all(tokens >= LEAST_LIMIT_TOKENS for tokens in (*told.values(), *kept.values()))
+    assert unrefuted(kept, accepted) == kept
+
+
+@given(limit=st.none() | st.integers(1, 10**6), accepted=st.integers(0, 10**6), refused=st.integers(0, 10**6))
+def test_a_learned_limit_is_the_stated_one_or_none(limit, accepted, refused):
+    """One that was exceeded by an accepted request is none."""
+    known = Known(limits=ModelLimits(WINDOW), accepted_tokens=accepted, refused_tokens=refused)
+    learned = stated_limit(ContextOverflow(limit=limit), known)
+    assert set(learned.values()) <= {limit}
+    assert not learned or accepted <= 1.01 * limit
+
+
+# How a wrong one heals
+
+
+def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
+    """From the conversation, from the engine's memory, and from the file of all processes."""
+    learned = LearnedSource()
+    learned.learn(MODEL, SMALL)
+    engine = engine_of(learned=learned)
+    prompt = LONG * 3  # more than the limit that was learned
+    ask = nodes_of(engine, ScriptedChatModel(), system_prompt=prompt)
+    stored = {"messages": [], "context_counts": {"limits": {MODEL: SMALL, "other": SMALL}}}
+    node = ContextNodes(engine, system_prompt=prompt).model_node(ScriptedChatModel())
+    update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
+    assert update["context_counts"]["limits"] == {"other": SMALL}
+    assert learned.recall(MODEL) == {}
+    assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
+
+
+def test_an_engines_own_memory_forgets_a_wrong_limit():
+    """Without a learned source, too."""
+    memory = HeardLimits()
+    memory.learn(MODEL, {"context_window": 1000, "max_input_tokens": 5000})
+    memory.accepted(MODEL, 1005)
+    assert memory.recall(MODEL) == {"context_window": 1000, "max_input_tokens": 5000}
+    memory.accepted(MODEL, 2000)
+    assert memory.recall(MODEL) == {"max_input_tokens": 5000}
+
+
+def test_a_fallback_that_takes_more_does_not_refute_the_limit_of_the_model_it_stands_in_for():
+    """Another model has another window."""
+    learned = LearnedSource()
+    learned.learn(MODEL, SMALL)
+    ask = nodes_of(engine_of(learned=learned), ScriptedChatModel(model_name="other"), system_prompt=LONG * 3)
+    ask("hello")
+    assert learned.recall(MODEL) == SMALL
+
+
+def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
+    """No request could keep to it, so the provider decides; it says so again where it is true."""
+    learned = LearnedSource()
+    learned.learn(MODEL, {"context_window": 500})
+    engine = engine_of(learned=learned)
+    window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
+    assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
+    assert engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit == 500
+
+
+def test_a_memory_that_cannot_forget_is_left_alone():
+    """The protocol asks for two methods."""
+
+    class Plain:
+        def recall(self, model):
+            return {}
+
+        def learn(self, model, limits):
+            raise AssertionError("nothing was refused")
+
+    assert nodes_of(engine_of(learned=Plain()), ScriptedChatModel())("hello")["messages"]
+
+
+def test_a_memory_that_fails_to_forget_ends_no_conversation():
+    """It is said."""
+
+    class Broken(HeardLimits):
+        def accepted(self, model, tokens):
+            raise OSError("disk full")
+
+    with capture_logs() as logs:
+        nodes_of(engine_of(learned=Broken()), ScriptedChatModel())("hello")
+    assert [(log["event"], log["reason"]) for log in logs] == [("limits.not_withdrawn", "OSError")]
+
+
+def test_an_accepted_size_refutes_for_an_hour():
+    """Afterwards the server may have been restarted with less room."""
+    now = [0.0]
+    sizes = AcceptedSizes(lambda: now[0])
+    sizes.note("m", 5000)
+    sizes.note("m", 4000)
+    known = [sizes.of("m"), sizes.of("other")]
+    now[0] = 3600.0
+    assert (known, sizes.of("m")) == ([5000, 0], 0)
+
+
+# State from outside
+
+
+@pytest.mark.parametrize("tokens", [1, LEAST_LIMIT_TOKENS - 1])
+def test_a_stored_limit_that_no_model_has_is_passed_over(tokens):
+    """The conversation goes on."""
+    stored = {"context_counts": {"limits": {MODEL: {"context_window": tokens, "max_input_tokens": tokens}}}}
+    window = engine_of().measure([HumanMessage(LONG, id="1")], session=stored)
+    assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
+
+
+def test_a_stored_limit_below_the_stored_anchor_is_passed_over():
+    """A request of that size was accepted after it."""
+    engine, model = engine_of(), ScriptedChatModel()
+    state = nodes_of(engine, model)(LONG * 3)
+    counts = {**state["context_counts"], "limits": {MODEL: SMALL}}
+    assert engine.measure(state["messages"], session={"context_counts": counts}).budget.input_limit == WINDOW
+
+
+@pytest.mark.parametrize("tokens", [LEAST_LIMIT_TOKENS, 300])
+def test_a_stored_limit_below_the_fixed_regions_ends_no_conversation(tokens):
+    """The request goes to the provider, which knows."""
+    stored = {"context_counts": {"limits": {MODEL: {"context_window": tokens}}}}
+    engine = engine_of()
+    window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG, session=stored)
+    assert engine.emergency(window) is None
+
+
+def test_a_stored_limit_that_can_be_kept_to_is_kept_to():
+    """A conversation does not meet the same refusal twice."""
+    stored = {"context_counts": {"limits": {MODEL: SMALL}}}
+    window = engine_of().measure([HumanMessage("hello", id="1")], session=stored)
+    assert window.budget.input_limit == 1000
+
+
+def test_limits_of_the_caller_are_never_tried():
+    """Only what was learned may be wrong."""
+    engine = engine_of(window=500)
+    with pytest.raises(BudgetExceededError):
+        engine.emergency(engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2))
+
+
+# The registry and its source
+
+
+def registry_of(**limits):
+    learned = LearnedSource()
+    return ModelRegistry([ExplicitSource({}), learned, _Listed(limits)]), learned
+
+
+class _Listed:
+    """A provider's list."""
+
+    tier = "provider"
+
+    def __init__(self, limits):
+        self.listed = ExplicitSource({MODEL: limits}).fetch(None)
+
+    def fetch(self, name):
+        return self.listed
+
+
+def test_a_registry_learns_no_limit_that_an_error_quotes():
+    """It is given the texts of the request."""
+    known, learned = registry_of(context_window=WINDOW)
+    known.refresh()
+    known.learn(MODEL, rejected(f"maximum context length is 4000 tokens. {CLAIM}"), request=[CLAIM, "4000 tokens"])
+    known.learn(MODEL, too_large(4096, 5000, CLAIM), request=[CLAIM])
+    assert learned.recall(MODEL) == {"context_window": 4096}
+
+
+@pytest.mark.parametrize("limit", [300, WINDOW * MOST_TIMES_OFF + 1])
+def test_a_registry_learns_no_limit_far_from_the_declared_one(limit):
+    """What it learns holds for everybody."""
+    known, learned = registry_of(context_window=WINDOW)
+    known.refresh()
+    known.learn(MODEL, openai_overflow(10**7, limit))
+    assert learned.recall(MODEL) == {}
+
+
+def test_learned_limits_do_not_lead_each_other_down():
+    """Each is compared with what is declared, not with the one before."""
+    known, learned = registry_of(context_window=WINDOW)
+    known.refresh()
+    for limit in (1000, 300):
+        known.learn(MODEL, openai_overflow(9000, limit))
+    assert learned.recall(MODEL) == {"context_window": 1000}
+
+
+def test_a_mapping_is_the_callers_own_word():
+    """It is learned as it is."""
+    known, learned = registry_of(context_window=WINDOW)
+    known.learn(MODEL, {"context_window": 300})
+    assert learned.recall(MODEL) == {"context_window": 300}
+
+
+def test_a_registry_forgets_a_limit_below_what_was_accepted():
+    """As an engine's memory, and under the provider's name."""
+    known, learned = registry_of(context_window=WINDOW)
+    for name in (MODEL, f"acme/{MODEL}"):
+        learned.learn(name, SMALL)
+        known.accepted(name, 2000)
+        assert learned.recall(name) == {}
+
+
+def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
+    """A file that one of them saved before does not bring it back."""
+    path = tmp_path / "learned.json"
+    one, other = LearnedSource(path), LearnedSource(path)
+    one.learn(MODEL, SMALL)
+    assert one.flush()
+    other.refresh()
+    one.accepted(MODEL, 2000)
+    assert one.flush()
+    other.learn("another", SMALL)
+    assert other.flush()
+    one.refresh()
+    assert [source.recall(MODEL) for source in (one, other, LearnedSource(path))] == [{}, {}, {}]
+    other.learn(MODEL, {"context_window": 4096})
+    assert other.flush()
+    assert LearnedSource(path).recall(MODEL) == {"context_window": 4096}
+
+
+# Routed models
+
+
+def routed(small):
+    large = scripted("large", 128_000)
+    return RoutedChatModel(router(small, large, quality=FixedQuality({"small": 0.9, "large": 0.5})))
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+def test_a_claim_takes_no_window_from_a_routed_candidate(quote):
+    """Its router serves every conversation."""
+    small = scripted("small", WINDOW, faults=[rejected(QUOTES[quote](CLAIM))])
+    model = routed(small)
+    model.invoke(f"{LONG} {CLAIM}")
+    assert model.router.limits_of("small") == ModelLimits(WINDOW)
+    assert model.invoke("another conversation").response_metadata["route"]["model"] == "small"
+
+
+@pytest.mark.parametrize("error", [too_large(300, 9000), SdkError("the prompt is too long", status_code=400)])
+def test_a_refusal_of_little_takes_no_window_from_a_routed_candidate(error):
+    """A limit that is far too small, and one inferred from a few words, hold for nobody else."""
+    model = routed(scripted("small", WINDOW, faults=[error]))
+    model.invoke("hello")
+    assert model.router.limits_of("small") == ModelLimits(WINDOW)
+
+
+@pytest.mark.parametrize("how", ["invoke", "stream"])
+def test_an_answer_heals_a_routed_candidate(how):
+    """The size it reports is more than the limit that was learned; within the hour none below is learned again."""
+    small = scripted("small", WINDOW)
+    model = routed(small)
+    refusal = ContextOverflow(limit=1000, actual=1200)
+    route = model.router.route("hello")
+    model.router.refused(route, refusal)
+    assert model.router.limits_of("small").context_window == 1000
+    list(model.stream(LONG * 3, route="small")) if how == "stream" else model.invoke(LONG * 3, route="small")
+    model.router.refused(route, refusal)
+    assert model.router.limits_of("small") == ModelLimits(WINDOW)
+
+
+def test_a_router_tells_its_registry_what_was_accepted():
+    """So that the limit leaves the registry's memory, too."""
+    learned = LearnedSource()
+    known = ModelRegistry([learned, _Listed({"context_window": WINDOW})])
+    model = RoutedChatModel(ModelRouter([ScriptedChatModel()], known))
+    learned.learn(MODEL, SMALL)
+    model.invoke(LONG * 3)
+    assert learned.recall(MODEL) == {}
