@@ -113,7 +113,8 @@ class Search:
 
     def _cut(self, text: str, room: Room) -> str:
         """A block that alone is too large, from shortly before the searched text on."""
-        match = self._pattern.search(text)
+        on_one_line = re.escape(" ".join(self._needle.split()))  # passages are shown without their line breaks
+        match = self._pattern.search(text) or re.search(on_one_line, text, re.IGNORECASE)
         start = max(0, match.start() - LEAD_CHARS) if match else 0
         return text[start : page_end(text, start, room.tokens, room.price)]
 
