@@ -26,7 +26,6 @@ from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
-from langchain_ctxwin.summarize.checked import checked
 from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
 from langchain_ctxwin.summarize.usage import Written
 
@@ -83,8 +82,7 @@ class ContextEngine:
         self._measurer = Measurer(limits, counter, as_live(config), learned, pin_when)
         known = self._measurer.limits
         room = known.input_limit(known.output_reserve(self.config.output_reserve))
-        writes = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
-        self.summarizer = checked(writes, self._measurer.counter)
+        self.summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
         """Writes the summaries."""
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
@@ -153,7 +151,7 @@ class ContextEngine:
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return planner.plan(window)
+        return planner.shrink(window) if self.is_local else planner.plan(window)
 
     def prepare(self, window: Window) -> Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
@@ -244,9 +242,14 @@ class ContextEngine:
         is_needed = window.over_by > 0 or planner.is_past_bound(window)
         return not is_needed or pending.is_true_of(window.request.messages)
 
+    @property
+    def is_local(self) -> bool:
+        """True when no model writes summaries: the record is all there is, and takes milliseconds."""
+        return bool(getattr(self.summarizer, "is_local", False))
+
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
-        return settings_of(window).summarize == "background" and not getattr(self.summarizer, "is_local", False)
+        return settings_of(window).summarize == "background" and not self.is_local
 
     def write(self, window: Window, pending: Pending) -> Written:
         """Write the summary that is on its way, here and now.

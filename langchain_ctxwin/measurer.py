@@ -235,6 +235,8 @@ def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
         limit=limit,
         is_checked=is_checked,
         keep=settings.keep,
+        record_share=settings.record_share,
+        clear_tools=frozenset(settings.clear_tools),
         max_history_tokens=settings.max_history_tokens,
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,

@@ -261,7 +261,7 @@ def _same_before(old: Before, new: Before) -> bool:
 
 
 def _same_edits(old: View, new: View) -> bool:
-    return old.cleared == new.cleared and old.clamped == new.clamped and old.superseded == new.superseded
+    return old.cleared == new.cleared and old.clamped == new.clamped
 
 
 def _closed(steps: tuple[Step, ...]) -> tuple[Step, ...]:

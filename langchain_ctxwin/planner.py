@@ -29,6 +29,18 @@ def plan(window: Window) -> Compaction | None:
     return planning.summarize(window.request, window.survey, window.goal, trigger)
 
 
+def shrink(window: Window) -> Compaction | None:
+    """Return what should leave now when no model writes summaries: the record tells of it, so nothing is waited for."""
+    if not _may_summarize(window):
+        return None
+    settings, survey = settings_of(window), window.survey
+    trigger = _trigger(settings, settings.trigger, settings.trigger_messages)
+    reason = trigger.reason(survey, window.goal.room(survey))
+    compaction = ladder.force(window.request, survey, window.goal, reason=reason) if reason else None
+    pays = compaction and survey.total_tokens - compaction.tokens_after >= planning.MIN_PROGRESS * survey.total_tokens
+    return compaction if pays or (compaction and trigger.has_too_many(survey)) else None
+
+
 def prepare(window: Window) -> Snapshot | None:
     """Return what a summary in the background should cover; None while one is on its way."""
     if window.session.pending or not _may_summarize(window):

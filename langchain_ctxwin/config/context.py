@@ -33,7 +33,7 @@ class ContextConfig(Settings):
     trigger: Share = 0.95
     """History size past which an inline summary is made (share of the history budget, or tokens)."""
 
-    keep: Share = 0.5
+    keep: Share = 0.15
     """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
 
     trigger_messages: Annotated[int, Field(ge=2)] | None = None
@@ -43,16 +43,22 @@ class ContextConfig(Settings):
     """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
 
     summarize: Literal["background", "inline", "off"] = "background"
-    """Summarize beside the agent, on the critical path, or never (compaction then only drops, with a receipt). Without
-    a model, sentences are extracted on the critical path in any case, because that takes milliseconds."""
+    """Let a model summarize beside the agent, on the critical path, or never. The record of what left is kept in any
+    case: it needs no model, and takes milliseconds."""
 
     summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Largest summary; by default a share of the history budget."""
 
+    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.25
+    """Part of the room for history and pins that the record of what left may take."""
+
+    clear_tools: tuple[str, ...] = ()
+    """Tools whose old results are cleared in place before anything is dropped."""
+
     summary_timeout_seconds: Seconds = 60.0
     """How long one summary may take before it counts as failed; at most a month."""
 
-    summary_placement: Literal["system", "user"] = "system"
+    summary_placement: Literal["system", "user"] = "user"
     """Show the summary at the end of the system message, or as a user message of its own before the history."""
 
     pin_first_user: bool = True

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.compaction import Goal, cut, first_that
+from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, Goal, cut, first_that, record_room
 from langchain_ctxwin.core.edits import clampable_chars
+from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pins import last_user, pins_before
-from langchain_ctxwin.core.snapshots import without_summary
+from langchain_ctxwin.core.record import Record, fitted
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
@@ -32,6 +33,9 @@ PINS_SHARE = 0.75
 QUESTION_SHARE = 0.6
 """Room left to a question that could not fit by itself: it is what the answer is about, so it gets more."""
 
+NEWEST_SHARE = 0.5
+"""Part of the room beside pins that the newest step may take when everything else has left: the record has the rest."""
+
 Kind = Callable[[AnyMessage, int], bool]
 Enough = Callable[[Survey], bool]
 
@@ -41,10 +45,33 @@ def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
 
     Explicit pins that alone exceed the room come right before the current user message; the others stay verbatim.
     """
-    survey, current = _clamp_all_but_question(request, survey, goal), last_user(request.messages)
+    survey, current = _with_shorter_account(request, survey, goal), last_user(request.messages)
+    survey = _clamp_all_but_question(request, survey, goal)
     if not goal.likely_fits(survey) and current not in request.pins:
         survey = clamp_kind(request, survey, lambda _, index: index == current, goal.likely_fits)
     return survey
+
+
+def _with_shorter_account(request: Request, survey: Survey, goal: Goal) -> Survey:
+    """Shorten the record, then the summary, where pins or the newest step leave them less room; neither goes whole."""
+    if goal.fits(survey):
+        return survey
+    smallest = _clamp_all_but_question(request, request.survey(replace(survey.view, record=Record()), ""), goal)
+    present = request.price_text(survey.preamble.record)
+    room = goal.likely_limit(smallest) - smallest.total_tokens
+    if present <= room:
+        return survey
+    summary = first_part(survey.summary, room // 2, request.price_text)
+    lines_room = max(0, room - request.price_text(summary) - RECORD_FRAME_TOKENS)
+    record = fitted(survey.view.record, lines_room, request.price_text)
+    return request.survey(replace(survey.view, record=record), summary)
+
+
+def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
+    """Return whole lines from the start of a text, as many as the room holds."""
+    if not text or price(text) <= room_tokens:
+        return text
+    return "\n".join(take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1).kept)
 
 
 def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Survey:
@@ -130,10 +157,11 @@ def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Surve
 
 
 def _smallest_around(request: Request, alone: Survey, goal: Goal) -> Iterator[Survey]:
-    """The question among as little as can be; without the summary, too, which costs time to find out."""
+    """The question among as little as can be; without summary and record, too, which costs time to find out."""
     yield _clamp_all_but_question(request, alone, goal)
-    if alone.summary:
-        yield _clamp_all_but_question(request, without_summary(request, alone), goal)
+    if alone.preamble.record:
+        bare = request.survey(replace(alone.view, record=Record()), "")
+        yield _clamp_all_but_question(request, bare, goal)
 
 
 def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey:
@@ -153,6 +181,28 @@ def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= GIANT_SHARE * room
 
     return clamp_kind(request, survey, in_newest, small_enough)
+
+
+def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey:
+    """Clamp results, then calls, that leave the record no room: their values are in it, in a fraction of the room."""
+    newest = survey.newest
+    if newest is None:
+        return survey
+    room = goal.room(survey) + request.price_text(survey.preamble.record) - request.price_text(survey.summary)
+    room -= sum(step.tokens for step in survey.steps if step is not newest)
+    wanted, _ = record_room(request, survey, goal)
+    most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))
+
+    def small_enough(candidate: Survey) -> bool:
+        return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= most
+
+    for kind in (ToolMessage, AIMessage):
+
+        def in_newest(message: AnyMessage, index: int, kind: type = kind) -> bool:
+            return isinstance(message, kind) and index >= newest.index and index not in request.pins
+
+        survey = survey if small_enough(survey) else clamp_kind(request, survey, in_newest, small_enough)
+    return survey
 
 
 def clamp_kind(request: Request, survey: Survey, kind: Kind, enough: Enough) -> Survey:
@@ -184,8 +234,7 @@ def _lengths(request: Request, view: View, kind: Kind) -> dict[int, int]:
     lengths = dict[int, int]()
     for index in (*pinned, *range(start, len(messages))):
         key, chars = message_id(messages, index), clampable_chars(messages[index])
-        is_whole = key not in view.cleared and key not in view.superseded
-        if is_whole and chars > CLAMP_FLOOR_CHARS and kind(messages[index], index):
+        if key not in view.cleared and chars > CLAMP_FLOOR_CHARS and kind(messages[index], index):
             lengths[index] = chars
     return lengths
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from langchain_core.messages import HumanMessage
+
+from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.notes import notes
 from langchain_ctxwin.core.pins import last_user, pins_before
-from langchain_ctxwin.core.receipts import extended_receipt
+from langchain_ctxwin.core.record import extended
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.turns import starts_turn
+from langchain_ctxwin.core.turns import split_steps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 ANSWER_SHARE = 0.05
@@ -22,6 +26,13 @@ FILLED_SHARE = 0.95
 KEPT_MESSAGES_SHARE = 0.5
 MAX_MESSAGES_SHARE = 0.8
 """What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow."""
+
+LEAST_RECORD_TOKENS = 400
+LEAST_RECORD_SHARE = 0.75
+"""What the record may take where its share would be too little to say anything, and its most of the room then."""
+
+RECORD_FRAME_TOKENS = 24
+"""Tokens around the lines of the record: its marks, and the count of what left."""
 
 LEAST_MESSAGES = 2
 """A question and its answer."""
@@ -77,10 +88,16 @@ class Goal:
     keep: float
     """Low-water mark of the history: a share of its room when at most 1, else tokens."""
 
+    record_share: float
+    """Part of the room, pins included, that the lines of the record may take."""
+
     max_history_tokens: int | None
     pin_first_user: bool
     max_messages: int | None = None
     """Largest number of messages in the view; None for any."""
+
+    clear_tools: frozenset[str] = frozenset()
+    """Tools whose results are cleared in place before anything is dropped."""
 
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
@@ -120,12 +137,15 @@ class Goal:
 
         While counts are unsure a request is at its limit long before its most likely size is.
         """
-        likely_limit = int(self.limit * survey.total_tokens / max(1, survey.upper_tokens))
-        room = max(0, likely_limit - survey.fixed_tokens)
+        room = max(0, self.likely_limit(survey) - survey.fixed_tokens)
         return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
 
+    def likely_limit(self, survey: Survey) -> int:
+        """The limit as a most likely size: what the bound on an unsure count leaves of it."""
+        return int(self.limit * survey.total_tokens / max(1, survey.upper_tokens))
+
     def low_water(self, survey: Survey) -> int:
-        """Total that a compaction aims for; pins, summary and receipt count as cost before it is set."""
+        """Total that a compaction aims for; pins, summary and record count as cost before it is set."""
         return survey.fixed_tokens + portion(self.keep, self.room(survey))
 
 
@@ -140,7 +160,7 @@ def portion(share: float, room: int) -> int:
 
 
 def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
-    """Return the view that starts at `start`, with pins frozen and everything that leaves on the receipt."""
+    """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
     view, messages = survey.view, request.messages
     carry_tokens = int(ANSWER_SHARE * goal.room(survey))
     pinned = pins_before(
@@ -152,9 +172,76 @@ def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
         carry=lambda answer: request.price(answer) <= carry_tokens,
     )
     moved = replace(view, start=position_of(messages, start), pinned=pinned)
-    tokens = view.receipt.tokens + sum(step.tokens for step in survey.steps if step.index < start)
-    receipt = extended_receipt(messages, view, moved, first=request.first, tokens=tokens)
-    return _only_shown(replace(moved, receipt=receipt), request, start)
+    return _only_shown(moved, request, start)
+
+
+def left_behind(request: Request, before: View, after: View) -> list[int]:
+    """Return the positions of the messages that one view shows and the other, which starts later, does not."""
+    shown = {position.index for position in after.pinned}
+    pinned = {position.index for position in before.pinned if position.index < request.start_of(before)}
+    return [i for i in (*sorted(pinned), *range(request.start_of(before), request.start_of(after))) if i not in shown]
+
+
+def noted(request: Request, before: View, after: Survey, goal: Goal) -> Survey:
+    """Return the request with the record of what left since `before`, as much of it as its room holds."""
+    left = left_behind(request, before, after.view)
+    edited = _newly_edited(request, before, after)
+    if not left and not edited:
+        return after
+    messages = request.messages
+    positions = sorted({*left, *edited})
+    lines = (
+        line
+        for run in _runs(positions)
+        for line in notes(
+            [messages[i] for i in run],
+            [message_id(messages, i) for i in run],
+            messages[run[0] - 1] if run[0] else None,
+        )
+    )
+    record = after.view.record
+    shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
+    record = replace(
+        record,
+        turns=record.turns + sum(isinstance(messages[i], HumanMessage) for i in left),
+        steps=record.steps + sum(1 for run in _runs(left) for _ in split_steps(messages, run[0], run[-1] + 1)),
+        messages=record.messages + len(left),
+        tokens=record.tokens + sum(request.price(messages[i]) for i in left),
+    )
+    room, free = record_room(request, after, goal)
+    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.price_text)
+    return request.survey(replace(after.view, record=record), after.summary)
+
+
+def record_room(request: Request, survey: Survey, goal: Goal) -> tuple[int, int]:
+    """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
+    present = request.price_text(survey.preamble.record) if survey.view.record else 0
+    room = goal.likely_limit(survey) - survey.size.regions.system_tokens - survey.size.regions.tool_tokens
+    rest = survey.total_tokens - present
+    free = goal.likely_limit(survey) - rest - RECORD_FRAME_TOKENS
+    wanted = max(int(goal.record_share * room), min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)))
+    return wanted, max(0, free)
+
+
+def _newly_edited(request: Request, before: View, after: Survey) -> list[int]:
+    """Positions of the messages that are shown shorter than before: what they no longer show left, too."""
+    clamped = {key for key, clamp in after.view.clamped.items() if before.clamped.get(key) != clamp}
+    fresh = (after.view.cleared - before.cleared) | clamped
+    if not fresh:
+        return []
+    return [i for i in range(after.start, len(request.messages)) if message_id(request.messages, i) in fresh]
+
+
+def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
+    """Positions that follow each other, together."""
+    run: list[int] = []
+    for position in positions:
+        if run and position != run[-1] + 1:
+            yield run
+            run = []
+        run.append(position)
+    if run:
+        yield run
 
 
 def first_that(values: list[int], ok: Callable[[int], bool]) -> int | None:
@@ -181,7 +268,7 @@ def step_cuts(request: Request, survey: Survey) -> list[int]:
 
 def _only_shown(view: View, request: Request, start: int) -> View:
     """Forget edits of messages that are no longer shown."""
-    if not (view.cleared or view.clamped or view.superseded):
+    if not (view.cleared or view.clamped):
         return view
     shown = {message_id(request.messages, index) for index in range(start, len(request.messages))}
     shown.update(position.id for position in view.pinned)
@@ -189,5 +276,4 @@ def _only_shown(view: View, request: Request, start: int) -> View:
         view,
         cleared=view.cleared & shown,
         clamped={key: clamp for key, clamp in view.clamped.items() if key in shown},
-        superseded={key: newer for key, newer in view.superseded.items() if key in shown},
     )

@@ -1,4 +1,4 @@
-"""How one message is shown shorter than it is: cleared, superseded, or clamped to its head and tail.
+"""How one message is shown shorter than it is: cleared, or clamped to its head and tail.
 
 Edits never touch the history; they make a copy for the request. Their texts name ids and characters, never token
 counts, so that they are the same in every request.
@@ -20,8 +20,6 @@ def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
     """Return the message as `view` shows it; the same object when the view does not edit it."""
     if isinstance(message, ToolMessage) and key in view.cleared:
         return message.model_copy(update={"content": cleared_text(message, key), "artifact": None})
-    if isinstance(message, ToolMessage) and key in view.superseded:
-        return message.model_copy(update={"content": superseded_text(view.superseded[key]), "artifact": None})
     clamp = view.clamped.get(key)
     return message if clamp is None else clamp_message(message, key, clamp)
 
@@ -32,11 +30,6 @@ def cleared_text(message: AnyMessage, key: str) -> str:
     extra = f" and {media} media items" if media else ""
     size = f"{len(text_of(message.content)):,} characters{extra}"
     return f"[Tool result cleared: {size}; still in the history as message {key}.]"
-
-
-def superseded_text(newer: str) -> str:
-    """Return the pointer that stands for a tool result that was read again later."""
-    return f"[Superseded: the same call was made again later; see message {newer}.]"
 
 
 def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:

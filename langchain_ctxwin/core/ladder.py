@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.clamping import clamp_giant, clamp_until_fits
-from langchain_ctxwin.core.compaction import Compaction, Goal, cut, first_that, shown_messages, step_cuts, turn_cuts
+from langchain_ctxwin.core.clamping import clamp_giant, clamp_newest_results, clamp_until_fits
+from langchain_ctxwin.core.compaction import (
+    Compaction,
+    Goal,
+    cut,
+    first_that,
+    noted,
+    shown_messages,
+    step_cuts,
+    turn_cuts,
+)
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pending import Pending
-from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.receipts import newly_left
-from langchain_ctxwin.core.snapshots import shows_more, swapped_in, without_summary
+from langchain_ctxwin.core.snapshots import shows_more, swapped_in
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import View, message_id
 
@@ -35,18 +41,18 @@ def force(
         after = _shorter(after, swapped_in(request, after, goal, ready))
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
-    for rung in (_collapse_superseded, _clear_results, _drop_turns, _drop_steps):
+    for rung in (_clear_results, _drop_turns, _drop_steps):
         if is_small(after):
             break
         after = _smaller(after, rung(request, after, goal))
-    after = _told(request, _restore_cleared(request, before, after, goal), goal, ready)
-    after = _whole_question(request, before, after, clamp_until_fits(request, after, goal), goal)
+    after = _told(request, after, goal, ready)
+    after = clamp_newest_results(request, after, goal)
+    after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
     return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
 
 
 def compaction_of(request: Request, before: Survey, after: Survey, *, reason: str) -> Compaction:
     """Return the step from one view to a smaller one."""
-    dropped = newly_left(request.messages, before.view, after.view, first=request.first)
     return Compaction(
         kind="force",
         reason=reason,
@@ -55,29 +61,10 @@ def compaction_of(request: Request, before: Survey, after: Survey, *, reason: st
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
-        dropped_turns=dropped.turns,
-        dropped_messages=dropped.messages,
+        dropped_turns=after.view.record.turns - before.view.record.turns,
+        dropped_messages=after.view.record.messages - before.view.record.messages,
         summary=after.summary if after.summary != before.summary else None,
     )
-
-
-def _whole_question(request: Request, before: Survey, after: Survey, clamped: Survey, goal: Goal) -> Survey:
-    """Leave the summary out where only that lets the question stand whole, or the request fit at all.
-
-    What it covered is on the receipt then, and is summarized again.
-    """
-    is_cut = _is_question_cut(request, before, clamped)
-    if not clamped.summary or (goal.likely_fits(clamped) and not is_cut):
-        return clamped
-    without = clamp_until_fits(request, without_summary(request, after), goal)
-    is_better = not goal.likely_fits(clamped) or not _is_question_cut(request, before, without)
-    return without if is_better else clamped
-
-
-def _is_question_cut(request: Request, before: Survey, after: Survey) -> bool:
-    asked = last_user(request.messages)
-    key = None if asked is None else message_id(request.messages, asked)
-    return key is not None and after.view.clamped.get(key) != before.view.clamped.get(key)
 
 
 def _told(request: Request, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
@@ -102,34 +89,15 @@ def _smaller(survey: Survey, candidate: Survey) -> Survey:
     return candidate if candidate.total_tokens < survey.total_tokens else survey
 
 
-def _collapse_superseded(request: Request, survey: Survey, _: Goal) -> Survey:
-    """Replace results of calls that were made again later by a pointer to the newer result."""
-    newer_by_call: dict[str, str] = {}
-    superseded: dict[str, str] = {}
-    for call, result, index in reversed(list(_calls(request, survey))):
-        key = message_id(request.messages, index)
-        newer = newer_by_call.setdefault(call, key) if result.status != "error" else newer_by_call.get(call, key)
-        if (
-            newer != key
-            and index not in request.pins
-            and _saving(request, survey, index, View(superseded={key: newer})) >= MIN_CLEAR_TOKENS
-        ):
-            superseded[key] = newer
-    if not superseded:
-        return survey
-    known = {**superseded, **survey.view.superseded}
-    return request.survey(replace(survey.view, superseded=known), survey.summary)
-
-
 def _clear_results(request: Request, survey: Survey, goal: Goal) -> Survey:
-    """Clear the oldest tool results, never the newest step, as many as the low-water mark needs."""
-    missing = survey.total_tokens - goal.low_water(survey)
+    """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
+    missing = survey.total_tokens - goal.low_water(survey) if goal.clear_tools else 0
     batch: set[str] = set()
-    for _, _, index in _calls(request, survey):
+    for name, index in _results(request, survey) if missing > 0 else ():
         key = message_id(request.messages, index)
         if missing <= 0:
             break
-        if index in request.pins or key in survey.view.cleared or key in survey.view.superseded:
+        if name not in goal.clear_tools or index in request.pins or key in survey.view.cleared:
             continue
         saving = _saving(request, survey, index, View(cleared=frozenset({key})))
         if saving >= MIN_CLEAR_TOKENS:
@@ -158,26 +126,8 @@ def _cut_first(request: Request, survey: Survey, goal: Goal, cuts: list[int]) ->
     return surveyed(cuts[-1] if best is None else best)
 
 
-def _restore_cleared(request: Request, before: Survey, after: Survey, goal: Goal) -> Survey:
-    """Give back the newest results that need not have been cleared once older turns had left."""
-    fresh = [key for key in _shown_ids(request, after) if key in after.view.cleared - before.view.cleared]
-    if not fresh or after.start == before.start or not goal.reaches(after):
-        return after
-    counts = list(range(len(fresh) + 1))
-    fewest = first_that(counts, lambda n: goal.reaches(_with_cleared(request, after, _keep(before, after, fresh[:n]))))
-    return after if fewest is None else _with_cleared(request, after, _keep(before, after, fresh[:fewest]))
-
-
-def _keep(before: Survey, after: Survey, fresh: list[str]) -> frozenset[str]:
-    return (before.view.cleared & after.view.cleared) | frozenset(fresh)
-
-
 def _with_cleared(request: Request, survey: Survey, cleared: frozenset[str]) -> Survey:
     return request.survey(replace(survey.view, cleared=cleared), survey.summary)
-
-
-def _shown_ids(request: Request, survey: Survey) -> list[str]:
-    return [message_id(request.messages, index) for index in range(survey.start, len(request.messages))]
 
 
 def _saving(request: Request, survey: Survey, index: int, change: View) -> int:
@@ -186,30 +136,26 @@ def _saving(request: Request, survey: Survey, index: int, change: View) -> int:
     return request.price(shown) - request.price(edit(request.messages[index], key, change))
 
 
-def _calls(request: Request, survey: Survey) -> Iterator[tuple[str, ToolMessage, int]]:
-    """Each answered call in the view before the newest step: what was asked, the result, its position."""
+def _results(request: Request, survey: Survey) -> Iterator[tuple[str, int]]:
+    """The tool and the position of each result in the view before the newest step."""
     newest = survey.newest.index if survey.newest else survey.start
-    asked: dict[str, str] = {}
+    called: dict[str, str] = {}
     for index in range(survey.start, newest):
         message: AnyMessage = request.messages[index]
         if isinstance(message, AIMessage):
-            asked.update(
-                (call["id"] or "", json.dumps([call["name"], call["args"]], sort_keys=True, default=str))
-                for call in message.tool_calls
-            )
-        elif isinstance(message, ToolMessage) and message.tool_call_id in asked:
-            yield asked[message.tool_call_id], message, index
+            called.update((call["id"] or "", call["name"]) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage):
+            yield called.get(message.tool_call_id, message.name or ""), index
 
 
 def _actions(survey: Survey, smaller: Survey) -> tuple[str, ...]:
     before, after = survey.view, smaller.view
-    dropped = after.receipt.messages - before.receipt.messages
+    dropped = after.record.messages - before.record.messages
     clamps = {key: clamp for key, clamp in after.clamped.items() if before.clamped.get(key) != clamp}
     pins = tuple(f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
     lines = (
         ("summaries swapped in", int(smaller.summary not in {"", survey.summary})),
-        ("summaries left out", int(not smaller.summary and bool(survey.summary))),
-        ("superseded tool results collapsed", len(after.superseded.keys() - before.superseded.keys())),
+        ("summaries shortened", int(bool(survey.summary) and len(smaller.summary) < len(survey.summary))),
         ("old tool results cleared", len(after.cleared - before.cleared)),
         ("messages dropped", dropped),
         ("messages clamped", len(clamps)),

@@ -112,22 +112,31 @@ def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -
 
 
 def from_history(session: Session, request: Request, survey: Survey, about: About) -> Session:
-    """Learn from the usage in a history that others made, before the first compaction and the first own answer."""
+    """Learn from the usage in a history whose answers were not handed to us, each report once.
+
+    After a compaction only what was answered since belongs to requests like this one.
+    """
     speaker = session.speaker(about.model)
-    reports = [report for report in _reports(survey) if may_be(report.speaker, speaker)]
-    if not reports:
+    known = session.measured(speaker)
+    measured = known if known.holds_for(request.messages) else Measured()
+    learned = measured.last.index if measured.last else -1
+    compacted = session.since.index + 1 if session.since and session.compactions else 0
+    reports = [r for r in _reports(survey) if may_be(r.speaker, speaker) and r.index >= max(learned, compacted)]
+    has_begun = bool(session.counts.get("beliefs"))
+    if not reports or (has_begun and len(reports) == 1):
         return session
     sizing, first = request.sizing, reports[0]
-    belief, measured = sizing.belief, Measured()
-    text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
-    fixed = survey.estimates.system_tokens + survey.estimates.tool_tokens
-    belief = after_request(
-        belief,
-        surplus_tokens=first.tokens - text - fixed,
-        text_tokens=text,
-        fixed_tokens=fixed,
-        noise_tokens=sizing.noise([text]),
-    )
+    belief = believed(session, speaker, about.tools_digest, sizing.belief)
+    if first.index != learned:
+        text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
+        fixed = survey.estimates.system_tokens + survey.estimates.tool_tokens
+        belief = after_request(
+            belief,
+            surplus_tokens=first.tokens - text - fixed,
+            text_tokens=text,
+            fixed_tokens=fixed,
+            noise_tokens=sizing.noise([text]),
+        )
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.speaker == new.speaker and is_plausible(tokens, added):

@@ -191,8 +191,8 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
 
 
 def _is_adopted(session: Session, messages: Sequence[AnyMessage]) -> bool:
-    """True for a history with usage about which nothing was learned yet."""
-    if session.compactions or "anchor" in session.counts or session.counts.get("beliefs"):
+    """True for a history whose answers brought usage, but were never handed to us."""
+    if "anchor" in session.counts:
         return False
     newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     return newest is not None and bool(newest.usage_metadata)

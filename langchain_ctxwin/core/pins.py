@@ -20,7 +20,7 @@ PIN_KEY = "ctxwin_pin"
 PinWhen = Callable[[AnyMessage], bool]
 """Says which messages are pinned without a mark. It must answer the same about an unchanged message every time."""
 
-ANSWER_TEXT = "[What followed is left out here.]"
+ANSWER_TEXT = "[left out]"
 """Stands for the rest of the turn of a pinned question whose answer is not carried along."""
 
 

@@ -9,6 +9,7 @@ from langchain_ctxwin.core.compaction import (
     Goal,
     cut,
     first_that,
+    noted,
     portion,
     shown_messages,
     step_cuts,
@@ -16,7 +17,7 @@ from langchain_ctxwin.core.compaction import (
 )
 from langchain_ctxwin.core.pending import content_digest, uncovered
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.view import Receipt, position_of
+from langchain_ctxwin.core.view import position_of
 
 SUMMARY_SHARE = 0.2
 """Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
@@ -68,7 +69,7 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
     summary_tokens = trigger.summary_max_tokens or summary_size(goal.room(survey))
     best = first_that(cuts, lambda start: _is_enough(request, survey, goal, trigger, start, summary_tokens))
     start = cuts[-1] if best is None else best
-    after = _after(request, survey, goal, start)
+    after = noted(request, survey.view, _after(request, survey, goal, start), goal)
     begin = uncovered(survey.view, request.first)
     tokens_after = after.total_tokens + summary_tokens
     pays = survey.total_tokens - tokens_after >= MIN_PROGRESS * survey.total_tokens
@@ -77,7 +78,11 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
     return Compaction(
         kind="summarize",
         reason=reason,
-        view=replace(after.view, covered_digest=content_digest(request.messages, begin, start)),
+        view=replace(
+            after.view,
+            covered_digest=content_digest(request.messages, begin, start),
+            covered_tokens=after.view.record.tokens,
+        ),
         actions=(f"messages summarized: {start - begin:,}",),
         tokens_before=survey.total_tokens,
         tokens_after=tokens_after,
@@ -100,7 +105,7 @@ def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:
     """The request once everything before `start` is summarized, without the summary itself."""
     view = cut(request, survey, start, goal)
     covered = position_of(request.messages, start - 1)
-    return request.survey(replace(view, receipt=Receipt(), covered=covered), "")
+    return request.survey(replace(view, covered=covered), "")
 
 
 def summary_size(room: int) -> int:

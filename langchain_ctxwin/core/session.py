@@ -11,11 +11,11 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user, step_at
-from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.stored import (
     valid_counts,
     valid_guard,
     valid_pending,
+    valid_record,
     valid_report,
     valid_summary,
     valid_view,
@@ -78,6 +78,7 @@ class Session:
         return {
             "context_view": self.view.to_json(),
             "context_summary": self.summary,
+            "context_record": self.view.record.to_json(),
             "context_counts": dict(self.counts),
             "context_guard": dict(self.guard),
             "context_pending": self.pending.to_json() if self.pending else {},
@@ -102,12 +103,13 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     values = state or {}
     counts, count_faults = valid_counts(values.get("context_counts"))
     guard, guard_faults = valid_guard(values.get("context_guard"))
-    view, view_faults = valid_view(values.get("context_view"))
+    record, record_faults = valid_record(values.get("context_record"))
+    view, view_faults = valid_view(values.get("context_view"), record)
     pending, pending_faults = valid_pending(values.get("context_pending"))
     summary, summary_faults = valid_summary(values.get("context_summary"), view)
     _, report_faults = valid_report(values.get("context_report"))
     session = Session(view=view, summary=summary, counts=counts, guard=guard)
-    odd = (*count_faults, *guard_faults, *view_faults, *summary_faults, *pending_faults, *report_faults)
+    odd = (*count_faults, *guard_faults, *view_faults, *record_faults, *summary_faults, *pending_faults, *report_faults)
     shrunk = (*odd, *_shrunk(session, messages))
     located = _locate(session.view, messages)
     if located is None:
@@ -120,8 +122,7 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     if located != session.view:
         moved = ("earlier history was edited: the view moved with it",)
-        receipt = receipt_of(messages, located, first=first, tokens=located.receipt.tokens)
-        located = replace(located, receipt=receipt)
+        located = replace(located, record=located.record.of_messages(message.id or "" for message in messages))
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")
@@ -159,22 +160,20 @@ def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]
     for index in new:
         step = step_at(messages, index, view.start.index)
         shown.update(range(step.index, step.stop))
-    moved = replace(view, pinned=tuple(position_of(messages, index) for index in sorted(shown)))
-    return replace(moved, receipt=receipt_of(messages, moved, first=first, tokens=view.receipt.tokens))
+    return replace(view, pinned=tuple(position_of(messages, index) for index in sorted(shown)))
 
 
 def _unshortened(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:
-    """Show the pins verbatim that were cleared, superseded or clamped before they were pinned."""
-    if not (view.cleared or view.superseded or view.clamped):
+    """Show the pins verbatim that were cleared or clamped before they were pinned."""
+    if not (view.cleared or view.clamped):
         return view
     pinned = {message_id(messages, index) for index in pins}
     cut = {key for key, clamp in view.clamped.items() if not clamp.of_pin}
-    if pinned.isdisjoint(cut | view.cleared | view.superseded.keys()):
+    if pinned.isdisjoint(cut | view.cleared):
         return view
     return replace(
         view,
         cleared=view.cleared - pinned,
-        superseded={key: newer for key, newer in view.superseded.items() if key not in pinned},
         clamped={key: clamp for key, clamp in view.clamped.items() if clamp.of_pin or key not in pinned},
     )
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from langchain_ctxwin.core.compaction import LEAST_MESSAGES, Goal, cut, first_that, shown_messages, step_cuts, turn_cuts
+from langchain_ctxwin.core.compaction import (
+    LEAST_MESSAGES,
+    Goal,
+    cut,
+    first_that,
+    noted,
+    shown_messages,
+    step_cuts,
+    turn_cuts,
+)
 from langchain_ctxwin.core.pending import Pending, content_digest, uncovered
 from langchain_ctxwin.core.planning import MIN_PROGRESS, Trigger, summary_size
-from langchain_ctxwin.core.receipts import receipt_of
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.view import View, position_of
+from langchain_ctxwin.core.view import position_of
 
 LEAST_KEPT = 0.1
 """Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
@@ -45,8 +52,8 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
     reason = trigger.reason(survey, goal.room(survey))
     if reason:
         stop = _stop(request, survey, goal, max_tokens)
-    elif survey.view.receipt.tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
-        stop, reason = survey.start, f"{survey.view.receipt.messages:,} messages left without a summary"
+    elif survey.view.uncovered_tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
+        stop, reason = survey.start, f"{survey.start - start:,} messages left without a summary"
     else:
         return None
     if stop is None or stop <= start:
@@ -61,18 +68,20 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
 def swapped_in(request: Request, survey: Survey, goal: Goal, ready: Pending) -> Survey:
     """Return the request with a finished summary in the place of what it covers; the start never moves back."""
     moved = cut(request, survey, ready.stop, goal) if ready.stop > survey.start else survey.view
-    view = replace(moved, covered=position_of(request.messages, ready.stop - 1), covered_digest=ready.digest)
-    return _recounted(request, view, ready.text)
-
-
-def without_summary(request: Request, survey: Survey) -> Survey:
-    """Return the request without its summary; what it covered is on the receipt."""
-    return _recounted(request, replace(survey.view, covered=None, covered_digest=""), "")
+    after = noted(request, survey.view, request.survey(moved, ready.text), goal)
+    left_since = sum(request.price(request.messages[i]) for i in range(ready.stop, request.start_of(moved)))
+    view = replace(
+        after.view,
+        covered=position_of(request.messages, ready.stop - 1),
+        covered_digest=ready.digest,
+        covered_tokens=max(0, after.view.record.tokens - left_since),
+    )
+    return request.survey(view, ready.text)
 
 
 def shows_more(survey: Survey, ready: Pending) -> bool:
     """True when a finished summary covers messages that left without one."""
-    return bool(survey.view.receipt) and uncovered(survey.view, 0) <= ready.through.index < survey.start
+    return survey.view.uncovered_tokens > 0 and uncovered(survey.view, 0) <= ready.through.index < survey.start
 
 
 def _stop(request: Request, survey: Survey, goal: Goal, max_tokens: int) -> int | None:
@@ -93,7 +102,7 @@ def _stop(request: Request, survey: Survey, goal: Goal, max_tokens: int) -> int 
 
 
 def _pays(request: Request, survey: Survey, goal: Goal, stop: int, max_tokens: int) -> bool:
-    left_out = survey.view.receipt.tokens
+    left_out = survey.view.uncovered_tokens
     freed = survey.total_tokens - _without(request, survey, goal, stop).total_tokens if stop > survey.start else 0
     if left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
         return True
@@ -102,17 +111,4 @@ def _pays(request: Request, survey: Survey, goal: Goal, stop: int, max_tokens: i
 
 def _without(request: Request, survey: Survey, goal: Goal, stop: int) -> Survey:
     """The request without everything before `stop`, and without any summary."""
-    return request.survey(replace(cut(request, survey, stop, goal), receipt=survey.view.receipt), "")
-
-
-def _recounted(request: Request, view: View, summary: str) -> Survey:
-    left_out = receipt_of(request.messages, view, first=request.first, tokens=0)
-    tokens = sum(request.price(request.messages[index]) for index in _left_out(request, view)) if left_out else 0
-    return request.survey(replace(view, receipt=replace(left_out, tokens=tokens)), summary)
-
-
-def _left_out(request: Request, view: View) -> Iterator[int]:
-    """Positions before the start that are neither pinned nor covered."""
-    pinned = {position.index for position in view.pinned}
-    start = request.start_of(view)
-    return (index for index in range(uncovered(view, request.first), start) if index not in pinned)
+    return request.survey(cut(request, survey, stop, goal), "")

@@ -6,10 +6,12 @@ State passes through serializers, migrations and other people's code. A thread t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_ctxwin.core.calibration import Belief
 from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.view import View
 
 Check = Callable[[Any], bool]
@@ -25,10 +27,15 @@ def valid_guard(value: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     return _valid("context_guard", value, _GUARD)
 
 
-def valid_view(value: object) -> tuple[View, tuple[str, ...]]:
-    """Return the stored view; the whole history, and a line, when it is not one."""
+def valid_view(value: object, record: Record) -> tuple[View, tuple[str, ...]]:
+    """Return the stored view with its record; the whole history, and a line, when it is not one."""
     try:
-        return View.from_json(value or {}), ()  # type: ignore[arg-type]  # anything may be stored
+        view = View.from_json(value or {}, record)  # type: ignore[arg-type]  # anything may be stored
+        if record.lines and not (view.start or view.cleared or view.clamped):
+            return replace(view, record=Record()), (
+                "context_record tells of nothing that left the view: it was dropped",
+            )
+        return _converted(view, value) if value else (view, ())
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
 
@@ -56,6 +63,24 @@ def valid_tools(value: object) -> tuple[list[str], tuple[str, ...]]:
     if not isinstance(value, list | tuple) or not all(map(_is_text, value)):
         return [], ("context_tools is no list of names: it was dropped",)
     return list(value), ()
+
+
+def valid_record(value: object) -> tuple[Record, tuple[str, ...]]:
+    """Return the stored record; an empty one, and a line, when something else is stored."""
+    try:
+        return Record.from_json(value), ()  # type: ignore[arg-type]  # anything may be stored
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return Record(), ("context_record holds no record of ours: it was dropped",)
+
+
+def _converted(view: View, value: Any) -> tuple[View, tuple[str, ...]]:
+    """Take over what a version without a record stored: how much had left; its lines begin with what leaves next."""
+    receipt = value.get("receipt")
+    if not receipt or view.record:
+        return view, ()
+    left = {name: int(receipt.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")}
+    record = Record.from_json({"lines": [], "left": left})
+    return replace(view, record=record), ("context_view is of an earlier version: its receipt became a record",)
 
 
 def valid_pending(value: object) -> tuple[Pending | None, tuple[str, ...]]:

@@ -128,7 +128,7 @@ class Request:
         preamble = Preamble(
             system=self.system,
             constraints=constraints_text(self.constraints),
-            record=record_text(summary, view.receipt),
+            record=record_text(summary, view.record),
             placement=self.placement,
         )
         start = self.start_of(view)
@@ -137,8 +137,8 @@ class Request:
         estimates = Regions(
             system_tokens=self.system_tokens,
             tool_tokens=self.tool_tokens,
-            summary_tokens=self._text_tokens(preamble.record),
-            pinned_tokens=self._text_tokens(preamble.constraints) + sum(step.tokens for step in pinned),
+            summary_tokens=self.price_text(preamble.record),
+            pinned_tokens=self.price_text(preamble.constraints) + sum(step.tokens for step in pinned),
             history_tokens=sum(step.tokens for step in steps),
         )
         return Survey(
@@ -160,7 +160,8 @@ class Request:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
 
-    def _text_tokens(self, text: str) -> int:
+    def price_text(self, text: str) -> int:
+        """Tokens of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
@@ -200,7 +201,7 @@ def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: B
 def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[str], price: Price) -> Step:
     """Return one step as the model sees it after `previous`: edited, valid, priced; its call ids join `taken`."""
     messages: Sequence[AnyMessage] = step.messages
-    if view.cleared or view.superseded or view.clamped:
+    if view.cleared or view.clamped:
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
     shown = unique_calls(repair_step(messages, previous), taken)
     return replace(step, messages=shown, tokens=sum(map(price, shown)))

@@ -1,12 +1,14 @@
-"""How much of the history the model sees, as small JSON: start, pins, cleared and clamped messages, receipt."""
+"""How much of the history the model sees, as small JSON: start, pins, cleared and clamped messages, record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AnyMessage
+
+from langchain_ctxwin.core.record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +37,6 @@ class Clamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What left the view without a summary, in numbers."""
-
-    turns: int = 0
-    steps: int = 0
-    messages: int = 0
-    tokens: int = 0
-
-    def __bool__(self) -> bool:
-        return self.messages > 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The part of the history that the model sees, and how."""
 
@@ -60,9 +49,6 @@ class View:
     cleared: frozenset[str] = frozenset()
     """Ids of tool results whose content is replaced by a stub."""
 
-    superseded: Mapping[str, str] = field(default_factory=dict)
-    """Ids of tool results that a newer result of the same call replaces, with the newer id."""
-
     clamped: Mapping[str, Clamp] = field(default_factory=dict)
     """Ids of messages that are shown by head and tail."""
 
@@ -72,46 +58,48 @@ class View:
     covered_digest: str = ""
     """Fingerprint of the messages that the summary was last extended by."""
 
-    receipt: Receipt = field(default_factory=Receipt)
-    """What left since then without a summary."""
+    covered_tokens: int = 0
+    """How much had left, by the record's count, when the summary was shown: what left since is in no summary."""
+
+    record: Record = field(default_factory=Record)
+    """What the messages that left the view leave behind; stored under a key of its own."""
+
+    @property
+    def uncovered_tokens(self) -> int:
+        """Tokens of messages that left and are in no summary."""
+        return max(0, self.record.tokens - self.covered_tokens)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form; empty when the view is the whole history, unedited."""
-        if self == View():
+        """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
+        if replace(self, record=Record()) == View():
             return {}
-        shown: dict[str, dict[str, Any]] = {
+        shown = {
             key: {"head_chars": c.head_chars, "tail_chars": c.tail_chars, **({"pin": True} if c.of_pin else {})}
             for key, c in self.clamped.items()
         }
-        shown.update({key: {"superseded_by": newer} for key, newer in self.superseded.items()})
+        covered = {"through": _position_json(self.covered), "digest": self.covered_digest, "left": self.covered_tokens}
         return {
             "start": _position_json(self.start),
             "pinned": [[position.id, position.index] for position in self.pinned],
             "cleared": sorted(self.cleared),
             "clamped": {key: shown[key] for key in sorted(shown)},
-            "covered": {"through": _position_json(self.covered), "digest": self.covered_digest} if self.covered else {},
-            "receipt": {
-                "turns": self.receipt.turns,
-                "steps": self.receipt.steps,
-                "messages": self.receipt.messages,
-                "tokens": self.receipt.tokens,
-            },
+            "covered": covered if self.covered else {},
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> View:
-        """Read the JSON form; missing keys take their defaults."""
+    def from_json(cls, value: Mapping[str, Any], record: Record | None = None) -> View:
+        """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left."""
         shown: Mapping[str, Mapping[str, Any]] = value.get("clamped") or {}
         covered: Mapping[str, Any] = value.get("covered") or {}
         return cls(
             start=_position(value.get("start")),
             pinned=tuple(Position(id=str(key), index=int(index)) for key, index in value.get("pinned") or ()),
             cleared=frozenset(value.get("cleared") or ()),
-            superseded={key: str(how["superseded_by"]) for key, how in shown.items() if "superseded_by" in how},
             clamped={key: _clamp(how) for key, how in shown.items() if "head_chars" in how},
             covered=_position(covered.get("through")),
             covered_digest=str(covered.get("digest") or ""),
-            receipt=_receipt(value.get("receipt") or {}),
+            covered_tokens=int(covered.get("left") or 0),
+            record=record or Record(),
         )
 
 
@@ -131,11 +119,6 @@ def _position_json(position: Position | None) -> dict[str, Any]:
 
 def _position(value: Mapping[str, Any] | None) -> Position | None:
     return Position(id=str(value["id"]), index=int(value["index"])) if value else None
-
-
-def _receipt(value: Mapping[str, Any]) -> Receipt:
-    numbers = {name: int(value.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")}
-    return Receipt(**numbers)
 
 
 def _clamp(value: Mapping[str, Any]) -> Clamp:

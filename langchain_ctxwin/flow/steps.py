@@ -162,7 +162,7 @@ class Flow:
     def _flags(self, window: Window, place: Place) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
         relief = self.engine.relieve(window)
-        # A summary is worth more than a receipt, unless the last ones came to nothing.
+        # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
         plan = None if self.engine.in_background(window) or is_hopeless else self.engine.plan(window)
         if plan is not None and window.fits_after(plan):
@@ -170,7 +170,7 @@ class Flow:
         if relief is not None:
             return {"compress": True, "reason": relief.reason}
         if self.engine.in_background(window):
-            # Hard need never waits: then what is left out is on the receipt, and the summary follows.
+            # Hard need never waits: then what is left out is in the record, and the summary follows.
             if window.over_by or not window.session.pending or not self._summaries.is_lost(window, place):
                 return {}
             announce_summary("lost", window.session.pending, reason="the process that began it is gone")
@@ -238,4 +238,4 @@ def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
     if built.id is None or built.id != newest.id:
         return False
     view, _ = valid_view(state.get("context_view"))
-    return built.content == newest.content or built.id in view.clamped or built.id in view.superseded
+    return built.content == newest.content or built.id in view.clamped

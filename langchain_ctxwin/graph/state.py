@@ -21,6 +21,9 @@ class _SessionKeys(TypedDict, total=False):
     context_summary: str
     """The one live summary of what left the view."""
 
+    context_record: dict[str, Any]
+    """Lines of what left the view, and how much left: `{"lines": [[kind, text, message id, uses]], "left": {...}}`."""
+
     context_view: dict[str, Any]
     """How the history is shown; empty shows all of it."""
 

@@ -20,6 +20,9 @@ class ContextKeys(AgentState[Any], total=False):
     context_summary: Hidden[str]
     """The one live summary of what left the view."""
 
+    context_record: Hidden[dict[str, Any]]
+    """Lines of what left the view, and how much left."""
+
     context_view: Hidden[dict[str, Any]]
     """How the history is shown; empty shows all of it."""
 

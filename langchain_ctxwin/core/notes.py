@@ -1,0 +1,243 @@
+"""What does a message leave behind when it leaves the view? Lines for the record, written without a model.
+
+A statement of a person, a call with its telling arguments and what came of it, and everything that has a name or a
+number: an agent's next call is made of those.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.record import (
+    EDGES,
+    FILLER,
+    HOLDS,
+    LABEL,
+    WORD,
+    RecordLine,
+    is_value,
+    one_line,
+    said,
+    statements,
+)
+
+MAX_SCAN_CHARS = 60_000
+"""Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
+
+MAX_VALUES = 2_000
+"""Values taken from one message: many times more than a record holds."""
+
+MAX_STATEMENTS = 40
+STATEMENT_CHARS = 240
+"""Statements taken from one message, and the length of one: two sentences."""
+
+DOCUMENT_CHARS = 1_200
+OUTPUT_CHARS = 400
+"""Length from which a user message is a document whose values count, not its sentences; the second for one that answers
+a fenced block of code, as agents without tool calls get their results."""
+
+CALL_CHARS = 100
+ARGUMENT_CHARS = 60
+OUTCOME_CHARS = 60
+"""Length of a call, of one of its arguments, and of what came of it: a line is read at a glance."""
+
+LABEL_CHARS = 40
+TEXT_VALUE_CHARS = 48
+"""Length of the field or word that labels a value, and of a text field that is kept whole, such as a name."""
+
+MIN_NUMBER_CHARS = 3
+"""Shortest number of a JSON field: its name says what it is."""
+
+_PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
+_TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
+_RUN = re.compile(r"(.)\1+")
+_SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
+_CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_NEXT = re.compile(r"\b(?:I['’]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
+
+
+def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
+    """Yield the lines of messages that leave, in order; a value is a line of its own until it is merged.
+
+    Args:
+        messages: whole steps.
+        ids: the ids of the messages.
+        before: the message that precedes them.
+    """
+    results = {m.tool_call_id: (m, key) for m, key in zip(messages, ids, strict=True) if isinstance(m, ToolMessage)}
+    previous = before
+    for message, key in zip(messages, ids, strict=True):
+        if isinstance(message, AIMessage):
+            yield from _of_answer(message, key, results)
+        elif isinstance(message, HumanMessage):
+            yield from _of_person(text_of(message.content), key, previous)
+        elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
+            yield from _values(text_of(message.content), key, uses=1)
+        previous = message
+    for message, key in results.values():  # of calls that were made before these messages
+        yield from _values(text_of(message.content), key, uses=0)
+
+
+def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessage, str]]) -> Iterator[RecordLine]:
+    text = text_of(message.content)
+    commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
+    for command in commands:
+        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)
+    yield from _values(text, key, uses=1)
+    for call in message.tool_calls:
+        result, result_key = results.pop(call["id"] or "", (None, ""))
+        yield RecordLine("done", f"{_call(call['name'], call['args'])}{_outcome(result)}", key, 1)
+        yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
+        if result is not None:
+            yield from _values(text_of(result.content), result_key, uses=0)
+    intents = [s for s in statements(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
+    if intents:
+        yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS), key, 1)
+
+
+def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
+    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
+    is_document = len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
+    if is_document:
+        yield from _values(text, key, uses=0 if is_output else 1)
+    ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
+    for statement in _labelled_statements(ends) if not is_output or not is_document else ():
+        if not is_document or statement.uses >= HOLDS:
+            yield replace(statement, source=key)
+
+
+def _labelled_statements(text: str) -> list[RecordLine]:
+    """The statements of a text; what follows a label on its line ("RULE: ...") holds as the labelled one does."""
+    found = list[RecordLine]()
+    for line in text.split("\n"):
+        sentences = statements(line)
+        uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
+        found += [
+            replace(made, uses=max(uses, made.uses))
+            for s in sentences
+            if (made := said(_clipped(s, STATEMENT_CHARS), ""))
+        ]
+    return found[:MAX_STATEMENTS]
+
+
+def _call(name: str, args: object) -> str:
+    if not isinstance(args, Mapping):
+        return _clipped(f"{name}({args})", CALL_CHARS)
+    values = {label: value if isinstance(value, str) else _json(value) for label, value in args.items()}
+    if len(values) == 1:
+        return f"{name}({_clipped(next(iter(values.values())), CALL_CHARS)})"
+    shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
+    return f"{name}({_clipped(shown, CALL_CHARS)})"
+
+
+def _outcome(result: ToolMessage | None) -> str:
+    if result is None:
+        return " → no result"
+    text = text_of(result.content).strip()
+    if result.status == "error":
+        return f" → error {_clipped(text, OUTCOME_CHARS)}"
+    if not text or len(text) > OUTCOME_CHARS:
+        return ""
+    return f" → {_clipped(text, OUTCOME_CHARS)}"
+
+
+def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
+    found: dict[str, str] = {}
+    for label, value in labelled(text):
+        found.setdefault(value, label)
+        if len(found) >= MAX_VALUES:
+            break
+    shapes: dict[str, int] = {}
+    ranked = []
+    for order, (value, label) in enumerate(found.items()):
+        shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE))
+        shapes[shape] = shapes.get(shape, -1) + 1
+        ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, value, label))
+    for _, _, value, label in sorted(ranked):
+        yield RecordLine("seen", _part(label, value), key, uses)
+
+
+def _part(label: str, value: str) -> str:
+    quoted = f'"{value}"' if " " in value else value
+    return f"{label}={quoted}" if label and not (_TELLING.search(value) and " " not in value) else quoted
+
+
+def labelled(text: str) -> Iterator[tuple[str, str]]:
+    """Yield `(label, value)` for what a text names and numbers: fields of JSON, else tokens with the word before them.
+
+    Example:
+        >>> list(labelled('{"order": "#W12", "item": {"name": "Desk Lamp", "id": 1008292230}}'))
+        [('name', 'Desk Lamp'), ('id', '1008292230')]
+        >>> list(labelled("Moved order 88213 to src/app.py"))
+        [('order', '88213'), ('', 'src/app.py')]
+    """
+    if len(text) > MAX_SCAN_CHARS:
+        text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
+    data = _parsed(text)
+    if data is None:
+        yield from _tokens(text)
+        return
+    for label, value in _leaves(data):
+        if is_value(label):
+            yield "", label
+        if isinstance(value, bool):
+            continue
+        name = one_line(label).replace(" ", "_").replace('"', "")[:LABEL_CHARS]
+        if not isinstance(value, str):
+            if len(str(value)) >= MIN_NUMBER_CHARS:
+                yield name, str(value)
+        elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
+            yield name, one_line(value).replace('"', "")
+        else:
+            for own, token in _tokens(value):
+                yield own or name, token
+
+
+def _parsed(text: str) -> Any:
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _leaves(value: Any, label: str = "") -> Iterator[tuple[str, Any]]:
+    """Every scalar of nested data with the name of its field, in order, without recursion."""
+    stack = [(label, value)]
+    while stack:
+        label, value = stack.pop()
+        if isinstance(value, Mapping):
+            stack.extend((str(key), item) for key, item in reversed([*value.items()]))
+        elif isinstance(value, list | tuple):
+            stack.extend((label, item) for item in reversed(value))
+        elif value is not None:
+            yield label, value
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.split("\n"):
+        label = ""
+        for match in WORD.finditer(line):
+            value = match[0].strip(EDGES)
+            if is_value(value):
+                yield label, value
+                label = ""
+            elif _PLAIN_WORD.fullmatch(value):
+                label = "" if FILLER.fullmatch(value) else value
+
+
+def _clipped(text: str, chars: int) -> str:
+    line = one_line(text[: 4 * chars])
+    return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
