@@ -27,11 +27,11 @@ def valid_guard(value: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     return _valid("context_guard", value, _GUARD)
 
 
-def valid_view(value: object, record: Record) -> tuple[View, tuple[str, ...]]:
+def valid_view(value: object, record: Record | None = None) -> tuple[View, tuple[str, ...]]:
     """Return the stored view with its record; the whole history, and a line, when it is not one."""
     try:
         view = View.from_json(value or {}, record)  # type: ignore[arg-type]  # anything may be stored
-        if record.lines and not (view.start or view.cleared or view.clamped):
+        if view.record.lines and not (view.start or view.cleared or view.clamped):
             return replace(view, record=Record()), (
                 "context_record tells of nothing that left the view: it was dropped",
             )
