@@ -43,10 +43,11 @@ OUTPUT_CHARS = 400
 """Length from which a user message is a document whose values count, not its sentences; the second for one that answers
 a fenced block of code, as agents without tool calls get their results."""
 
+ANSWER_CHARS = 200
 CALL_CHARS = 100
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 60
-"""Length of a call, of one of its arguments, and of what came of it: a line is read at a glance."""
+"""Length of an answer, of a call, of one of its arguments, and of what came of it: a line is read at a glance."""
 
 LABEL_CHARS = 40
 TEXT_VALUE_CHARS = 48
@@ -90,6 +91,8 @@ def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessag
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)
+    if text.strip() and not (commands or message.tool_calls):
+        yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, 1)
     yield from _values(text, key, uses=1)
     for call in message.tool_calls:
         result, result_key = results.pop(call["id"] or "", (None, ""))

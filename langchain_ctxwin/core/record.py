@@ -28,16 +28,21 @@ REFILL_SHARE = 0.85
 """Part of its room that the record keeps when it is full: what is added next is appended, so that the lines before it
 stay cached, and nothing has to leave at every compaction."""
 
-SAID_SHARE = 0.4
-DONE_SHARE = 0.1
-"""Largest part of the room for what people said, and for calls, while names and numbers still wait for a place: what
-the next call needs is a value, five of which cost as much as one line about a call."""
+PASSES = (
+    *(("rules", 0.4), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
+    *(("rules", 1.0), ("seen", 1.0), ("told", 1.0), ("talk", 1.0), ("calls", 1.0)),
+)
+"""In what order items get room, and up to which part of it: rules and statements with values, then calls, while names
+and numbers wait; what the next call needs is a value, five of which cost as much as a line about a call."""
 
 FILLED_SHARE = 0.9
 """Part of its room, less what stays free in it, from which the record counts as full."""
 
 MAX_FITS = 6
 """Times that the lines are chosen and priced: each guess is better by the error of the one before."""
+
+NUMBER_AGES = 16
+"""How much faster mere numbers and times of results age than names: there are many, and they name nothing."""
 
 HOLDS = 2
 """Uses that a statement begins with when it sounds as if it went on to hold: it stays before what was merely said."""
@@ -190,7 +195,7 @@ def _parsed_line(line: str, number: int) -> RecordLine:
     return RecordLine("seen", line, source, 1) if is_values else said(line, source)
 
 
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran ")
+_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: ")
 _PREFIX: dict[Kind, str] = {"said": "user: ", "done": "", "seen": "", "open": "open: "}
 
 
@@ -344,7 +349,7 @@ def _within(items: Items, shown: str, room_tokens: int, price: Price) -> tuple[R
         if size <= room_tokens:
             return every
         room_chars = REFILL_SHARE * room_tokens * len(text) / max(1, size)
-        if sum(len(item.line.text) for item in items.values() if item.line.uses >= HOLDS) <= SAID_SHARE * room_chars:
+        if sum(len(item.line.text) for item in items.values() if item.line.uses >= HOLDS) <= PASSES[0][1] * room_chars:
             break
     best: tuple[RecordLine, ...] = ()
     rules = {key for key, item in items.items() if item.line.uses >= HOLDS and item.line.kind == "said"}
@@ -364,12 +369,12 @@ def _within(items: Items, shown: str, room_tokens: int, price: Price) -> tuple[R
 def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]]:
     """Keys of the items that fit: rules, calls and open ends within their shares, then values, newest first."""
     visible = {word.strip(EDGES) for word in WORD.findall(shown)}
-    tiers: dict[str, list[tuple[tuple[str, str], _Item]]] = {
-        name: [] for name in ("used", "rules", "seen", "talk", "calls")
-    }
+    tiers: dict[str, list[tuple[tuple[str, str], _Item]]] = {name: [] for name, _ in PASSES}
     for key, item in sorted(items.items(), key=lambda pair: (-pair[1].age, pair[1].rank)):
         if name := _tier(key, item.line, visible):
             tiers[name].append((key, item))
+    newest = max((item.age for item in items.values()), default=0)
+    tiers["seen"].sort(key=lambda pair: (newest - pair[1].age) * (1 if _is_name(pair[0][1]) else NUMBER_AGES))
     sizes: Counter[str] = Counter()
     for _, item in tiers["rules"]:
         sizes[item.line.source] += len(item.line.text)
@@ -377,14 +382,19 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
         key=lambda pair: sizes[pair[1].line.source] // RULE_CHARS
     )  # of two rules the shorter costs less
     kept: set[tuple[str, str]] = set()
-    left = room_chars
-    for name, share in (("rules", SAID_SHARE), ("calls", DONE_SHARE), *dict.fromkeys(tiers, 1.0).items()):
-        bound = min(left, int(share * room_chars))
+    used_chars = 0
+    for name, share in PASSES:
         waiting = [(key, item) for key, item in tiers[name] if key not in kept]
+        bound = min(room_chars - used_chars, int(share * room_chars))
         fit = take_while_fits(waiting, bound, lambda pair: len(pair[1].line.text) + 1)
         kept.update(key for key, _ in fit.kept)
-        left -= fit.tokens
+        used_chars += fit.tokens
     return kept
+
+
+def _is_name(value: str) -> bool:
+    """True for a value that names one thing, as a number or a time of day does not."""
+    return any(c.isalpha() for c in value)
 
 
 def _tier(key: tuple[str, str], line: RecordLine, visible: set[str]) -> str:
@@ -395,7 +405,7 @@ def _tier(key: tuple[str, str], line: RecordLine, visible: set[str]) -> str:
         return "calls"
     if line.uses >= HOLDS:
         return "rules"
-    return "used" if any(map(is_value, WORD.findall(line.text))) else "talk"
+    return "told" if any(map(is_value, WORD.findall(line.text))) else "talk"
 
 
 def _shortened(line: RecordLine, shorter: Callable[[str], str]) -> RecordLine:
