@@ -57,13 +57,13 @@ def _with_shorter_account(request: Request, survey: Survey, goal: Goal) -> Surve
     if goal.fits(survey):
         return survey
     smallest = _clamp_all_but_question(request, request.survey(replace(survey.view, record=Record()), ""), goal)
-    present = request.price_text(survey.preamble.record)
+    present = request.text_tokens(survey.preamble.record)
     room = goal.likely_limit(smallest) - smallest.total_tokens
     if present <= room:
         return survey
-    summary = first_part(survey.summary, room // 2, request.price_text)
-    lines_room = max(0, room - request.price_text(summary) - RECORD_FRAME_TOKENS)
-    record = fitted(survey.view.record, lines_room, request.price_text)
+    summary = first_part(survey.summary, room // 2, request.text_tokens)
+    lines_room = max(0, room - request.text_tokens(summary) - RECORD_FRAME_TOKENS)
+    record = fitted(survey.view.record, lines_room, request.text_tokens)
     return request.survey(replace(survey.view, record=record), summary)
 
 
@@ -148,7 +148,7 @@ def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Surve
     alone = request.survey(cut(request, survey, newest.index, goal), survey.summary)
     if any(goal.likely_fits(smallest) for smallest in _smallest_around(request, alone, goal)):
         return survey
-    room = goal.room(survey)
+    room = goal.room(alone)
 
     def small_enough(candidate: Survey) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= QUESTION_SHARE * room
@@ -188,7 +188,7 @@ def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey
     newest = survey.newest
     if newest is None:
         return survey
-    room = goal.room(survey) + request.price_text(survey.preamble.record) - request.price_text(survey.summary)
+    room = goal.room(survey) + request.text_tokens(survey.preamble.record) - request.text_tokens(survey.summary)
     room -= sum(step.tokens for step in survey.steps if step is not newest)
     wanted, _ = record_room(request, survey, goal)
     most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))

@@ -182,8 +182,16 @@ def left_behind(request: Request, before: View, after: View) -> list[int]:
     return [i for i in (*sorted(pinned), *range(request.start_of(before), request.start_of(after))) if i not in shown]
 
 
-def noted(request: Request, before: View, after: Survey, goal: Goal) -> Survey:
-    """Return the request with the record of what left since `before`, as much of it as its room holds."""
+def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_tokens: int = 0) -> Survey:
+    """Return the request with the record of what left since `before`, as much of it as its room holds.
+
+    Args:
+        request: what the request is made from.
+        before: the view that is left.
+        after: the request without what leaves.
+        goal: limit, and the share of the record.
+        summary_tokens: size of a summary that is still to be written, and will stand above the record.
+    """
     left = left_behind(request, before, after.view)
     edited = _newly_edited(request, before, after)
     if not left and not edited:
@@ -208,19 +216,20 @@ def noted(request: Request, before: View, after: Survey, goal: Goal) -> Survey:
         messages=record.messages + len(left),
         tokens=record.tokens + sum(request.price(messages[i]) for i in left),
     )
-    room, free = record_room(request, after, goal)
-    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.price_text)
+    room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
+    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.text_tokens)
     return request.survey(replace(after.view, record=record), after.summary)
 
 
-def record_room(request: Request, survey: Survey, goal: Goal) -> tuple[int, int]:
+def record_room(request: Request, survey: Survey, goal: Goal, *, summary_tokens: int = 0) -> tuple[int, int]:
     """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
-    present = request.price_text(survey.preamble.record) if survey.view.record else 0
+    present = request.text_tokens(survey.preamble.record) - request.text_tokens(survey.summary)
     room = goal.likely_limit(survey) - survey.size.regions.system_tokens - survey.size.regions.tool_tokens
-    rest = survey.total_tokens - present
+    rest = survey.total_tokens - present + summary_tokens
     free = goal.likely_limit(survey) - rest - RECORD_FRAME_TOKENS
-    wanted = max(int(goal.record_share * room), min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)))
-    return wanted, max(0, free)
+    is_alone = not (summary_tokens or survey.summary)
+    least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
+    return max(int(goal.record_share * room), least), max(0, free)
 
 
 def _newly_edited(request: Request, before: View, after: Survey) -> list[int]:

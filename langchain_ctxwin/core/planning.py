@@ -69,7 +69,8 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
     summary_tokens = trigger.summary_max_tokens or summary_size(goal.room(survey))
     best = first_that(cuts, lambda start: _is_enough(request, survey, goal, trigger, start, summary_tokens))
     start = cuts[-1] if best is None else best
-    after = noted(request, survey.view, _after(request, survey, goal, start), goal)
+    after = _after(request, survey, goal, start)
+    after = noted(request, survey.view, after, goal, summary_tokens=summary_tokens)
     begin = uncovered(survey.view, request.first)
     tokens_after = after.total_tokens + summary_tokens
     pays = survey.total_tokens - tokens_after >= MIN_PROGRESS * survey.total_tokens
@@ -95,7 +96,7 @@ def summarize(request: Request, survey: Survey, goal: Goal, trigger: Trigger) ->
 def _is_enough(request: Request, survey: Survey, goal: Goal, trigger: Trigger, start: int, summary_tokens: int) -> bool:
     after = _after(request, survey, goal, start)
     fits = after.upper_tokens + summary_tokens <= goal.limit
-    small = fits and after.total_tokens + summary_tokens <= goal.low_water(survey)
+    small = fits and after.total_tokens <= goal.low_water(after)
     kept_messages = len(request.messages) - start
     few = trigger.messages is None or kept_messages <= goal.kept_messages
     return small and few

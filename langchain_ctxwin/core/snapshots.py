@@ -96,12 +96,12 @@ def _stop(request: Request, survey: Survey, goal: Goal, max_tokens: int) -> int 
         return None
     growth = max(0, goal.ceiling(survey) - survey.total_tokens)
     least = survey.fixed_tokens + int(LEAST_KEPT * goal.room(survey))
-    target, most = max(least + max_tokens, goal.low_water(survey) - growth), goal.max_messages
+    target, most = max(least, goal.low_water(survey) - growth), goal.max_messages
 
     def is_enough(stop: int) -> bool:
         kept_messages = len(request.messages) - stop
         few = most is None or kept_messages <= max(LEAST_MESSAGES, goal.kept_messages - (most - shown_messages(survey)))
-        return few and _without(request, survey, goal, stop).total_tokens + max_tokens <= target
+        return few and _without(request, survey, goal, stop).total_tokens <= target
 
     best = first_that(cuts, is_enough)
     return cuts[-1] if best is None else best

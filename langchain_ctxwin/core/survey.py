@@ -160,8 +160,12 @@ class Request:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
 
+    def text_tokens(self, text: str) -> int:
+        """The size of a text as the regions of a survey count it; 0 for an empty one."""
+        return round(max(0.0, 1 + self.sizing.belief.slope) * self.price_text(text))
+
     def price_text(self, text: str) -> int:
-        """Tokens of a text as a message of its own; 0 for an empty one."""
+        """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
