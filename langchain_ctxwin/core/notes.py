@@ -43,6 +43,9 @@ OUTPUT_CHARS = 400
 """Length from which a user message is a document whose values count, not its sentences; the second for one that answers
 a fenced block of code, as agents without tool calls get their results."""
 
+SHORT_CHARS = 40
+"""Length of an answer that says no more than that it was one."""
+
 ANSWER_CHARS = 200
 CALL_CHARS = 100
 ARGUMENT_CHARS = 60
@@ -91,7 +94,7 @@ def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessag
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)
-    if text.strip() and not (commands or message.tool_calls):
+    if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, 1)
     yield from _values(text, key, uses=1)
     for call in message.tool_calls:

@@ -29,7 +29,7 @@ REFILL_SHARE = 0.85
 stay cached, and nothing has to leave at every compaction."""
 
 PASSES = (
-    *(("rules", 0.4), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
+    *(("rules", 0.6), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
     *(("rules", 1.0), ("seen", 1.0), ("told", 1.0), ("talk", 1.0), ("calls", 1.0)),
 )
 """In what order items get room, and up to which part of it: rules and statements with values, then calls, while names
@@ -74,6 +74,7 @@ FILLER = re.compile(
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。！？])|\n+"
 )
+_PUNCTUATION = ".,:;!?\"'()"
 TELEGRAM = re.compile(
     r"(?<![\w-])(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
     r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['’]s)?)(?![\w-])\s*",
@@ -328,7 +329,7 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
 
 def _subject(statement: str) -> str:
     """A statement without its values and words of change: two with the same subject surely say the same thing anew."""
-    words = _telling(statement).casefold().split()
+    words = [word.strip(_PUNCTUATION) for word in _telegram(statement).casefold().split()]
     if not any(map(is_value, WORD.findall(statement))):
         return " ".join(words)
     return " ".join(w for w in words if not any(c.isdigit() for c in w) and not _CHANGED.fullmatch(w))
