@@ -237,6 +237,7 @@ def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
         keep=settings.keep,
         record_share=settings.record_share,
         clear_tools=frozenset(settings.clear_tools),
+        spare_tools=frozenset(settings.spare_tools),
         max_history_tokens=settings.max_history_tokens,
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,

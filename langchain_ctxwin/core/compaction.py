@@ -99,6 +99,9 @@ class Goal:
     clear_tools: frozenset[str] = frozenset()
     """Tools whose results are cleared in place before anything is dropped."""
 
+    spare_tools: frozenset[str] = frozenset()
+    """Tools whose results are shown whole as long as anything else can be made smaller."""
+
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
         return survey.upper_tokens <= self.limit
