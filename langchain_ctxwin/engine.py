@@ -165,7 +165,8 @@ class ContextEngine:
 
         A finished summary of messages that left without one is shown, and a history past its own bounds
         (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come
-        or a quarter more has gathered meanwhile.
+        or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
+        down to the low-water mark.
         """
         return planner.relieve(window)
 

@@ -26,6 +26,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.recovery import known_of
 from langchain_ctxwin.core.reported import fault_of
+from langchain_ctxwin.core.requested import asked_lines
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request
@@ -221,6 +222,7 @@ class Measurer:
             system=system,
             pins=self._marks(messages),
             constraints=settings.constraints,
+            keeps=asked_lines(messages),
             placement=settings.summary_placement,
             system_tokens=system_tokens,
             tool_tokens=tool_tokens,

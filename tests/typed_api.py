@@ -54,6 +54,7 @@ from langchain_ctxwin import (
     __version__,
     add_context_nodes,
     classify_overflow,
+    create_compact_tool,
     create_context_agent,
     create_recall_tool,
     pin,
@@ -216,6 +217,7 @@ async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[Any
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)
     tool = create_recall_tool(max_tokens=2000, counter=None, embeddings=embeddings, name="recall")
+    assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)
     return found
 

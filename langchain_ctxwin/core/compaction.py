@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 from langchain_core.messages import HumanMessage
@@ -220,7 +221,9 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
         tokens=record.tokens + sum(request.price(messages[i]) for i in left),
     )
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
-    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.text_tokens)
+    added = chain(lines, request.keeps)
+    price = request.text_tokens
+    record = extended(record, added, shown=shown, room_tokens=room, free_tokens=free, price=price)
     return request.survey(replace(after.view, record=record), after.summary)
 
 

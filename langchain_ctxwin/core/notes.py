@@ -27,6 +27,7 @@ from langchain_ctxwin.core.record import (
     said,
     statements,
 )
+from langchain_ctxwin.core.requested import COMPACT_KEY, kept_lines
 
 MAX_SCAN_CHARS = 60_000
 """Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
@@ -86,6 +87,7 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
             yield from _values(text_of(message.content), key, uses=1)
         previous = message
     for message, key in results.values():  # of calls that were made before these messages
+        yield from kept_lines(message, key)
         yield from _values(text_of(message.content), key, uses=0)
 
 
@@ -99,6 +101,9 @@ def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessag
     yield from _values(text, key, uses=1)
     for call in message.tool_calls:
         result, result_key = results.pop(call["id"] or "", (None, ""))
+        if result is not None and COMPACT_KEY in result.additional_kwargs:
+            yield from kept_lines(result, result_key)
+            continue
         yield RecordLine("done", f"{_call(call['name'], call['args'])}{_outcome(result)}", key, 1)
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:

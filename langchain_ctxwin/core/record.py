@@ -47,6 +47,9 @@ NUMBER_AGES = 16
 HOLDS = 2
 """Uses that a statement begins with when it sounds as if it went on to hold: it stays before what was merely said."""
 
+KEEP = "keep: "
+"""Begins an open line that somebody asked to keep: it stays like a rule, and others do not take its place."""
+
 RULE_CHARS = 16
 """Step in which the length of rules is compared."""
 
@@ -324,7 +327,9 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
         return kind, text.partition(" → ")[0]
     if kind == "seen":
         return kind, text.rpartition("=")[2]
-    return (kind, _subject(text)) if kind == "said" else (kind, "")
+    if kind == "open":
+        return kind, text if text.startswith(KEEP) else ""
+    return kind, _subject(text)
 
 
 def _subject(statement: str) -> str:
@@ -402,6 +407,8 @@ def _tier(key: tuple[str, str], line: RecordLine, visible: set[str]) -> str:
     """Which items compete with this one for room; empty for a value that the view shows anyway."""
     if key[0] == "seen":
         return "" if key[1].strip('"') in visible else "used" if line.uses else "seen"
+    if key[0] == "open" and key[1]:
+        return "rules"
     if key[0] != "said":
         return "calls"
     if line.uses >= HOLDS:

@@ -13,6 +13,7 @@ from langchain_ctxwin.core.call_names import unique_calls
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pairing import repair_step
 from langchain_ctxwin.core.pins import ANSWER_TEXT, needs_answer
+from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
 from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id
@@ -116,6 +117,9 @@ class Request:
     """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
 
     constraints: tuple[str, ...]
+    keeps: tuple[RecordLine, ...]
+    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
+
     placement: Literal["system", "user"]
     system_tokens: int
     tool_tokens: int

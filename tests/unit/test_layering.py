@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "arguments": BASE | {"summarize"},
     "engine": BASE | COLLABORATORS | {"summarize", "arguments"},
     "counting": BASE | {"memo"},
+    "compact_tool": BASE,
     **dict.fromkeys(("recall", "models", "tools"), BASE | {"memo"}),
     "tool_results": BASE | {"memo", "guarded"},
     "flow": BASE | COLLABORATORS | MIDDLE,
