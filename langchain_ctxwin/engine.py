@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
@@ -21,6 +22,7 @@ from langchain_ctxwin.core.recovery import refused, retry_target
 from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Plan, agreed, tell
 from langchain_ctxwin.measurer import Measurer
 from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
@@ -47,6 +49,13 @@ class ContextEngine:
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
+        before_compaction: a plain function that is given the `Window` and the `Compaction` before it happens. It
+            returns the compaction, or what `compaction.spare(*message_ids)` or `compaction.with_lines(*lines)` makes of
+            it. None vetoes a compaction of a request that fits; one that is needed to make it fit happens all the
+            same. A wish that would make a request too large is passed over with a warning. What it raises leaves the
+            step, and the state is as it was.
+        after_compaction: a plain function that is given a `Compacted` event when one has happened; after a run that
+            failed and is resumed it may be told once more. What it raises leaves the step, too.
 
     Instantiate:
         ```python
@@ -77,13 +86,17 @@ class ContextEngine:
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
+        before_compaction: BeforeCompaction | None = None,
+        after_compaction: AfterCompaction | None = None,
     ) -> None:
-        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs)
+        hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
+        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
         self._measurer = Measurer(limits, counter, as_live(config), learned, pin_when)
         known = self._measurer.limits
         room = known.input_limit(known.output_reserve(self.config.output_reserve))
         self.summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
         """Writes the summaries."""
+        self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
 
@@ -151,7 +164,7 @@ class ContextEngine:
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return planner.shrink(window) if self.is_local else planner.plan(window)
+        return self._agreed(window, partial(planner.due, is_local=self.is_local))
 
     def prepare(self, window: Window) -> Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
@@ -168,7 +181,7 @@ class ContextEngine:
         or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
         down to the low-water mark.
         """
-        return planner.relieve(window)
+        return self._agreed(window, planner.relieve)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -180,30 +193,32 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planner.emergency(window, target_tokens)
+        limit = window.budget.input_limit if target_tokens is None else target_tokens
+        plan = partial(planner.emergency, target_tokens=target_tokens)
+        return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
     def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
         A summarizer that fails changes nothing but the guard, which then says why.
         """
-        if compaction.snapshot is None:
-            return applied(compaction, window, summary_after(compaction, window))
-        try:
-            written = write_summary(self.summarizer, **self._inline_task(compaction, window))
-        except SummarizationError as error:
-            return gave_up(window, str(error))
-        return _taken(compaction, window, written)
+        written: Written | SummarizationError | None = None
+        if compaction.snapshot is not None:
+            try:
+                written = write_summary(self.summarizer, **self._inline_task(compaction, window))
+            except SummarizationError as error:
+                written = error
+        return self._carried_out(compaction, window, written)
 
     async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
-        if compaction.snapshot is None:
-            return applied(compaction, window, summary_after(compaction, window))
-        try:
-            written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
-        except SummarizationError as error:
-            return gave_up(window, str(error))
-        return _taken(compaction, window, written)
+        written: Written | SummarizationError | None = None
+        if compaction.snapshot is not None:
+            try:
+                written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
+            except SummarizationError as error:
+                written = error
+        return self._carried_out(compaction, window, written)
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
@@ -267,6 +282,23 @@ class ContextEngine:
         return await awrite_summary(
             self.summarizer, **task, timeout_seconds=settings_of(window).summary_timeout_seconds
         )
+
+    def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
+        """What a plan for a request that may be sent as it is comes to."""
+        return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
+
+    def _carried_out(
+        self, compaction: Compaction, window: Window, written: Written | SummarizationError | None
+    ) -> dict[str, Any]:
+        """The state after a compaction, whose summary was written, failed, or is none."""
+        if isinstance(written, SummarizationError):
+            return gave_up(window, str(written))
+        if written is None:
+            update = applied(compaction, window, summary_after(compaction, window))
+        else:
+            update = _taken(compaction, window, written)
+        tell(self._after, compaction, window, update)
+        return update
 
     def _inline_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)

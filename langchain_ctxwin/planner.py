@@ -23,6 +23,11 @@ WAITING_SHARE = 1.25
 ASKED = "the agent asked to compact"
 
 
+def due(window: Window, *, is_local: bool) -> Compaction | None:
+    """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
+    return shrink(window) if is_local else plan(window)
+
+
 def plan(window: Window) -> Compaction | None:
     """Return the summary that is due now."""
     if not _may_summarize(window):

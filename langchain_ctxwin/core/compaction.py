@@ -74,6 +74,18 @@ class Compaction:
     summary: str | None = None
     """A finished summary that is shown from now on; None leaves the summary as it is."""
 
+    spared: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """What a `before_compaction` hook wishes: ids of messages that stay, lines for the record."""
+
+    def spare(self, *message_ids: str) -> Compaction:
+        """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return."""
+        return replace(self, spared=(*self.spared, *message_ids))
+
+    def with_lines(self, *lines: str) -> Compaction:
+        """Return it with the wish that the record says this from now on, for a `before_compaction` hook to return."""
+        return replace(self, lines=(*self.lines, *lines))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:

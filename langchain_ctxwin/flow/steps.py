@@ -6,6 +6,7 @@ from typing import Literal
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from langchain_ctxwin import planner
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
@@ -161,10 +162,12 @@ class Flow:
 
     def _flags(self, window: Window, place: Place) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
-        relief = self.engine.relieve(window)
+        # An application that has a say is asked when it happens, not when it is announced.
+        relief = planner.relieve(window)
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
-        plan = None if self.engine.in_background(window) or is_hopeless else self.engine.plan(window)
+        is_off = self.engine.in_background(window) or is_hopeless
+        plan = None if is_off else planner.due(window, is_local=self.engine.is_local)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}
         if relief is not None:

@@ -27,6 +27,7 @@ from langchain_ctxwin.flow.asked import asked_by
 from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
 from langchain_ctxwin.flow.limits import limited_by
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
@@ -73,6 +74,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: remembers limits that providers state, for other agents and processes.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
+        before_compaction: changes or vetoes compactions, see `ContextEngine`.
+        after_compaction: is told about each one, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
@@ -120,6 +123,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
+        before_compaction: BeforeCompaction | None = None,
+        after_compaction: AfterCompaction | None = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
         tool_selector: ToolSelector | None = None,
@@ -133,6 +138,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "learned": learned,
             "pin_when": pin_when,
             "jobs": jobs,
+            "before_compaction": before_compaction,
+            "after_compaction": after_compaction,
         }
         _check(engine, validator, guard, **options)
         given = [name for name, value in options.items() if value is not None]
