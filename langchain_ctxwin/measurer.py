@@ -193,6 +193,7 @@ class Measurer:
             output_reserve=settings.output_reserve,
             goal=partial(_goal, settings),
             was_refused=was_refused,
+            show_fill=settings.show_fill,
         )
 
     def _heard(self, about: About) -> Mapping[str, int]:
@@ -228,6 +229,7 @@ class Measurer:
             tool_tokens=tool_tokens,
             price=pricing.price,
             show=pricing.show,
+            fill=pricing.fill,
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
 

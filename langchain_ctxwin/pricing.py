@@ -15,7 +15,7 @@ from langchain_ctxwin.core.content import compact_json
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
+from langchain_ctxwin.memo import MAX_TEXTS, Fills, Lru, Prices, Steps, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
@@ -51,6 +51,7 @@ class Pricing:
         self._base: tuple[int | None] | None = None
         self.price = Prices(self._price)
         self.show = Steps(self.price)
+        self.fill = Fills()
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._takes_tools = _takes_tools(self.counter)
 

@@ -81,6 +81,10 @@ class ContextConfig(Settings):
     constraints: tuple[str, ...] = ()
     """Rules that stay in every request, verbatim."""
 
+    show_fill: bool = False
+    """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
+    which another tenth is full. By our own estimate, so that a line that was sent never changes."""
+
     max_recoveries: Annotated[int, Field(ge=0)] = 2
     """How often one model call is repeated after the provider refused it as too large."""
 

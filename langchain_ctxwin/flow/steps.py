@@ -119,11 +119,12 @@ class Flow:
         return self.built(state) or self.request(self.measure(state))
 
     def built(self, state: State) -> list[AnyMessage] | None:
-        """Return the request that was built for this state; None when it is missing or stale, or settings may change.
+        """Return the request that was built for this state; None when it is missing, stale, or cannot be compared.
 
-        By which settings it was built is not known, and building one takes next to nothing.
+        By which of changing settings it was built is not known; with a line about the fill it does not end in a message
+        of the history. Building one takes next to nothing.
         """
-        if self.engine.is_live:
+        if self.engine.is_live or self.engine.config.show_fill:
             return None
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
         is_request = isinstance(built, list) and all(isinstance(message, BaseMessage) for message in built)
