@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from langchain_ctxwin.arguments import check_collaborators
 from langchain_ctxwin.config import ContextConfig, LiveConfig, as_live
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import accepted, applied, gave_up, with_cost
+from langchain_ctxwin.core.outcome import applied, gave_up, taken
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import PinWhen
@@ -202,23 +201,23 @@ class ContextEngine:
 
         A summarizer that fails changes nothing but the guard, which then says why.
         """
-        written: Written | SummarizationError | None = None
-        if compaction.snapshot is not None:
-            try:
-                written = write_summary(self.summarizer, **self._inline_task(compaction, window))
-            except SummarizationError as error:
-                written = error
-        return self._carried_out(compaction, window, written)
+        if compaction.snapshot is None:
+            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
+        try:
+            written = write_summary(self.summarizer, **self._inline_task(compaction, window))
+        except SummarizationError as error:
+            return gave_up(window, str(error))
+        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
 
     async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
-        written: Written | SummarizationError | None = None
-        if compaction.snapshot is not None:
-            try:
-                written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
-            except SummarizationError as error:
-                written = error
-        return self._carried_out(compaction, window, written)
+        if compaction.snapshot is None:
+            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
+        try:
+            written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
+        except SummarizationError as error:
+            return gave_up(window, str(error))
+        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
@@ -287,19 +286,6 @@ class ContextEngine:
         """What a plan for a request that may be sent as it is comes to."""
         return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
 
-    def _carried_out(
-        self, compaction: Compaction, window: Window, written: Written | SummarizationError | None
-    ) -> dict[str, Any]:
-        """The state after a compaction, whose summary was written, failed, or is none."""
-        if isinstance(written, SummarizationError):
-            return gave_up(window, str(written))
-        if written is None:
-            update = applied(compaction, window, summary_after(compaction, window))
-        else:
-            update = _taken(compaction, window, written)
-        tell(self._after, compaction, window, update)
-        return update
-
     def _inline_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
         task = summary_task(window, start, stop, compaction.summary_max_tokens)
@@ -310,12 +296,3 @@ def summary_task(window: Window, start: int, stop: int, max_tokens: int) -> dict
     """Return the arguments with which a summarizer covers the messages in `[start, stop)`."""
     messages = list(window.request.messages[start:stop])
     return {"messages": messages, "previous": window.session.summary, "max_tokens": max_tokens}
-
-
-def _taken(compaction: Compaction, window: Window, written: Written) -> dict[str, Any]:
-    """The state after a summary was written: it is paid for, whether it can be used or not."""
-    charged = replace(window, session=with_cost(window.session, written.cost))
-    try:
-        return applied(compaction, charged, accepted(written.text, compaction, charged))
-    except SummarizationError as error:
-        return gave_up(charged, str(error))

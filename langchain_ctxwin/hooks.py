@@ -76,10 +76,12 @@ def agreed(
     return _changed(window, plan, compaction, answer, limit=limit)
 
 
-def tell(hook: AfterCompaction | None, compaction: Compaction, window: Window, update: dict[str, Any]) -> None:
-    """Tell an application about a compaction, unless it failed and changed nothing."""
+def tell(
+    hook: AfterCompaction | None, compaction: Compaction, window: Window, update: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the state update of a compaction, after telling an application of it unless it changed nothing."""
     if hook is None or update["context_guard"].get("compactions", 0) <= window.session.compactions:
-        return
+        return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
     hook(
@@ -92,6 +94,7 @@ def tell(hook: AfterCompaction | None, compaction: Compaction, window: Window, u
             thread=str(ensure_config().get("configurable", {}).get("thread_id") or ""),
         )
     )
+    return update
 
 
 def _checked(answer: Any) -> Compaction | None:

@@ -13,7 +13,6 @@ from weakref import ref
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.fill import filled
 from langchain_ctxwin.core.learned_limits import unrefuted
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.survey import Before, Price, after_steps, show_steps
@@ -191,21 +190,6 @@ class Steps:
             closed=closed,
             after_closed=after_steps(closed[len(old) :], known.after_closed),
         )
-
-
-class Fills:
-    """Makes each message with a line about the fill once, so that it is priced once."""
-
-    def __init__(self) -> None:
-        self._known: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
-
-    def __call__(self, message: AnyMessage, tenths: int) -> AnyMessage:
-        """Return what `filled` returns."""
-        if not isinstance(message.content, str):  # blocks may change in place
-            return filled(message, tenths)
-        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
-        key = (id(message), message.content, tenths)
-        return once(self._known, key, lambda: (message, filled(message, tenths)))[1]
 
 
 class Marks:

@@ -12,10 +12,11 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.fill import filled
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import MAX_TEXTS, Fills, Lru, Prices, Steps, once
+from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
@@ -110,6 +111,21 @@ class Pricing:
         if self._takes_tools:
             return self._net([], list(tools))
         return sum(self._price(SystemMessage(content=_json(tool))) for tool in tools)
+
+
+class Fills:
+    """Makes each message with a line about the fill once, so that it is priced once."""
+
+    def __init__(self) -> None:
+        self._known: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
+
+    def __call__(self, message: AnyMessage, tenths: int) -> AnyMessage:
+        """Return what `filled` returns."""
+        if not isinstance(message.content, str):  # blocks may change in place
+            return filled(message, tenths)
+        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
+        key = (id(message), message.content, tenths)
+        return once(self._known, key, lambda: (message, filled(message, tenths)))[1]
 
 
 class Pricings:

@@ -207,15 +207,23 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
 
 def require_known_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> None:
     """Raise `ConfigError` for a setting that names a tool which an agent does not have."""
+    if fault := unknown_tools(config, tools, selector):
+        raise ConfigError(fault)
+
+
+def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> str:
+    """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
     chosen = (*selector.tools, selector.search_tools) if selector else ()
     known = {name_of(tool) for tool in (*tools, *chosen)}
     for setting in ("clear_tools", "spare_tools"):
-        unknown = [name for name in getattr(config, setting) if name not in known]
+        unknown = tuple(name for name in getattr(config, setting) if name not in known)
         if unknown:
-            raise ConfigError(
-                f"{setting}={tuple(unknown)!r}: the agent has no tool of that name, it has "
-                f"{', '.join(sorted(filter(None, known)))}: correct the name or leave it out"
+            there = ", ".join(sorted(filter(None, known))) or "none"
+            return (
+                f"{setting}={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or "
+                "leave it out"
             )
+    return ""
 
 
 def name_of(tool: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -111,13 +112,19 @@ def create_context_agent(
         tool_selector=tool_selector,
         router=router,
     )
+    built = _graph(nodes, chat if tool_selector or not bound else chat.bind_tools(bound), tool_node)
+    return built.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _graph(nodes: ContextNodes, model: Runnable[Any, Any], tool_node: ToolNode) -> StateGraph[Any, Any, Any, Any]:
+    """The loop of model and tools."""
     builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=chat if tool_selector or not bound else chat.bind_tools(bound))
+    add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+    return builder
 
 
 def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
+import structlog
 from langchain.agents.middleware.types import (
     AgentMiddleware,
     ContextT,
@@ -24,7 +25,7 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.flow.asked import asked_by
-from langchain_ctxwin.flow.choices import Choices
+from langchain_ctxwin.flow.choices import Choices, unknown_tools
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
 from langchain_ctxwin.flow.limits import limited_by
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
@@ -41,6 +42,8 @@ from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+
+log = structlog.get_logger("langchain_ctxwin")
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
@@ -154,6 +157,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
         self._engine = engine
+        self._warned = set[str]()
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
@@ -193,14 +197,23 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if self._routed is not None:
             request = request.override(model=self._routed)
         model = request.model.bind(**request.model_settings) if request.model_settings else request.model
+        engine = self._engine_of(model)
+        self._warn_of_unknown(engine.config, request.tools)
         return AgentCall(
-            self._engine_of(model),
+            engine,
             request,
             model,
             self._format_tools(request),
             limited_by=self._limits_of,
             choices=self._choices_of(request),
         )
+
+    def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
+        """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
+        fault = unknown_tools(config, tools, self._selector)
+        if fault and fault not in self._warned:
+            self._warned.add(fault)
+            log.warning("config.tools_unknown", reason=fault)
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
         """The choices for one request; a routed model brings its router along."""

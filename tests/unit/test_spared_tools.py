@@ -6,6 +6,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent
 from langchain_ctxwin.core.edits import text_of
@@ -155,3 +156,14 @@ def test_a_tool_that_the_agent_does_not_have_is_refused(setting):
     assert str(raised.value) == (
         f"{setting}=('plam',): the agent has no tool of that name, it has log, plan: correct the name or leave it out"
     )
+
+
+def test_the_middleware_warns_once_of_a_tool_that_no_request_shows():
+    """It cannot refuse: other middleware may have left the tool out of this request."""
+    model = ScriptedChatModel(profile={"max_input_tokens": 700})
+    agent = agent_of("middleware", model, ContextConfig(spare_tools=("plam",)))
+    with capture_logs() as logs:
+        agent.invoke({"messages": [HumanMessage("One.")]})
+        agent.invoke({"messages": [HumanMessage("Two.")]})
+    assert [entry["event"] for entry in logs] == ["config.tools_unknown"]
+    assert "spare_tools=('plam',)" in logs[0]["reason"]
