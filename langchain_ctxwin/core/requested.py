@@ -26,7 +26,10 @@ def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
         since: the last message at the time of the latest compaction.
     """
     newest = next(_requests(messages), None)
-    return newest is not None and (since is None or since.index < newest)
+    if newest is None:
+        return False
+    compacted = since.find(messages) if since else None
+    return compacted is None or compacted < newest
 
 
 def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:

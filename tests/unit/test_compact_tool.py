@@ -13,6 +13,7 @@ from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
     ModelLimits,
+    ToolResultGuard,
     create_compact_tool,
     create_context_agent,
 )
@@ -196,3 +197,37 @@ def test_another_name_works_as_well():
     )
     agent.invoke({"messages": [HumanMessage("Refund it.")]}, THREAD)
     assert agent.get_state(THREAD).values["context_guard"]["compactions"] == 1
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware"])
+def test_a_guard_of_tool_results_lets_the_request_pass(kind):
+    """The answer is short, and its mark stays."""
+    tools, guard = [read, create_compact_tool()], ToolResultGuard()
+    model, settings = model_of(compacting()), ContextConfig(output_reserve=0)
+    if kind == "nodes":
+        agent = create_context_agent(
+            model, tools, config=settings, counter=exact_count, guard=guard, checkpointer=InMemorySaver()
+        )
+    else:
+        middleware = [ContextWindowMiddleware(config=settings, counter=exact_count, guard=guard)]
+        agent = create_agent(
+            model, tools, middleware=middleware, state_schema=ContextAgentState, checkpointer=InMemorySaver()
+        )
+    agent.invoke({"messages": [HumanMessage("Refund it.")]}, THREAD)
+    assert agent.get_state(THREAD).values["context_guard"]["compactions"] == 1
+
+
+def test_a_request_counts_after_earlier_messages_were_removed():
+    """The latest compaction is found by its message, not by a position that no longer holds."""
+    engine = ContextEngine(ModelLimits(context_window=9_000), counter=CharCounter())
+    compact = create_compact_tool()
+    made = compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": "c8", "type": "tool_call"})
+    parts = [
+        message
+        for n in range(8)
+        for message in (call("read", n, part=n), ToolMessage(WORD * 600, tool_call_id=f"c{n}", id=f"r{n}"))
+    ]
+    messages = [HumanMessage("Refund it.", id="q"), *parts, call("compact_context", 8), made]
+    history = [m.model_copy(update={"id": m.id or f"m{n}"}) for n, m in enumerate(messages)]
+    guard = {"compactions": 1, "since": {"id": "q", "index": len(history)}}
+    assert engine.relieve(engine.measure(history, session={"context_guard": guard})) is not None

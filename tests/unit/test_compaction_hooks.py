@@ -261,3 +261,15 @@ def test_a_hook_that_raises_fails_the_step_and_changes_nothing(kind, at):
     values = agent.get_state(THREAD).values
     assert values.get("context_guard", {}).get("compactions", 0) == 0
     assert values.get("context_view", {}) == {}
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware"])
+def test_with_a_veto_every_request_fits_all_the_same(kind):
+    """What may wait is vetoed, what may not happens."""
+    hook = Asked(veto)
+    with capture_logs() as logs:
+        state = chat(agent_of(kind, hook), 20)
+    happened = [entry for entry in logs if entry["event"] == "context.compacted"]
+    assert state["context_guard"]["compactions"] == len(happened) > 0
+    assert all("exceeds" in entry["reason"] for entry in happened)
+    assert len(hook.compactions) >= len(happened)
