@@ -6,16 +6,20 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import render_record
-from langchain_ctxwin.core.view import View
+from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.conversations import CharCounter
+from support.conversations import CharCounter, conversations
 from support.fakes import ScriptedChatModel, exact_count
 
 THREAD = {"configurable": {"thread_id": "t1"}}
@@ -273,3 +277,25 @@ def test_with_a_veto_every_request_fits_all_the_same(kind):
     assert state["context_guard"]["compactions"] == len(happened) > 0
     assert all("exceeds" in entry["reason"] for entry in happened)
     assert len(hook.compactions) >= len(happened)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(messages=conversations(huge=True), window=st.sampled_from((200, 400, 800, 2000)), data=st.data())
+def test_whatever_a_hook_wishes_the_request_fits_and_costs_what_was_said(messages, window, data):
+    """Any messages spared, any lines added, in any conversation."""
+    positions = data.draw(st.sets(st.integers(0, len(messages) - 1), max_size=4))
+    lines = data.draw(st.lists(st.text(max_size=300), max_size=2))
+    spared = [message_id(messages, index) for index in sorted(positions)]
+    engine = engine_of(Asked(lambda c: c.spare(*spared).with_lines(*lines)), window=window)
+    before = engine.measure(messages)
+    try:
+        compaction = engine.emergency(before)
+    except BudgetExceededError:
+        with pytest.raises(BudgetExceededError):  # without the wishes it is no other
+            engine_of(window=window).emergency(before)
+        return
+    if compaction is None:
+        return
+    after = engine.measure(messages, session=engine.apply(compaction, before))
+    assert (after.over_by, after.total_tokens) == (0, compaction.tokens_after)
+    assert find_faults(engine.build(after)) == []
