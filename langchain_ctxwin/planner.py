@@ -76,7 +76,7 @@ def relieve(window: Window) -> Compaction | None:
         return None
     after = snapshots.swapped_in(request, survey, window.goal, summary)
     reason = "the summary of messages that had left is ready"
-    return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
+    return ladder.compaction_of(survey, after, reason=reason) if window.goal.settles(after) else None
 
 
 def emergency(window: Window, target_tokens: int | None) -> Compaction | None:

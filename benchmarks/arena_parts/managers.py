@@ -19,8 +19,8 @@ def nodes(parts: Parts) -> Any:
         parts.provider,
         parts.tools,
         system_prompt=parts.system_prompt,
-        config=ContextConfig(**eval(__import__("os").environ.get("CFG","{}"))),
-        summarizer=None if __import__("os").environ.get("NOSUM") else parts.summarizer,
+        config=ContextConfig(),
+        summarizer=parts.summarizer,
         checkpointer=InMemorySaver(),
     )
 

@@ -65,7 +65,7 @@ _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no labe
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_NEXT = re.compile(r"\b(?:I['’]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
+_NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
 
 
 def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:

@@ -64,29 +64,29 @@ EDGES = ".:,+~-"
 
 _PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _HOLDS = re.compile(
-    r"\b(?:never|always|must|only|do not|don['’]t|doesn['’]t|cannot|can['’]t|prefers?|wants?|needs?|requires?|remember"
-    r"|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
+    r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
+    r"|requires?|remember|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
 FILLER = re.compile(
-    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really|very|so"
-    r"|then|also|which|has|have|had)\b\s*",
+    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really"
+    r"|very|so|then|also|which|has|have|had)\b\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。！？])|\n+"
+    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
 _PUNCTUATION = ".,:;!?\"'()"
 TELEGRAM = re.compile(
     r"(?<![\w-])(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['’]s)?)(?![\w-])\s*",
+    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['\u2019]s)?)(?![\w-])\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
 _ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
-NO_MARKS = str.maketrans({"<": "‹", ">": "›"})
+NO_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 
 Price = Callable[[str], int]
 """Tokens of a text."""

@@ -40,9 +40,6 @@ from support.walking import cursor_in, guard_of
 
 ROOT = Path(langchain_ctxwin.__file__).parent
 
-LEAVING = {f"langchain_ctxwin.summarize.{name}" for name in ("salience", "superseding", "values")}
-"""Modules that are not held to this."""
-
 BUILT_FROM_ARGUMENTS = {
     "f'(?!{_WORDS}){first}(?:{rest})'": "the results are globals of its module",
     "_with_numbers(pattern)": "the results are globals of its module",
@@ -191,7 +188,7 @@ def collected() -> tuple[dict[str, Found], set[str]]:
         found += inline
         unknown |= others
     merged: dict[re.Pattern[str], Found] = {}
-    for one in (one for one in found if one.module not in LEAVING):
+    for one in found:
         first = merged.setdefault(one.pattern, one)
         merged[one.pattern] = replace(first, operations=first.operations | one.operations)
     return {f"{one.module}:{one.name}:{number}": one for number, one in enumerate(merged.values())}, unknown
