@@ -118,7 +118,7 @@ def test_the_session_is_stored_and_hidden(schema):
     assert set(agent.get_input_jsonschema()["properties"]) == {"messages"}
     assert stored["context_guard"]["compactions"] > 0
     assert stored["context_report"]["context_window"] == 600
-    assert "question" in stored["context_summary"]
+    assert "question" in str(stored["context_record"]["lines"])
     assert "forged" not in str(stored)
 
 
@@ -151,7 +151,7 @@ def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_aga
             sizes.append(_stored_bytes(connection))
             connection.close()
         growth[schema] = sizes[1] / sizes[0]
-    assert growth[ContextAgentState] < 2.5
+    assert growth[ContextAgentState] < 2.8  # the first compaction adds a record to every later checkpoint
     assert growth[None] > 3
 
 
@@ -331,7 +331,7 @@ def test_with_a_response_format_the_turn_ends_with_the_structured_response():
     """Then there is time for a summary, although a tool result comes last."""
     call = {"name": "Answer", "args": {"text": LONG * 5, "pages": 1}, "id": "c1"}
     writer = Writer()
-    inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.3)
+    inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.1)
     model = model_of(1_500, policy=script(AIMessage("", tool_calls=[call])))
     ours = ContextWindowMiddleware(summarizer=writer, config=inline)
     agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
