@@ -57,6 +57,7 @@ MIN_NUMBER_CHARS = 3
 
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
+_NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
@@ -129,12 +130,12 @@ def _labelled_statements(text: str) -> list[RecordLine]:
 
 def _call(name: str, args: object) -> str:
     if not isinstance(args, Mapping):
-        return _clipped(f"{name}({args})", CALL_CHARS)
+        return _clipped(f"{_name(name)}({args})", CALL_CHARS)
     values = {label: value if isinstance(value, str) else _json(value) for label, value in args.items()}
     if len(values) == 1:
-        return f"{name}({_clipped(next(iter(values.values())), CALL_CHARS)})"
+        return f"{_name(name)}({_clipped(next(iter(values.values())), CALL_CHARS)})"
     shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
-    return f"{name}({_clipped(shown, CALL_CHARS)})"
+    return f"{_name(name)}({_clipped(shown, CALL_CHARS)})"
 
 
 def _outcome(result: ToolMessage | None) -> str:
@@ -165,7 +166,7 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
 
 
 def _part(label: str, value: str) -> str:
-    quoted = f'"{value}"' if " " in value else value
+    quoted = value if WORD.fullmatch(value) else f'"{value}"'
     return f"{label}={quoted}" if label and not (_TELLING.search(value) and " " not in value) else quoted
 
 
@@ -186,18 +187,29 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
         return
     for label, value in _leaves(data):
         if is_value(label):
-            yield "", label
+            yield "", _unquoted(label)
         if isinstance(value, bool):
             continue
-        name = one_line(label).replace(" ", "_").replace('"', "")[:LABEL_CHARS]
+        name = _name(label)
         if not isinstance(value, str):
             if len(str(value)) >= MIN_NUMBER_CHARS:
                 yield name, str(value)
         elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
-            yield name, one_line(value).replace('"', "")
+            if shown := _unquoted(value):
+                yield name, shown
         else:
             for own, token in _tokens(value):
                 yield own or name, token
+
+
+def _unquoted(text: str) -> str:
+    """A text that can stand between quotes on a line."""
+    return one_line(text.replace('"', ""))
+
+
+def _name(label: str) -> str:
+    """A name without signs that could pass for those of the record: what begins a line comes from anywhere."""
+    return _NO_NAME.sub("_", label.strip())[:LABEL_CHARS]
 
 
 def _parsed(text: str) -> Any:

@@ -77,7 +77,7 @@ TELEGRAM = re.compile(
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
 _ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
-NO_MARKS = str.maketrans({"<": "‹", ">": "›"})
+NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "‹›" * 3)  # full-width and small forms read as the same
 
 Price = Callable[[str], int]
 """Tokens of a text."""
