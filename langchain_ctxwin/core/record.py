@@ -317,7 +317,7 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
     if kind == "done":
         return kind, text.partition(" → ")[0]
     if kind == "seen":
-        return kind, text.rpartition("=")[2]
+        return kind, text[text.find('"') :] if '"' in text else text.rpartition("=")[2]
     return (kind, _subject(text)) if kind == "said" else (kind, "")
 
 
