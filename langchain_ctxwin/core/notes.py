@@ -55,6 +55,12 @@ TEXT_VALUE_CHARS = 48
 MIN_NUMBER_CHARS = 3
 """Shortest number of a JSON field: its name says what it is."""
 
+Result = tuple[ToolMessage, str]
+"""A result with the id of its message."""
+
+Results = dict[str, Result]
+"""Results by the id of the call that they answer."""
+
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
@@ -72,21 +78,38 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
         ids: the ids of the messages.
         before: the message that precedes them.
     """
-    results = {m.tool_call_id: (m, key) for m, key in zip(messages, ids, strict=True) if isinstance(m, ToolMessage)}
+    answers, others = _results(messages, ids)
     previous = before
-    for message, key in zip(messages, ids, strict=True):
+    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            yield from _of_answer(message, key, results)
+            yield from _of_answer(message, key, answers.get(position, {}))
         elif isinstance(message, HumanMessage):
             yield from _of_person(text_of(message.content), key, previous)
         elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
             yield from _values(text_of(message.content), key, uses=1)
         previous = message
-    for message, key in results.values():  # of calls that were made before these messages
+    for message, key in others:
         yield from _values(text_of(message.content), key, uses=0)
 
 
-def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessage, str]]) -> Iterator[RecordLine]:
+def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[int, Results], list[Result]]:
+    """The results by the position of the message that called, since ids of calls are used again; then all others."""
+    answers: dict[int, Results] = {}
+    others: list[Result] = []
+    callers: dict[str, int] = {}
+    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
+        if isinstance(message, AIMessage):
+            callers.update((call["id"] or "", position) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage):
+            caller = callers.pop(message.tool_call_id, None)
+            if caller is None:  # the call was made before these messages, or has its result
+                others.append((message, key))
+            else:
+                answers.setdefault(caller, {})[message.tool_call_id] = (message, key)
+    return answers, others
+
+
+def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[RecordLine]:
     text = text_of(message.content)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
