@@ -76,6 +76,7 @@ TELEGRAM = re.compile(
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
+_SIGNS = ".,:;!?"
 _ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
 NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "‹›" * 3)  # full-width and small forms read as the same
 
@@ -287,14 +288,27 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
 
 def _merged(record: Record, added: Iterable[RecordLine]) -> Items:
     items: Items = {}
+    told: dict[str, list[tuple[str, str]]] = {}
     age, last = 0, ""
     for line in (*record.lines, *added):
         if line.source != last or line.kind != "seen":
             age, last = age + 1, line.source
         parts = _PART.findall(line.text) if line.kind == "seen" else [line.text]
         for rank, part in enumerate(parts):
-            _put(items, _key(line.kind, part), _Item(replace(line, text=part), age, rank))
+            item = _Item(replace(line, text=part), age, rank)
+            _put(items, _key(line.kind, part), _in_place(items, told, item) if line.kind == "said" else item)
     return items
+
+
+def _in_place(items: Items, told: dict[str, list[tuple[str, str]]], item: _Item) -> _Item:
+    """Take out the statements that this one says anew with other values; how much they are worth goes over to it."""
+    subject, is_change = _subject(item.line.text)
+    if not subject:
+        return item
+    outdated = [key for key in told.pop(subject, ()) if key in items] if is_change else []
+    uses = max((items.pop(key).line.uses for key in outdated), default=0)
+    told.setdefault(subject, []).append(_key("said", item.line.text))
+    return replace(item, line=replace(item.line, uses=max(uses, item.line.uses)))
 
 
 def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
@@ -313,20 +327,27 @@ def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
 
 
 def _key(kind: Kind, text: str) -> tuple[str, str]:
-    """What makes two lines the same: the call, the statement but for its values, the value."""
+    """What makes two lines the same: the call, the statement but for words that say nothing, the value."""
     if kind == "done":
         return kind, text.partition(" → ")[0]
     if kind == "seen":
         return kind, text[text.find('"') :] if '"' in text else text.rpartition("=")[2]
-    return (kind, _subject(text)) if kind == "said" else (kind, "")
+    return (kind, (_telling(text) or text).casefold()) if kind == "said" else (kind, "")
 
 
-def _subject(statement: str) -> str:
-    """A statement without its values and words of change: two with the same subject surely say the same thing anew."""
-    words = _telling(statement).casefold().split()
-    if not any(map(is_value, WORD.findall(statement))):
-        return " ".join(words)
-    return " ".join(w for w in words if not any(c.isdigit() for c in w) and not _CHANGED.fullmatch(w))
+def _subject(statement: str) -> tuple[str, bool]:
+    """A statement without its values and words of change, and whether it says that its values changed.
+
+    The values that changed stand after the word that says so: "the dose is now 10 mg" tells of any dose in mg, "order 7
+    is now closed" only of that order. Without such a word it may be about another thing: "order 8 is open".
+    """
+    words = [word.strip(_SIGNS) for word in _telling(statement).casefold().split()]
+    values = [place for place, word in enumerate(words) if any(c.isdigit() for c in word)]
+    changes = [place for place, word in enumerate(words) if _CHANGED.fullmatch(word)]
+    if not values:
+        return "", False
+    left = ("#" if place in values else word for place, word in enumerate(words) if place not in changes)
+    return " ".join(left), bool(changes) and changes[0] < values[0]
 
 
 def _telling(statement: str) -> str:
