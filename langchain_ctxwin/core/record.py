@@ -61,17 +61,20 @@ _HOLDS = re.compile(
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
+_ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'’-])", r"(?![\w/#@+$€£%~'’-]|[.:]\w)"  # noqa: RUF001  # the apostrophe is meant
+"""Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none."""
+
 FILLER = re.compile(
-    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really|very|so"
-    r"|then|also|which|has|have|had)\b\s*",
+    rf"{_ALONE}(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really|very|so"
+    rf"|then|also|which|has|have|had){_ENDS}\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。！？])|\n+"
 )
 TELEGRAM = re.compile(
-    r"(?<![\w-])(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['’]s)?)(?![\w-])\s*",
+    rf"{_ALONE}(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
+    rf"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['’]s)?){_ENDS}\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
@@ -305,8 +308,8 @@ def _in_place(items: Items, told: dict[str, list[tuple[str, str]]], item: _Item)
     subject, is_change = _subject(item.line.text)
     if not subject:
         return item
-    outdated = [key for key in told.pop(subject, ()) if key in items] if is_change else []
-    uses = max((items.pop(key).line.uses for key in outdated), default=0)
+    outdated = told.pop(subject, ()) if is_change else ()
+    uses = max((items.pop(key).line.uses for key in outdated if key in items), default=0)
     told.setdefault(subject, []).append(_key("said", item.line.text))
     return replace(item, line=replace(item.line, uses=max(uses, item.line.uses)))
 
