@@ -63,6 +63,7 @@ Results = dict[str, Result]
 
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
+_LIKE_A_START = re.compile(r"(?:user|open):", re.IGNORECASE)  # how lines of other kinds begin
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
@@ -189,7 +190,8 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
 
 
 def _part(label: str, value: str) -> str:
-    quoted = value if WORD.fullmatch(value) else f'"{value}"'
+    is_plain = WORD.fullmatch(value) and not _LIKE_A_START.match(value)
+    quoted = value if is_plain else f'"{value}"'
     return f"{label}={quoted}" if label and not (_TELLING.search(value) and " " not in value) else quoted
 
 
@@ -209,20 +211,22 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
         yield from _tokens(text)
         return
     for label, value in _leaves(data):
-        if is_value(label):
-            yield "", _unquoted(label)
-        if isinstance(value, bool):
-            continue
-        name = _name(label)
-        if not isinstance(value, str):
-            if len(str(value)) >= MIN_NUMBER_CHARS:
-                yield name, str(value)
-        elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
-            if shown := _unquoted(value):
-                yield name, shown
-        else:
-            for own, token in _tokens(value):
-                yield own or name, token
+        yield from _of_field(label, value)
+
+
+def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
+    if is_value(label):
+        yield "", _unquoted(label)
+    name = _name(label)
+    if not isinstance(value, str):
+        if not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
+            yield name, str(value)
+    elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
+        if shown := _unquoted(value):
+            yield name, shown
+    else:
+        for own, token in _tokens(value):
+            yield own or name, token
 
 
 def _unquoted(text: str) -> str:
