@@ -200,7 +200,7 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
 
     Example:
         >>> list(labelled('{"order": "#W12", "item": {"name": "Desk Lamp", "id": 1008292230}}'))
-        [('name', 'Desk Lamp'), ('id', '1008292230')]
+        [('order', '#W12'), ('name', 'Desk Lamp'), ('id', '1008292230')]
         >>> list(labelled("Moved order 88213 to src/app.py"))
         [('order', '88213'), ('', 'src/app.py')]
     """
