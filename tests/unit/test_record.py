@@ -210,7 +210,7 @@ def test_lines_of_messages_that_are_gone_leave():
 
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 @RUNS
-@given(before=st.lists(lines, max_size=15), more=st.lists(lines, max_size=15), room=st.integers(0, 120))
+@given(before=st.lists(lines, max_size=15), more=st.lists(lines, max_size=15), room=st.integers(0, 400))
 def test_the_room_is_never_exceeded(price, before, more, room):
     """Whatever counts, and however little there is."""
     record = added(added(Record(), before, room=room, price=price), more, room=room, price=price)
