@@ -61,16 +61,12 @@ HOSTILE = (
 
 hostile_texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=6), max_size=8).map("".join)
 
+WORDS = ("Never", "ship", "to", "Oslo.", "A-17", 'name="Desk Lamp"', "id=4411", "now", "7", "is", "the")
+
 lines = st.builds(
     RecordLine,
     kind=st.sampled_from(KINDS),
-    text=st.lists(
-        st.sampled_from(
-            ["Never", "ship", "to", "Oslo.", "A-17", 'name="Desk Lamp"', "id=4411", "now", "7", "is", "the"]
-        ),
-        min_size=1,
-        max_size=9,
-    ).map(" ".join),
+    text=st.lists(st.sampled_from(WORDS) | st.integers(1_000, 9_999).map(str), min_size=1, max_size=9).map(" ".join),
     source=st.sampled_from(["m1", "m2", "m3"]),
     uses=st.integers(0, 3),
 )

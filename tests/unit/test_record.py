@@ -217,6 +217,15 @@ def test_the_room_is_never_exceeded(price, before, more, room):
     assert not record.lines or price(render_record(record)) <= room
 
 
+def test_the_room_is_kept_to_when_what_is_kept_is_the_dearest():
+    """Lines differ in characters per token: what is chosen by characters may be far over the room at first."""
+    talk = [RecordLine("said", f"The weather of Mister {chr(65 + at)} is nice today.", f"t{at}") for at in range(26)]
+    values = [_seen(str(10_000_000 + at), f"v{at}", 1) for at in range(40)]
+    price = PRICES["digits are dear"]
+    shown = render_record(added(Record(), [*talk, *values], room=1_500, price=price))
+    assert 0 < price(shown) <= 1_500
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 @RUNS
 @given(before=st.lists(lines, max_size=15), free=st.integers(0, 60))
@@ -237,7 +246,7 @@ def test_rules_outlive_values_and_talk():
 
 
 @pytest.mark.parametrize(
-    "value", ["A-17", "a.py", "src/in/the/app.py", "in.txt", "my@mail.org", "it's", "the_7", "is:7"]
+    "value", ["A-17", "a.py", "src/in/the/app.py", "in.txt", "my@mail.org", "it's", "the_7", "is:7", "src/the", "7-a"]
 )
 def test_a_value_is_never_shortened(value):
     """Words that say nothing leave a long statement, parts of a value do not."""
