@@ -101,4 +101,4 @@ def added(
     record: Record, more: Sequence[RecordLine], *, room: int = ROOMY, price: Callable[[str], int] = len
 ) -> Record:
     """Return the record with lines added."""
-    return extended(record, more, shown="", room_tokens=room, free_tokens=room, price=price)
+    return extended(record, more, shown="", room_tokens=room, free_tokens=ROOMY, price=price)
