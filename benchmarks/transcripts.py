@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,20 @@ class Transcript:
     messages: list[AnyMessage]
 
 
-def load(data: Path | None, *, limit: int | None = None) -> Iterator[Transcript]:
-    """Yield recorded conversations (OpenAI chat dicts, one gzipped JSON per line), or generated ones without `data`."""
+def load(data: Path | None, *, limit: int | None = None, names: Collection[str] | None = None) -> Iterator[Transcript]:
+    """Yield recorded conversations (OpenAI chat dicts, one gzipped JSON per line), or generated ones without `data`.
+
+    Args:
+        data: folder that has `transcripts`.
+        limit: conversations per file.
+        names: files without their suffix; None for all.
+    """
     if data is None:
         yield from (generate(seed) for seed in range(limit or 12))
         return
     for path in sorted((data / "transcripts").glob("*.jsonl.gz")):
+        if names is not None and path.name.removesuffix(".jsonl.gz") not in names:
+            continue
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines):
                 if limit is not None and number >= limit:

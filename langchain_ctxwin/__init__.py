@@ -17,6 +17,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.pins import pin
+from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -94,5 +95,6 @@ __all__ = [
     "create_context_agent",
     "create_recall_tool",
     "pin",
+    "render_record",
     "search_messages",
 ]

@@ -58,6 +58,7 @@ from langchain_ctxwin import (
     create_context_agent,
     create_recall_tool,
     pin,
+    render_record,
     search_messages,
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
@@ -146,6 +147,11 @@ async def engine(model: BaseChatModel, tools: Sequence[BaseTool], messages: list
 def pins() -> HumanMessage:
     """A pinned message keeps its class."""
     return assert_type(pin(HumanMessage("Keep this.")), HumanMessage)
+
+
+def shown_record(state: ContextState) -> str:
+    """The record is shown from the state that a checkpoint holds."""
+    return assert_type(render_record(state.get("context_record", {})), str)
 
 
 def summarizers(model: BaseChatModel, messages: list[AnyMessage]) -> list[Summarizer]:

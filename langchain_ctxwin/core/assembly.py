@@ -13,7 +13,12 @@ from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
 from langchain_ctxwin.core.turns import NOTE_KEY
 
-_FENCE = re.compile(rf"<[\s/\\]*{FENCE}", re.IGNORECASE)
+FULL_WIDTH = 0xFEE0
+"""From a letter to its full-width form, which reads as the same."""
+
+_OPENERS = r"<\uff1c\ufe64"
+_SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + FULL_WIDTH)}]" for letter in FENCE)
+_FENCE = re.compile(rf"[{_OPENERS}][^\w{_OPENERS}]*{_SPELLED}", re.IGNORECASE)
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
 

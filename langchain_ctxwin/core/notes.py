@@ -60,8 +60,16 @@ TEXT_VALUE_CHARS = 48
 MIN_NUMBER_CHARS = 3
 """Shortest number of a JSON field: its name says what it is."""
 
+Result = tuple[ToolMessage, str]
+"""A result with the id of its message."""
+
+Results = dict[str, Result]
+"""Results by the id of the call that they answer."""
+
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
+_LIKE_A_START = re.compile(r"(?:user|open|answered|keep):", re.IGNORECASE)  # how lines of other kinds begin
+_NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
@@ -76,22 +84,39 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
         ids: the ids of the messages.
         before: the message that precedes them.
     """
-    results = {m.tool_call_id: (m, key) for m, key in zip(messages, ids, strict=True) if isinstance(m, ToolMessage)}
+    answers, others = _results(messages, ids)
     previous = before
-    for message, key in zip(messages, ids, strict=True):
+    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            yield from _of_answer(message, key, results)
+            yield from _of_answer(message, key, answers.get(position, {}))
         elif isinstance(message, HumanMessage):
             yield from _of_person(text_of(message.content), key, previous)
         elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
             yield from _values(text_of(message.content), key, uses=1)
         previous = message
-    for message, key in results.values():  # of calls that were made before these messages
+    for message, key in others:
         yield from kept_lines(message, key)
         yield from _values(text_of(message.content), key, uses=0)
 
 
-def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessage, str]]) -> Iterator[RecordLine]:
+def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[int, Results], list[Result]]:
+    """The results by the position of the message that called, since ids of calls are used again; then all others."""
+    answers: dict[int, Results] = {}
+    others: list[Result] = []
+    callers: dict[str, int] = {}
+    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
+        if isinstance(message, AIMessage):
+            callers.update((call["id"] or "", position) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage):
+            caller = callers.pop(message.tool_call_id, None)
+            if caller is None:  # the call was made before these messages, or has its result
+                others.append((message, key))
+            else:
+                answers.setdefault(caller, {})[message.tool_call_id] = (message, key)
+    return answers, others
+
+
+def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[RecordLine]:
     text = text_of(message.content)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
@@ -140,12 +165,12 @@ def _labelled_statements(text: str) -> list[RecordLine]:
 
 def _call(name: str, args: object) -> str:
     if not isinstance(args, Mapping):
-        return _clipped(f"{name}({args})", CALL_CHARS)
+        return _clipped(f"{_name(name)}({args})", CALL_CHARS)
     values = {label: value if isinstance(value, str) else _json(value) for label, value in args.items()}
     if len(values) == 1:
-        return f"{name}({_clipped(next(iter(values.values())), CALL_CHARS)})"
+        return f"{_name(name)}({_clipped(next(iter(values.values())), CALL_CHARS)})"
     shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
-    return f"{name}({_clipped(shown, CALL_CHARS)})"
+    return f"{_name(name)}({_clipped(shown, CALL_CHARS)})"
 
 
 def _outcome(result: ToolMessage | None) -> str:
@@ -176,7 +201,8 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
 
 
 def _part(label: str, value: str) -> str:
-    quoted = f'"{value}"' if " " in value else value
+    is_plain = WORD.fullmatch(value) and not _LIKE_A_START.match(value)
+    quoted = value if is_plain else f'"{value}"'
     return f"{label}={quoted}" if label and not (_TELLING.search(value) and " " not in value) else quoted
 
 
@@ -185,7 +211,7 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
 
     Example:
         >>> list(labelled('{"order": "#W12", "item": {"name": "Desk Lamp", "id": 1008292230}}'))
-        [('name', 'Desk Lamp'), ('id', '1008292230')]
+        [('order', '#W12'), ('name', 'Desk Lamp'), ('id', '1008292230')]
         >>> list(labelled("Moved order 88213 to src/app.py"))
         [('order', '88213'), ('', 'src/app.py')]
     """
@@ -196,19 +222,32 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
         yield from _tokens(text)
         return
     for label, value in _leaves(data):
-        if is_value(label):
-            yield "", label
-        if isinstance(value, bool):
-            continue
-        name = one_line(label).replace(" ", "_").replace('"', "")[:LABEL_CHARS]
-        if not isinstance(value, str):
-            if len(str(value)) >= MIN_NUMBER_CHARS:
-                yield name, str(value)
-        elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
-            yield name, one_line(value).replace('"', "")
-        else:
-            for own, token in _tokens(value):
-                yield own or name, token
+        yield from _of_field(label, value)
+
+
+def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
+    if is_value(label):
+        yield "", _unquoted(label)
+    name = _name(label)
+    if not isinstance(value, str):
+        if not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
+            yield name, str(value)
+    elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
+        if shown := _unquoted(value):
+            yield name, shown
+    else:
+        for own, token in _tokens(value):
+            yield own or name, token
+
+
+def _unquoted(text: str) -> str:
+    """A text that can stand between quotes on a line."""
+    return one_line(text.replace('"', ""))
+
+
+def _name(label: str) -> str:
+    """A name without signs that could pass for those of the record: what begins a line comes from anywhere."""
+    return _NO_NAME.sub("_", label.strip())[:LABEL_CHARS]
 
 
 def _parsed(text: str) -> Any:

@@ -69,24 +69,32 @@ _HOLDS = re.compile(
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
+_ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-]|[.:]\w)"
+"""Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none."""
+
 FILLER = re.compile(
-    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really"
-    r"|very|so|then|also|which|has|have|had)\b\s*",
+    rf"{_ALONE}(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just"
+    rf"|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
-_PUNCTUATION = ".,:;!?\"'()"
 TELEGRAM = re.compile(
-    r"(?<![\w-])(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['\u2019]s)?)(?![\w-])\s*",
+    rf"{_ALONE}(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
+    rf"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['\u2019]s)?){_ENDS}\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
+_SIGNS = ".,:;!?"
+_STATES = frozenset(("is", "are", "was", "=", "equals"))
+"""Words behind which the value of the subject is stated."""
+
 _ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
-NO_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
+NO_MARKS = str.maketrans(
+    "<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3
+)  # full-width and small forms read as the same
 
 Price = Callable[[str], int]
 """Tokens of a text."""
@@ -296,14 +304,27 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
 
 def _merged(record: Record, added: Iterable[RecordLine]) -> Items:
     items: Items = {}
+    told: dict[str, list[tuple[str, str]]] = {}
     age, last = 0, ""
     for line in (*record.lines, *added):
         if line.source != last or line.kind != "seen":
             age, last = age + 1, line.source
         parts = _PART.findall(line.text) if line.kind == "seen" else [line.text]
         for rank, part in enumerate(parts):
-            _put(items, _key(line.kind, part), _Item(replace(line, text=part), age, rank))
+            item = _Item(replace(line, text=part), age, rank)
+            _put(items, _key(line.kind, part), _in_place(items, told, item) if line.kind == "said" else item)
     return items
+
+
+def _in_place(items: Items, told: dict[str, list[tuple[str, str]]], item: _Item) -> _Item:
+    """Take out the statements that this one says anew with other values; how much they are worth goes over to it."""
+    subject, is_change = _subject(item.line.text)
+    if not subject:
+        return item
+    outdated = told.pop(subject, ()) if is_change else ()
+    uses = max((items.pop(key).line.uses for key in outdated if key in items), default=0)
+    told.setdefault(subject, []).append(_key("said", item.line.text))
+    return replace(item, line=replace(item.line, uses=max(uses, item.line.uses)))
 
 
 def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
@@ -322,22 +343,28 @@ def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
 
 
 def _key(kind: Kind, text: str) -> tuple[str, str]:
-    """What makes two lines the same: the call, the statement but for its values, the value."""
+    """What makes two lines the same: the call, the statement but for words that say nothing, the value."""
     if kind == "done":
         return kind, text.partition(" → ")[0]
     if kind == "seen":
-        return kind, text.rpartition("=")[2]
+        return kind, text[text.find('"') :] if '"' in text else text.rpartition("=")[2]
     if kind == "open":
         return kind, text if text.startswith(KEEP) else ""
-    return kind, _subject(text)
+    return kind, (_telegram(text) or text).casefold()
 
 
-def _subject(statement: str) -> str:
-    """A statement without its values and words of change: two with the same subject surely say the same thing anew."""
-    words = [word.strip(_PUNCTUATION) for word in _telegram(statement).casefold().split()]
-    if not any(map(is_value, WORD.findall(statement))):
-        return " ".join(words)
-    return " ".join(w for w in words if not any(c.isdigit() for c in w) and not _CHANGED.fullmatch(w))
+def _subject(statement: str) -> tuple[str, bool]:
+    """A statement without its values and words of change, and whether it states the value of what it is about.
+
+    A value is stated behind a word of change ("the dose is now 10 mg", "new cap: 7") or behind what it belongs to ("the
+    dose is 10 mg"); "order 7 is closed" and "delete 8.txt" are about other things than with other values.
+    """
+    plain = [word.strip(_SIGNS) for word in statement.casefold().split()]
+    first = next((place for place, word in enumerate(plain) if any(c.isdigit() for c in word)), 0)
+    states = any(_CHANGED.fullmatch(word) or word in _STATES for word in plain[:first])
+    words = [word.strip(_SIGNS) for word in _telegram(statement).casefold().split()]
+    left = ("#" if any(c.isdigit() for c in word) else word for word in words if not _CHANGED.fullmatch(word))
+    return (" ".join(left), states) if first else ("", False)
 
 
 def _telling(statement: str) -> str:

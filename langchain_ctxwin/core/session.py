@@ -126,9 +126,8 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     if located != session.view:
         moved = ("earlier history was edited: the view moved with it",)
-        located = replace(
-            located, record=located.record.of_messages(message_id(messages, i) for i in range(len(messages)))
-        )
+        known_ids = (message_id(messages, index) for index in range(len(messages)))
+        located = replace(located, record=located.record.of_messages(known_ids))
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")
@@ -202,6 +201,7 @@ def _position_of_last(messages: Sequence[AnyMessage]) -> dict[str, Any]:
 
 def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     """Return the view with verified positions; None when its start is gone."""
+    view = _without_gone(view, messages)
     if view.start is None:
         return view
     start = view.start.find(messages)
@@ -216,6 +216,20 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
         pinned=tuple(sorted(pinned, key=lambda position: position.index)),
         covered=_covered(view, covered, messages, start, removed=view.start.index - start),
     )
+
+
+def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
+    """Forget edits of messages that were removed; the start of the view may be where it was."""
+    edited = view.cleared | view.clamped.keys()
+    index = view.start.index if view.start else 0
+    shown = {message_id(messages, i) for i in range(index, len(messages))} if edited else set()
+    if edited <= shown:
+        return view
+    gone = edited - {message_id(messages, i) for i in range(len(messages))}
+    if not gone:
+        return view
+    clamped = {key: clamp for key, clamp in view.clamped.items() if key not in gone}
+    return replace(view, cleared=view.cleared - gone, clamped=clamped)
 
 
 def _covered(

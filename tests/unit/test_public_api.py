@@ -53,6 +53,7 @@ PUBLIC_NAMES = {
     "create_context_agent",
     "create_recall_tool",
     "pin",
+    "render_record",
     "search_messages",
 }
 

@@ -1,0 +1,281 @@
+"""Can the model take the right next step from the request alone, and what does the request cost?
+
+Of the values that the next call of a recorded agent has in its arguments and that were seen before: how many does the
+request still show, beside plain tails and what their input is billed when a cached prefix costs a tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import logging
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+import exact
+from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
+from needed_values import Needed, needed_values
+from plain_tails import Dropped, Newest
+from replay import common_tokens
+from transcripts import Transcript, load
+
+RESERVE = 0.25  # part of the window that stays free for the answer
+ANSWER_TOKENS = 1_024
+CACHED_PRICE = 0.1  # of an input token that the provider has in its cache; the others cost 1
+LEAST_ROOM = 500  # tokens for messages below which no policy can do anything
+MESSAGES = range(12, 401)  # conversations that are long enough to lose something, and short enough to replay
+SAMPLE_SEED = 7
+HALVES = ("a", "b")
+KEEPS = (0.1, 0.15, 0.2, 0.3, 0.5)
+RECORD_SHARES = (0.1, 0.15, 0.25, 0.4)
+
+OURS, NEWEST, TO_HALF, LISTED = ARMS = ("ours", "newest only", "drop to half", "drop and list")
+GROUPS = ("all", "far", "context", "near", "steps")
+GOALS = {
+    "all": {4_096: 0.93, 8_192: 0.98, 32_768: 0.99},
+    "far": {4_096: 0.85, 8_192: 0.95, 32_768: 0.97},
+    "steps": {4_096: 0.90, 8_192: 0.96, 32_768: 0.97},
+}
+
+Tally = Counter[tuple[str, str]]
+"""Sums by arm and column; "" is the arm of what all have in common: values, steps, calls."""
+
+
+class Policy(Protocol):
+    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    transcript: Transcript
+    window: int
+    arms: tuple[str, ...] = ARMS
+    settings: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def limit(self) -> int:
+        return int(self.window * (1 - RESERVE))
+
+
+class Ours:
+    """The package through its engine, without a model; the system prompt is in the view that it returns."""
+
+    def __init__(self, job: Job, system: str) -> None:
+        limits = ModelLimits(max_input_tokens=job.limit, max_output_tokens=ANSWER_TOKENS)
+        self.engine = ContextEngine(limits, config=ContextConfig(**dict(job.settings)))
+        self.about = {"system_prompt": system, "tools": job.transcript.tools}
+        self.session: dict[str, Any] = {}
+
+    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002  # it prices itself
+        window = self.engine.measure(history, session=self.session, **self.about)
+        for verb in (self.engine.plan, self.engine.emergency):
+            if compaction := verb(window):
+                self.session = {**self.session, **self.engine.apply(compaction, window)}
+                window = self.engine.measure(history, session=self.session, **self.about)
+        return [m for m in self.engine.build(window) if not isinstance(m, SystemMessage)]
+
+
+class Play:
+    """One conversation at one window: the recorded answers, the requests of every arm."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.tally = job, Tally()
+        messages = job.transcript.messages
+        prompt = "\n\n".join(exact.payload(m) for m in messages if isinstance(m, SystemMessage))
+        self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
+        self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
+        self.texts, self.sizes = list(map(exact.payload, self.rest)), list(map(exact.message_tokens, self.rest))
+        self.room = job.limit - exact.request_tokens(self.head, job.transcript.tools)
+        made: dict[str, Policy] = {
+            OURS: Ours(job, prompt),
+            NEWEST: Newest(self.room),
+            TO_HALF: Dropped(self.room, keep=0.5),
+            LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
+        }
+        self.policies = {arm: made[arm] for arm in job.arms}
+        self.sent: dict[str, list[AnyMessage]] = {}
+
+    def run(self) -> Tally:
+        if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
+            return self.tally
+        history = list[AnyMessage]()
+        for at, message in enumerate(self.rest):
+            if not isinstance(message, AIMessage):
+                history.append(message)
+                continue
+            try:
+                requests = {arm: [*self.head, *p.view(history, self.sizes[:at])] for arm, p in self.policies.items()}
+            except BudgetExceededError:  # the conversation ends for everybody
+                self.tally["", "refused"] += 1
+                break
+            self._score(message, at, requests)
+            history.append(self._reported(message, requests))
+        return self.tally
+
+    def _reported(self, reply: AIMessage, requests: dict[str, list[AnyMessage]]) -> AIMessage:
+        """The reply with the size of our request, as a provider reports it; every request is billed."""
+        self.tally["", "calls"] += 1
+        tools = self.job.transcript.tools
+        for arm, request in requests.items():
+            total, before = exact.request_tokens(request, tools), self.sent.get(arm, [])
+            cached = common_tokens(before, request, tools)
+            self.tally[arm, "billed"] += CACHED_PRICE * cached + total - cached
+            self.tally[arm, "over"] += total > self.job.limit
+            self.sent[arm] = request
+        if OURS not in requests:
+            return reply
+        tokens = exact.request_tokens(requests[OURS], tools)
+        usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
+        return reply.model_copy(update={"usage_metadata": usage})
+
+    def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
+        """Count what the requests show, from when something had to leave."""
+        needed = needed_values(reply, self.texts[:at]) if sum(self.sizes[:at]) > self.room else []
+        if not needed:
+            return
+        far = sum(n.is_far for n in needed)
+        self.tally.update(_named("", len(needed), far, far, 1))
+        for arm, request in requests.items():
+            text = "\n".join(map(exact.payload, request))
+            shown = [n for n in needed if n.value in text]
+            in_context = sum(n.in_context(text) for n in shown if n.is_far)
+            self.tally.update(_named(arm, len(shown), _far(shown), in_context, int(len(shown) == len(needed))))
+
+
+def _far(needed: Iterable[Needed]) -> int:
+    return sum(n.is_far for n in needed)
+
+
+def _named(arm: str, every: int, far: int, context: int, steps: int) -> dict[tuple[str, str], int]:
+    values = {"all": every, "far": far, "context": context, "near": every - far, "steps": steps}
+    return {(arm, group): count for group, count in values.items()}
+
+
+def conversations(data: Path | None, files: Sequence[str], per_file: int, half: str | None) -> Iterator[Transcript]:
+    """Yield a sample of each file, always the same one."""
+    found = (t for t in load(data, names=files or None) if len(t.messages) in MESSAGES)
+    for _, group in itertools.groupby(found, key=lambda t: t.source):
+        chosen = [t for t in group if half is None or half_of(t.name) == half]
+        rng = random.Random(SAMPLE_SEED)  # noqa: S311  # a reproducible sample, not a secret
+        yield from chosen if len(chosen) <= per_file else rng.sample(chosen, per_file)
+
+
+def half_of(name: str) -> str:
+    """Return which half a conversation belongs to: settings are tuned on one and judged on the other."""
+    return HALVES[hashlib.sha256(name.encode()).digest()[0] % len(HALVES)]
+
+
+def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
+    """Play on all cores, with progress; the order of the results is that of the jobs."""
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        for number, pair in enumerate(zip(jobs, pool.imap(play, jobs, chunksize=1), strict=True), 1):
+            print(f"\r{number} of {len(jobs)}", end="", file=sys.stderr, flush=True)
+            yield pair
+    print(file=sys.stderr)
+
+
+def play(job: Job) -> Tally:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return Play(job).run()
+
+
+def share(tally: Tally, arm: str, group: str) -> float:
+    return tally[arm, group] / max(1, tally["", group])
+
+
+def billed(tally: Tally, arm: str) -> float:
+    return tally[arm, "billed"] / max(1, tally["", "calls"])
+
+
+def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
+    """Print ours beside the plain tails, and whether the goals are met."""
+    totals = {window: Tally() for window in windows}
+    for job, tally in played([Job(transcript=t, window=w) for t in chosen for w in windows]):
+        totals[job.window].update(tally)
+    print(
+        f"{'window':>7} {'arm':<14}{'values':>7}"
+        + "".join(f"{g:>9}" for g in GROUPS)
+        + f"{'billed/call':>13}{'over':>6}"
+    )
+    for window, arm in itertools.product(windows, ARMS):
+        tally = totals[window]
+        shares = "".join(f"{share(tally, arm, group):>9.3f}" for group in GROUPS)
+        print(f"{window:>7} {arm:<14}{tally['', 'all']:>7}{shares}{billed(tally, arm):>13.0f}{tally[arm, 'over']:>6}")
+    print(f"typed refusals: {sum(t['', 'refused'] for t in totals.values())}")
+    for window, tally in totals.items():
+        print(f"\nGoals at {window:,} tokens:")
+        for is_met, text in goals(window, tally):
+            print(f"- {'met   ' if is_met else 'MISSED'} {text}")
+
+
+def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
+    for group, least in GOALS.items():
+        if window in least and tally["", group]:  # made-up conversations need nothing again
+            reached = share(tally, OURS, group)
+            yield reached >= least[window], f"{group} {reached:.3f}: at least {least[window]:.2f}"
+    bill, most = billed(tally, OURS), billed(tally, TO_HALF)
+    yield bill <= most, f"billed {bill:,.0f} a call: at most {most:,.0f}, as the tail dropped to half"
+    yield tally[OURS, "over"] == 0, f"over the limit {tally[OURS, 'over']} of {tally['', 'calls']:,}: 0"
+
+
+def front(chosen: Sequence[Transcript], windows: Sequence[int], grid: Iterable[tuple[float, float]]) -> None:
+    """Print the settings that no other beats in both columns, per window."""
+    settings = [(("keep", keep), ("record_share", part)) for keep, part in grid]
+    totals = {(window, setting): Tally() for window in windows for setting in settings}
+    jobs = [Job(transcript=t, window=w, arms=(OURS,), settings=s) for t in chosen for w in windows for s in settings]
+    for job, tally in played(jobs):
+        totals[job.window, job.settings].update(tally)
+    print(f"{'window':>7}{'keep':>7}{'record':>8}" + "".join(f"{g:>9}" for g in GROUPS) + f"{'billed/call':>13}")
+    for window in windows:
+        rows = {setting: totals[window, setting] for setting in settings}
+        for setting in pareto({s: (share(t, OURS, "all"), billed(t, OURS)) for s, t in rows.items()}):
+            shares = "".join(f"{share(rows[setting], OURS, group):>9.3f}" for group in GROUPS)
+            values = "{:>7}{:>8}".format(*dict(setting).values())
+            print(f"{window:>7}{values}{shares}{billed(rows[setting], OURS):>13.0f}")
+
+
+def pareto(found: dict[Any, tuple[float, float]]) -> list[Any]:
+    """Return the settings of which no other shows as much for as little, the cheapest first."""
+    best, kept = -1.0, list[Any]()
+    for setting, (shown, _) in sorted(found.items(), key=lambda row: (row[1][1], -row[1][0])):
+        if shown > best:
+            best = shown
+            kept.append(setting)
+    return kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
+    parser.add_argument("--per-file", type=int, default=7, help="conversations per file")
+    parser.add_argument("--windows", type=int, nargs="+", default=list(GOALS["all"]))
+    parser.add_argument("--files", nargs="+", default=[], help="names of files, without .jsonl.gz")
+    parser.add_argument("--half", choices=HALVES, help="only the conversations of this half, by a hash of their ids")
+    parser.add_argument("--front", action="store_true", help="compare settings instead: keep by record_share")
+    parser.add_argument("--keeps", type=float, nargs="+", default=list(KEEPS))
+    parser.add_argument("--record-shares", type=float, nargs="+", default=list(RECORD_SHARES))
+    options = parser.parse_args()
+    began = time.perf_counter()
+    chosen = list(conversations(options.data, options.files, options.per_file, options.half))
+    print(f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}")
+    if options.front:
+        front(chosen, options.windows, itertools.product(options.keeps, options.record_shares))
+    else:
+        compare(chosen, options.windows)
+    print(f"\n{time.perf_counter() - began:.0f} seconds")
+
+
+if __name__ == "__main__":
+    main()
