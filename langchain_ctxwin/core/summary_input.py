@@ -1,0 +1,36 @@
+"""What is a summarizer given? The messages as the model saw them, and the request that the model has read already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.core.window import Window
+
+
+def shown_part(window: Window, start: int, stop: int) -> list[AnyMessage]:
+    """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
+    left = list(window.request.messages[start : min(stop, window.survey.start)])
+    shown = (step.messages for step in window.survey.steps if start <= step.index < stop)
+    return [*left, *(message for messages in shown for message in messages)]
+
+
+def last_request(window: Window, start: int, stop: int) -> tuple[list[AnyMessage], int]:
+    """Return the request whose prefix the provider has in its cache, and the tokens by which it may grow.
+
+    It is the last one that was sent, with its final answer, or with more of the history where `stop` asks for it. None
+    (an empty list) when no request was sent since the view changed, or when messages from `start` on have left it.
+    """
+    survey, since = window.survey, window.session.since
+    begun = since.index if since else -1
+    answers = [s for s in survey.steps if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)]
+    if not answers or start < survey.start:
+        return [], 0
+    newest, answer = answers[-1], answers[-1].messages[0]
+    is_final = isinstance(answer, AIMessage) and not answer.tool_calls
+    end = max(stop, newest.stop if is_final else newest.index)
+    steps = tuple(step for step in survey.steps if step.index < end)
+    unsent_tokens = sum(step.tokens for step in survey.steps[len(steps) :])
+    room_tokens = window.budget.input_limit - (survey.upper_tokens - unsent_tokens)
+    return replace(survey, steps=steps).messages(), room_tokens

@@ -1,0 +1,216 @@
+"""Does the agent's own model summarize after its last request, so that the provider reads the prefix from its cache?"""
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from support.fakes import core_overflow, exact_count
+
+THREAD = {"configurable": {"thread_id": "1"}}
+WORDS = "lorem ipsum dolor sit amet " * 6
+SUMMARY = "The user counts questions."
+WINDOW = 2_000
+MARK = "Pause here"
+
+
+class Provider(BaseChatModel):
+    """Answers questions, and asked for a summary writes one; it keeps every payload as it came over the wire."""
+
+    sent: list[Any] = []  # noqa: RUF012  # pydantic copies it per instance
+    name_of_provider: str = "fake"
+    calls_a_tool: bool = False
+    refuses_longer: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "fake"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.name_of_provider}
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(tools=[tool.name for tool in tools], **kwargs)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002  # the base class passes them
+        self.sent.append(([(m.type, m.content) for m in messages], kwargs))
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+
+    def _answer(self, messages: Any) -> AIMessage:
+        if MARK not in messages[-1].text:
+            return AIMessage(SUMMARY if "<transcript" in messages[-1].text else f"answer {len(messages)}. {WORDS}")
+        if self.refuses_longer:
+            raise core_overflow(3_000, WINDOW)
+        return AIMessage(SUMMARY, tool_calls=_CALL if self.calls_a_tool else [])
+
+    @property
+    def summaries(self) -> list[Any]:
+        return [number for number, (messages, _) in enumerate(self.sent) if _asks(messages)]
+
+
+_CALL = [{"name": "search", "args": {}, "id": "1"}]
+
+
+def _asks(messages):
+    return MARK in messages[-1][1] or "<transcript" in messages[-1][1]
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def nodes(model, summarizer, config, jobs):
+    return create_context_agent(
+        model,
+        [search],
+        system_prompt="You are kind.",
+        limits=ModelLimits(context_window=WINDOW),
+        counter=exact_count,
+        summarizer=summarizer,
+        config=config,
+        jobs=jobs,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def middleware(model, summarizer, config, jobs):
+    engine = ContextEngine(
+        ModelLimits(context_window=WINDOW), counter=exact_count, summarizer=summarizer, config=config, jobs=jobs
+    )
+    return create_agent(
+        model,
+        [search],
+        system_prompt="You are kind.",
+        middleware=[ContextWindowMiddleware(engine)],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def talk(model, *, summarizer=None, build=nodes, summarize="background", questions=40):
+    """Ask until the agent has summarized, each background summary finished before the next question."""
+    jobs = SummaryJobs()
+    config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
+    agent = build(model, summarizer or model, config, jobs)
+    for number in range(questions):
+        agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
+        jobs.drain(10)
+        if model.summaries:
+            break
+    return agent.get_state(THREAD).values
+
+
+@pytest.mark.parametrize("summarize", ["background", "inline"])
+@pytest.mark.parametrize("build", [nodes, middleware])
+def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
+    """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
+    model = Provider(sent=[])
+
+    talk(model, build=build, summarize=summarize)
+
+    [number, *_] = model.summaries
+    (before, settings), (asked, asked_settings) = model.sent[number - 1], model.sent[number]
+    assert asked[: len(before)] == before
+    assert [kind for kind, _ in asked[len(before) :]] in (["human"], ["ai", "human"])
+    assert settings == asked_settings == {"tools": ["search"]}
+
+
+def test_the_question_names_the_last_message_that_is_covered():
+    """The model knows how far the summary reaches, and how long it may be."""
+    model = Provider(sent=[])
+
+    state = talk(model)
+
+    question = model.sent[model.summaries[0]][0][-1][1]
+    through = state["context_pending"]["through"]["index"]
+    assert f"<last_message>\n{state['messages'][through].text[:100]}" in question
+    assert f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
+    assert state["context_pending"]["text"] == SUMMARY
+
+
+def test_tool_calls_are_off_where_that_keeps_the_prefix():
+    """A provider that takes `none` and keeps the cached prefix is not left a choice."""
+    model = Provider(sent=[], name_of_provider="openai")
+
+    talk(model)
+
+    assert model.sent[model.summaries[0]][1] == {"tools": ["search"], "tool_choice": "none"}
+
+
+def test_a_tool_call_instead_of_a_summary_is_a_failure():
+    """The turn goes on, and the failure is counted."""
+    model = Provider(sent=[], calls_a_tool=True)
+
+    state = talk(model, summarize="inline")
+
+    assert state["messages"][-1].text.startswith("answer")
+    assert "called search instead of writing a summary" in state["context_guard"]["reason"]
+
+
+@pytest.mark.parametrize("other", [Provider(sent=[]), ModelSummarizer(Provider(sent=[])), lambda _: SUMMARY])
+def test_another_summarizer_gets_the_transcript(other):
+    """Only the very object that the agent calls has the conversation in its cache."""
+    model = Provider(sent=[])
+
+    talk(model, summarizer=other, questions=12)
+
+    assert model.summaries == []
+
+
+def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
+    """Where the longer request does not fit, the summary is written as by any other model."""
+    model = Provider(sent=[], refuses_longer=True)
+
+    state = talk(model)
+
+    assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
+    assert state["context_pending"]["text"] == SUMMARY
+
+
+@pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
+def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
+    """The size of the request is known before it is sent."""
+    model, request = Provider(sent=[]), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    summarizer = ModelSummarizer(model, counter=exact_count).extending(model, request, room_tokens)
+
+    assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
+
+    assert [MARK in messages[-1][1] for messages, _ in model.sent] == [is_extended]
+
+
+def test_an_outage_of_the_own_model_is_a_failed_summary():
+    """Only a refusal of the size is answered by another call."""
+
+    class Down(Provider):
+        def _answer(self, messages):
+            raise ConnectionError("down")
+
+    model = Down(sent=[])
+    summarizer = ModelSummarizer(model).extending(model, [HumanMessage("hi")], 2_000)
+    with pytest.raises(SummarizationError, match="down"):
+        summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
+    assert len(model.sent) == 1
+    assert classify_overflow(ConnectionError("down")) is None
+
+
+async def test_async_asks_the_same():
+    """The coroutine sends the same messages."""
+    request = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    one, other = Provider(sent=[]), Provider(sent=[])
+
+    ModelSummarizer(one).extending(one, request, 2_000).summarize(request, previous="", max_tokens=100)
+    await ModelSummarizer(other).extending(other, request, 2_000).asummarize(request, previous="", max_tokens=100)
+
+    assert one.sent == other.sent
