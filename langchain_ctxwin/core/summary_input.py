@@ -8,6 +8,9 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.window import Window
 
+QUESTION_TOKENS = 640
+"""Room for the message that asks for a summary: its instructions, and words of the message up to which it reaches."""
+
 
 def shown_part(window: Window, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
@@ -19,8 +22,9 @@ def shown_part(window: Window, start: int, stop: int) -> list[AnyMessage]:
 def last_request(window: Window, start: int, stop: int) -> tuple[list[AnyMessage], int]:
     """Return the request whose prefix the provider has in its cache, and the tokens by which it may grow.
 
-    It is the last one that was sent, with its final answer, or with more of the history where `stop` asks for it. None
-    (an empty list) when no request was sent since the view changed, or when messages from `start` on have left it.
+    It is the last one that was sent, with its final answer; it holds more where `stop` asks for it, and ends earlier
+    where the question would not fit. None (an empty list) when no request was sent since the view changed, or when
+    messages from `start` on have left it.
     """
     survey, since = window.survey, window.session.since
     begun = since.index if since else -1
@@ -30,7 +34,7 @@ def last_request(window: Window, start: int, stop: int) -> tuple[list[AnyMessage
     newest, answer = answers[-1], answers[-1].messages[0]
     is_final = isinstance(answer, AIMessage) and not answer.tool_calls
     end = max(stop, newest.stop if is_final else newest.index)
-    steps = tuple(step for step in survey.steps if step.index < end)
-    unsent_tokens = sum(step.tokens for step in survey.steps[len(steps) :])
-    room_tokens = window.budget.input_limit - (survey.upper_tokens - unsent_tokens)
-    return replace(survey, steps=steps).messages(), room_tokens
+    steps, room_tokens = list(survey.steps), window.budget.input_limit - survey.upper_tokens
+    while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
+        room_tokens += steps.pop().tokens
+    return replace(survey, steps=tuple(steps)).messages(), room_tokens

@@ -95,10 +95,12 @@ class AgentCall:
 
     def _called(self, state: State) -> Any:
         """What the agent binds for this request; None where that depends on more than model, settings and tools."""
-        request, tools = self._request, self._tools(state)
-        if request.response_format is not None or self.flow.choices.router is not None:
+        request, tools, router = self._request, self._tools(state), self.flow.choices.router
+        if request.response_format is not None or router is not None or request.tool_choice not in {None, "auto"}:
             return None
-        return request.model.bind_tools(tools, **request.model_settings) if tools else self._model
+        if not tools:
+            return self._model
+        return request.model.bind_tools(tools, tool_choice=request.tool_choice, **request.model_settings)
 
     def _tools(self, state: State) -> list[Any]:
         return list(self.flow.choices.tools(state, self._request.tools, only_given=True))

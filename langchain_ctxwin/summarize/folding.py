@@ -64,8 +64,8 @@ LENGTH_TOLERANCE = 1.5
 MIN_TRANSCRIPT_TOKENS = 128
 """Smallest useful room for the transcript in one call: less is a paid call for a sentence or two."""
 
-TRIED_SHARE = 0.9
-"""Part of the room for the transcript that it may fill by the most likely count to be sent in one call."""
+FILLED_SHARE = 0.9
+"""Part of the room for the transcript that is filled, because counts are estimates."""
 
 SUMMARY_SHARE = 0.25
 """Largest part of a summarizer's window for the running summary, so that most of each paid call is new transcript."""
@@ -87,6 +87,8 @@ class Fold:
     """New messages as text, fence marks escaped."""
     part: int
     parts: int
+    messages: int
+    """Number of messages that are merged by it."""
     max_tokens: int
     """Length asked for."""
 
@@ -102,9 +104,9 @@ class Fold:
 class _Piece:
     text: str
     tokens: int
-    """Upper bound."""
-    plain_tokens: int
     """Most likely."""
+    messages: int
+    """One, and those before it that have nothing to show."""
 
 
 def plan_folds(
@@ -119,32 +121,30 @@ def plan_folds(
     Raises:
         SummarizationError: the window leaves less than `MIN_TRANSCRIPT_TOKENS` for the transcript.
     """
-    pieces = _pieces(messages, counter)
+    pieces = tuple(_pieces(messages, counter))
     if not pieces:
         return ()
-    parts = [tuple(pieces)]
+    parts = [pieces]
     if input_limit is not None:
-        max_tokens = affordable_tokens(max_tokens, input_limit, counter)
-        room = _transcript_room(input_limit, max_tokens, counter)
-        # One call is worth a try: if it is refused as too large, nothing is billed and the parts get smaller.
-        if sum(piece.plain_tokens for piece in pieces) > TRIED_SHARE * room:
-            parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room))
+        max_tokens = affordable_tokens(max_tokens, input_limit)
+        # By the most likely count: if a call is refused as too large, nothing is billed and the parts get smaller.
+        room = int(FILLED_SHARE * _transcript_room(input_limit, max_tokens, counter))
+        parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room))
     return tuple(
         Fold(
             transcript="\n\n".join(piece.text for piece in part),
             part=number,
             parts=len(parts),
+            messages=sum(piece.messages for piece in part),
             max_tokens=max_tokens,
         )
         for number, part in enumerate(parts, 1)
     )
 
 
-def affordable_tokens(max_tokens: int, input_limit: int, counter: TokenCounter) -> int:
+def affordable_tokens(max_tokens: int, input_limit: int) -> int:
     """Return the length to ask for: no more than leaves most of the window to the transcript."""
-    share = int(SUMMARY_SHARE * input_limit / LENGTH_TOLERANCE)
-    most = share * share // max(1, _upper(counter, share))
-    return min(max_tokens, max(LEAST_SUMMARY_TOKENS, most))
+    return min(max_tokens, max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * input_limit / LENGTH_TOLERANCE)))
 
 
 def extension(messages: Sequence[AnyMessage], max_tokens: int) -> str:
@@ -154,24 +154,20 @@ def extension(messages: Sequence[AnyMessage], max_tokens: int) -> str:
     return EXTENSION.format(quote=_escape(last[:QUOTE_CHARS]), sections=SECTIONS, max_tokens=f"{max_tokens:,}")
 
 
-def _pieces(messages: Sequence[AnyMessage], counter: TokenCounter) -> list[_Piece]:
-    texts = [_escape(entry.rendered) for entry in entries(messages)]
-    return [
-        _Piece(
-            text=text,
-            tokens=_cost(text, counter),
-            plain_tokens=text_tokens(counter, text) + _SEAM_TOKENS,
-        )
-        for text in texts
-        if text
-    ]
+def _pieces(messages: Sequence[AnyMessage], counter: TokenCounter) -> Iterator[_Piece]:
+    size = 0
+    for entry in entries(messages):
+        size += 1
+        if text := _escape(entry.rendered):
+            yield _Piece(text=text, tokens=_cost(text, counter), messages=size)
+            size = 0
 
 
 def _transcript_room(input_limit: int, max_tokens: int, counter: TokenCounter) -> int:
     """Tokens of `input_limit` left for the transcript when the running summary is as long as it may become."""
-    frame = Fold(transcript="", part=1, parts=1, max_tokens=max_tokens).prompt("-")
+    frame = Fold(transcript="", part=1, parts=1, messages=0, max_tokens=max_tokens).prompt("-")
     summary_tokens = accepted_tokens(max_tokens)
-    fixed_tokens = _upper(counter, counter(frame)) + _upper(counter, summary_tokens) + _SEAM_TOKENS
+    fixed_tokens = counter(frame) + summary_tokens + _SEAM_TOKENS
     room = input_limit - fixed_tokens
     if room < MIN_TRANSCRIPT_TOKENS:
         raise SummarizationError(
@@ -209,12 +205,7 @@ def _shortened(piece: _Piece, room: int, counter: TokenCounter) -> _Piece:
 
 
 def _cost(text: str, counter: TokenCounter) -> int:
-    return _upper(counter, text_tokens(counter, f"{text}\n\n")) + _SEAM_TOKENS
-
-
-def _upper(counter: TokenCounter, tokens: int) -> int:
-    upper = getattr(counter, "upper", None)
-    return ceil(upper(tokens)) if callable(upper) else tokens
+    return text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
 
 
 def _escape(text: str) -> str:

@@ -28,6 +28,7 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
 from langchain_ctxwin.summarize.folding import (
+    Fold,
     accepted_tokens,
     affordable_tokens,
     extension,
@@ -126,14 +127,23 @@ class ModelSummarizer:
         return _Extending(self, call, request, room_tokens)
 
     def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
-        limit = self._input_limit(max_tokens)
+        limit, summary, rest = self._input_limit(max_tokens), previous, messages
         while True:
+            folds = self._folds(rest, summary, max_tokens, limit)
+            if folds and limit is not None:  # the previous one may be of a summarizer with more room
+                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self.price)
             try:
-                return (yield from self._folding(messages, previous, max_tokens, limit))
+                for fold in folds:
+                    reply = yield from _replied(self._model, fold.prompt(summary))
+                    summary, rest = self.accepted(reply, fold.max_tokens), rest[fold.messages :]
             except SummarizationError as error:
-                limit = self._smaller(limit, error, messages, previous)
+                limit = self._smaller(limit, error, rest, summary)
+            else:
+                return summary
 
-    def _folding(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None) -> _Asking:
+    def _folds(
+        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
+    ) -> tuple[Fold, ...]:
         if max_tokens < 1:
             raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
         folds = plan_folds(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
@@ -141,13 +151,7 @@ class ModelSummarizer:
             raise SummarizationError(
                 f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
             )
-        summary = previous
-        if folds and limit is not None:  # it may be of a summarizer with more room
-            summary = first_part(previous, accepted_tokens(folds[0].max_tokens), self.price)
-        for fold in folds:
-            reply = yield from _replied(self._model, fold.prompt(summary))
-            summary = self.accepted(reply, fold.max_tokens)
-        return summary
+        return folds
 
     def _smaller(
         self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage], previous: str
@@ -168,7 +172,7 @@ class ModelSummarizer:
             return None
         try:
             reserve = self._limits.output_reserve()
-            asked = affordable_tokens(max_tokens, self._limits.input_limit(reserve), self._counter)
+            asked = affordable_tokens(max_tokens, self._limits.input_limit(reserve))
             return self._limits.input_limit(max(reserve, asked))
         except ConfigError as error:
             raise SummarizationError(f"a summary of {max_tokens:,} tokens does not fit its model: {error}") from error

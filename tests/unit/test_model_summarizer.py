@@ -240,7 +240,7 @@ def test_a_summary_much_longer_than_asked_for_is_cut_not_lost(line):
 
     cut = summarize(lambda _: line * 1_000)
 
-    assert allowed_tokens * 0.9 < LetterCounter().count_text(cut) <= allowed_tokens
+    assert allowed_tokens * 0.8 < LetterCounter().count_text(cut) <= allowed_tokens
     assert f"{line * 1_000}".startswith(cut.removesuffix("..."))
     assert not re.search(r"80?8?\.\.\.$|8080$", cut)
 
