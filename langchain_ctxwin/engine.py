@@ -28,8 +28,7 @@ from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.summarize import ModelSummarizer, as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
-from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written, awrite_summary, write_summary
 
 
 class ContextEngine:

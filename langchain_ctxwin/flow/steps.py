@@ -18,7 +18,7 @@ from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 Outcome = Written | SummarizationError | None
