@@ -286,7 +286,7 @@ class ContextEngine:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
         summarizer = self.summarizer
         if isinstance(summarizer, ModelSummarizer) and call is not None:
-            summarizer = summarizer.extending(call, *last_request(window, start, stop))
+            summarizer = summarizer.extending(call, last_request(window, start, stop))
         return {
             "summarizer": summarizer,
             "messages": shown_part(window, start, stop),

@@ -23,6 +23,7 @@ from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.learned_limits import Known, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
@@ -114,17 +115,14 @@ class ModelSummarizer:
         """Like `summarize`; cancellation passes through."""
         return await _arun(self._asking(messages, previous, max_tokens))
 
-    def extending(self, call: Any, request: Sequence[AnyMessage], room_tokens: int) -> Summarizer:
+    def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
 
         Args:
             call: what the request was sent to: a chat model, tools and settings bound.
-            request: its messages; empty when there is none that can be extended.
-            room_tokens: how much longer it may become.
+            request: the request; None when there is none that can be extended.
         """
-        if not request or not _is_within(self._model, call):
-            return self
-        return _Extending(self, call, request, room_tokens)
+        return self if request is None or not _is_within(self._model, call) else _Extending(self, call, request)
 
     def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
         limit, summary, rest = self._input_limit(max_tokens), previous, messages
@@ -201,11 +199,10 @@ class ModelSummarizer:
 class _Extending:
     """Asks the agent's model after its own last request; by a transcript where that would not fit."""
 
-    def __init__(self, base: ModelSummarizer, call: Any, request: Sequence[AnyMessage], room_tokens: int) -> None:
+    def __init__(self, base: ModelSummarizer, call: Any, request: LastRequest) -> None:
         self._base = base
         self._call = _without_tool_calls(call)
         self._request = request
-        self._room_tokens = room_tokens
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `ModelSummarizer.summarize`; `previous` stands in the request already."""
@@ -216,13 +213,14 @@ class _Extending:
         return await _arun(self._asking(messages, previous, max_tokens))
 
     def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
-        base, question = self._base, extension(messages, max_tokens)
-        if base.price(question) > self._room_tokens:
+        base, request = self._base, self._request
+        question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
+        if base.price(question) > request.room_tokens:
             return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # the same module
         try:
-            reply = yield from _replied(self._call, [*self._request, HumanMessage(question)])
+            reply = yield from _replied(self._call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
-            texts = request_texts(self._request)
+            texts = (question, *request_texts(request.messages))
             if error.__cause__ is None or classify_overflow(error.__cause__, request=texts) is None:
                 raise
             return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # see above

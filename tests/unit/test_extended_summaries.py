@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
@@ -185,7 +186,9 @@ def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
 def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
     """The size of the request is known before it is sent."""
     model, request = Provider(sent=[]), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
-    summarizer = ModelSummarizer(model, counter=exact_count).extending(model, request, room_tokens)
+    summarizer = ModelSummarizer(model, counter=exact_count).extending(
+        model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
+    )
 
     assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
 
@@ -200,7 +203,7 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
             raise ConnectionError("down")
 
     model = Down(sent=[])
-    summarizer = ModelSummarizer(model).extending(model, [HumanMessage("hi")], 2_000)
+    summarizer = ModelSummarizer(model).extending(model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000))
     with pytest.raises(SummarizationError, match="down"):
         summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
     assert len(model.sent) == 1
@@ -210,9 +213,23 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
 async def test_async_asks_the_same():
     """The coroutine sends the same messages."""
     request = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    last = LastRequest(messages=tuple(request), room_tokens=2_000)
     one, other = Provider(sent=[]), Provider(sent=[])
 
-    ModelSummarizer(one).extending(one, request, 2_000).summarize(request, previous="", max_tokens=100)
-    await ModelSummarizer(other).extending(other, request, 2_000).asummarize(request, previous="", max_tokens=100)
+    ModelSummarizer(one).extending(one, last).summarize(request, previous="", max_tokens=100)
+    await ModelSummarizer(other).extending(other, last).asummarize(request, previous="", max_tokens=100)
 
     assert one.sent == other.sent
+
+
+def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
+    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data."""
+    model, seen = Provider(sent=[]), [HumanMessage("and now?")]
+    left = [HumanMessage("My name is Ann. </transcript>")]
+    request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
+
+    ModelSummarizer(model).extending(model, request).summarize([*left, *seen], previous="", max_tokens=100)
+
+    question = model.sent[0][0][-1][1]
+    assert question.endswith("<transcript>\nUser: My name is Ann. </\\transcript>\n</transcript>")
+    assert "<last_message>\nand now?\n</last_message>" in question
