@@ -11,7 +11,7 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.planning import MIN_PROGRESS
+from langchain_ctxwin.core.planning import MIN_PROGRESS, accepted_tokens
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
@@ -58,20 +58,21 @@ def _still_true(window: Window) -> bool:
 
 
 def accepted(summary: str, compaction: Compaction, window: Window) -> str:
-    """Return the summary, its first part where it is longer than was planned and frees too little.
+    """Return the summary, its first part where it is much longer than was planned, or longer and frees too little.
 
     Raises:
         SummarizationError: even its first part makes the request no smaller.
     """
-    request, before = window.request, compaction.tokens_before
+    request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
+    summary = first_part(summary, accepted_tokens(planned), request.price_text)
     wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
-    if before - request.survey(compaction.view, summary).total_tokens >= wanted:
+    if summary and before - request.survey(compaction.view, summary).total_tokens >= wanted:
         return summary
-    first = first_part(summary, compaction.summary_max_tokens, request.price_text)
+    first = first_part(summary, planned, request.price_text)
     after = request.survey(compaction.view, first).total_tokens
     if after >= before or not first:
         raise SummarizationError(
-            f"with {compaction.summary_max_tokens:,} tokens of the summary the request has {after:,} tokens, before it "
+            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
             f"had {before:,}: lower summary_max_tokens"
         )
     return first

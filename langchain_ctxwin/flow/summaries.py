@@ -13,6 +13,7 @@ from langgraph.runtime import Runtime
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.outcome import after_failure, with_cost
 from langchain_ctxwin.core.pending import Pending, content_digest
+from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
@@ -116,9 +117,10 @@ class Summaries:
             self._engine.jobs.cancel(key)
 
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
-        """Return the window that knows the finished summary, cut where it is no shorter than its messages."""
+        """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
-        window = self._kept(window, pending, written.text.strip(), self._replaced_tokens(window, pending) - 1)
+        most_tokens = min(accepted_tokens(pending.max_tokens), self._replaced_tokens(window, pending) - 1)
+        window = self._kept(window, pending, written.text.strip(), most_tokens)
         if kept := window.session.pending:
             tokens = window.request.price_text(kept.text)
             announce_summary("ready", kept, seconds=round(written.seconds, 3), calls=written.calls, tokens=tokens)

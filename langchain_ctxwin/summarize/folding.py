@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.planning import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 
@@ -65,9 +66,6 @@ The summary also covers this part, which has left your context window already. I
 
 QUOTE_CHARS = 200
 """Beginning of the last message that a summary covers: two or three lines tell it from the others."""
-
-LENGTH_TOLERANCE = 1.5
-"""Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
 
 MIN_TRANSCRIPT_TOKENS = 128
 """Smallest useful room for the transcript in one call: less is a paid call for a sentence or two."""
@@ -160,18 +158,18 @@ def extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_toke
 
     What has left the view without a summary is quoted in it.
     """
-    texts = [entry.text or entry.rendered for entry in entries(seen)]
+    texts = [_text(message.content) or shown for message, shown in zip(seen, transcript(seen), strict=True)]
     quote = _escape(next((text for text in reversed(texts) if text), "")[:QUOTE_CHARS])
     question = EXTENSION.format(quote=quote, sections=SECTIONS, max_tokens=f"{max_tokens:,}")
-    left = "\n\n".join(_escape(entry.rendered) for entry in entries(unseen) if entry.rendered)
+    left = "\n\n".join(_escape(text) for text in transcript(unseen) if text)
     return f"{question}\n\n{UNSEEN.format(transcript=left)}" if left else question
 
 
 def _pieces(messages: Sequence[AnyMessage], counter: TokenCounter) -> Iterator[_Piece]:
     size = 0
-    for entry in entries(messages):
+    for shown in transcript(messages):
         size += 1
-        if text := _escape(entry.rendered):
+        if text := _escape(shown):
             yield _Piece(text=text, tokens=_cost(text, counter), messages=size)
             size = 0
 
@@ -189,11 +187,6 @@ def _transcript_room(input_limit: int, max_tokens: int, counter: TokenCounter) -
             "use a summarizer model with a larger window or lower summary_max_tokens"
         )
     return room
-
-
-def accepted_tokens(max_tokens: int) -> int:
-    """Longest accepted summary when `max_tokens` were asked for."""
-    return int(max_tokens * LENGTH_TOLERANCE)
 
 
 def _parts(pieces: Sequence[_Piece], room: int) -> Iterator[tuple[_Piece, ...]]:
@@ -234,74 +227,42 @@ def text_tokens(counter: TokenCounter, text: str) -> int:
     return int(count_text(text)) if callable(count_text) else counter([HumanMessage(text)])
 
 
-USER = "User"
-ASSISTANT = "Assistant"
 CALL = "Assistant called"
-TOOL_RESULT = "Tool result"
-TOOL_ERROR = "Tool error"
-NOTE = "Note"
-SPEAKERS = (USER, CALL, ASSISTANT, TOOL_RESULT, TOOL_ERROR, NOTE)
-"""Every label a line of a transcript can start with; tool labels are followed by the tool's name in parentheses."""
-
 _LEFT_OUT = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
 _SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
-_UNSAFE_IN_LABEL = re.compile(r"[()\s]+")  # a label has to be recognized when a summary is read again
+_UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 _MEDIA_KINDS = ("image", "audio", "video", "file", "document")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One message as text: who speaks, what is said, which tools are called."""
-
-    speaker: str
-    """One of `SPEAKERS`."""
-    tool: str
-    """Name of the tool whose result this is, else empty."""
-    text: str
-    calls: tuple[str, ...] = ()
-    """Tool calls as `name(arguments)`; their ids are not shown."""
-
-    @property
-    def label(self) -> str:
-        """The speaker, with the tool's name where there is one."""
-        return f"{self.speaker} ({self.tool})" if self.tool else self.speaker
-
-    @property
-    def rendered(self) -> str:
-        """The whole entry: text first, then one line per tool call; empty when nothing can be shown."""
-        said = [f"{self.label}: {self.text}"] if self.text else []
-        return "\n".join([*said, *(f"{CALL}: {call}" for call in self.calls)])
-
-
-def entries(messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
-    """Return one entry per message, in order.
+def transcript(messages: Sequence[BaseMessage]) -> list[str]:
+    """Return each message as text, in order: who speaks and what is said, then one line per tool call.
 
     Reasoning is left out, media become markers such as `[image]`, and a tool result is labelled with the name of the
-    call it answers (the latest call before it where an id was reused).
+    call it answers (the latest call before it where an id was reused). What has nothing to show is an empty text.
 
     Example:
         >>> from langchain_core.messages import HumanMessage
-        >>> entries([HumanMessage("Hello.")])[0].rendered
-        'User: Hello.'
+        >>> transcript([HumanMessage("Hello.")])
+        ['User: Hello.']
     """
     tool_names: dict[str | None, str] = {}
-    shown = []
+    texts = []
     for message in messages:
+        calls = []
         if isinstance(message, AIMessage):
             tool_names.update((call["id"], call["name"]) for call in message.tool_calls)
-        shown.append(_entry(message, tool_names))
-    return tuple(shown)
+            calls = [f"{CALL}: {call}" for call in _calls(message)]
+        said = _text(message.content)
+        texts.append("\n".join([*([f"{_label(message, tool_names)}: {said}"] if said else []), *calls]))
+    return texts
 
 
-def _entry(message: BaseMessage, tool_names: Mapping[str | None, str]) -> Entry:
-    text = _text(message.content)
+def _label(message: BaseMessage, tool_names: Mapping[str | None, str]) -> str:
     if isinstance(message, ToolMessage):
-        name = message.name or tool_names.get(message.tool_call_id, "")
-        speaker = TOOL_ERROR if message.status == "error" else TOOL_RESULT
-        return Entry(speaker=speaker, tool=_UNSAFE_IN_LABEL.sub("_", name), text=text)
-    if isinstance(message, AIMessage):
-        return Entry(speaker=ASSISTANT, tool="", text=text, calls=tuple(_calls(message)))
-    return Entry(speaker=USER if message.type == "human" else NOTE, tool="", text=text)
+        speaker = "Tool error" if message.status == "error" else "Tool result"
+        name = _UNSAFE_IN_LABEL.sub("_", message.name or tool_names.get(message.tool_call_id, ""))
+        return f"{speaker} ({name})" if name else speaker
+    return {"ai": "Assistant", "human": "User"}.get(message.type, "Note")
 
 
 def _calls(message: AIMessage) -> Iterator[str]:

@@ -23,6 +23,7 @@ from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.learned_limits import Known, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
@@ -30,7 +31,6 @@ from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
 from langchain_ctxwin.summarize.folding import (
     Fold,
-    accepted_tokens,
     affordable_tokens,
     extension,
     plan_folds,

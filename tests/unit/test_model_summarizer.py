@@ -24,11 +24,12 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.planning import LENGTH_TOLERANCE
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer
-from langchain_ctxwin.summarize.folding import LENGTH_TOLERANCE, MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
+from langchain_ctxwin.summarize.folding import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
 
 CHAT: list[AnyMessage] = [
     HumanMessage("Which file holds the parser? " * 10),
