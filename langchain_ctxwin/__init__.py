@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from langchain_ctxwin.compact_tool import create_compact_tool
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
@@ -89,6 +90,7 @@ __all__ = [
     "__version__",
     "add_context_nodes",
     "classify_overflow",
+    "create_compact_tool",
     "create_context_agent",
     "create_recall_tool",
     "pin",

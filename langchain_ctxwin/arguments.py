@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
 from typing import Any
 
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -10,8 +11,13 @@ from langchain_ctxwin.errors import ConfigError
 SHOWN_CHARS = 80
 """Longest value in an error: enough to recognize it, and a whole chat model is no help."""
 
+HOOKS = {
+    "before_compaction": "takes a window and a compaction and returns a compaction or None",
+    "after_compaction": "takes the event of a compaction",
+}
 
-def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any) -> None:
+
+def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
     if isinstance(config, type) or not isinstance(config, ContextConfig | LiveConfig | None):
         raise ConfigError(f"config={shown(config)}: pass a ContextConfig, for example ContextConfig(keep=0.4)")
@@ -27,6 +33,9 @@ def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any) -
         )
     if jobs is not None and not _is_made(jobs, "start", "find", "forget", "cancel"):
         raise ConfigError(f"jobs={shown(jobs)}: pass a SummaryJobs, or None for those that the process shares")
+    for name, hook in hooks.items():
+        if hook is not None and (not callable(hook) or iscoroutinefunction(hook) or isinstance(hook, type)):
+            raise ConfigError(f"{name}={shown(hook)}: pass a plain function that {HOOKS[name]}, or None")
 
 
 def shown(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from langchain_ctxwin.arguments import check_collaborators
 from langchain_ctxwin.config import ContextConfig, LiveConfig, as_live
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import accepted, applied, gave_up, with_cost
+from langchain_ctxwin.core.outcome import applied, gave_up, taken
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import PinWhen
@@ -23,6 +22,7 @@ from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Plan, agreed, tell
 from langchain_ctxwin.measurer import Measurer
 from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
@@ -49,6 +49,13 @@ class ContextEngine:
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
+        before_compaction: a plain function that is given the `Window` and the `Compaction` before it happens. It
+            returns the compaction, or what `compaction.spare(*message_ids)` or `compaction.with_lines(*lines)` makes of
+            it. None vetoes a compaction of a request that fits; one that is needed to make it fit happens all the
+            same. A wish that would make a request too large is passed over with a warning. What it raises leaves the
+            step, and the state is as it was.
+        after_compaction: a plain function that is given a `Compacted` event when one has happened; after a run that
+            failed and is resumed it may be told once more. What it raises leaves the step, too.
 
     Instantiate:
         ```python
@@ -79,13 +86,17 @@ class ContextEngine:
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
+        before_compaction: BeforeCompaction | None = None,
+        after_compaction: AfterCompaction | None = None,
     ) -> None:
-        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs)
+        hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
+        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
         self._measurer = Measurer(limits, counter, as_live(config), learned, pin_when)
         known = self._measurer.limits
         room = known.input_limit(known.output_reserve(self.config.output_reserve))
         self.summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
         """Writes the summaries."""
+        self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
 
@@ -153,7 +164,7 @@ class ContextEngine:
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return planner.shrink(window) if self.is_local else planner.plan(window)
+        return self._agreed(window, partial(planner.due, is_local=self.is_local))
 
     def prepare(self, window: Window) -> Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
@@ -167,9 +178,10 @@ class ContextEngine:
 
         A finished summary of messages that left without one is shown, and a history past its own bounds
         (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come
-        or a quarter more has gathered meanwhile.
+        or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
+        down to the low-water mark.
         """
-        return planner.relieve(window)
+        return self._agreed(window, planner.relieve)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -181,7 +193,9 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planner.emergency(window, target_tokens)
+        limit = window.budget.input_limit if target_tokens is None else target_tokens
+        plan = partial(planner.emergency, target_tokens=target_tokens)
+        return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
     def apply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
@@ -195,22 +209,22 @@ class ContextEngine:
                 extending the last request, whose prefix the provider has in its cache.
         """
         if compaction.snapshot is None:
-            return applied(compaction, window, summary_after(compaction, window))
+            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
         try:
             written = write_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
-        return _taken(compaction, window, written)
+        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
 
     async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         if compaction.snapshot is None:
-            return applied(compaction, window, summary_after(compaction, window))
+            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
         try:
             written = await awrite_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
-        return _taken(compaction, window, written)
+        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
@@ -275,6 +289,10 @@ class ContextEngine:
         del task["timeout_seconds"]
         return partial(task.pop("summarizer").summarize, **task)
 
+    def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
+        """What a plan for a request that may be sent as it is comes to."""
+        return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
+
     def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
         return self._task(window, start, stop, compaction.summary_max_tokens, call)
@@ -294,12 +312,3 @@ class ContextEngine:
             "max_tokens": max_tokens,
             "timeout_seconds": settings_of(window).summary_timeout_seconds,
         }
-
-
-def _taken(compaction: Compaction, window: Window, written: Written) -> dict[str, Any]:
-    """The state after a summary was written: it is paid for, whether it can be used or not."""
-    charged = replace(window, session=with_cost(window.session, written.cost))
-    try:
-        return applied(compaction, charged, accepted(written.text, compaction, charged))
-    except SummarizationError as error:
-        return gave_up(charged, str(error))

@@ -26,6 +26,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.recovery import known_of
 from langchain_ctxwin.core.reported import fault_of
+from langchain_ctxwin.core.requested import asked_lines
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request
@@ -192,6 +193,7 @@ class Measurer:
             output_reserve=settings.output_reserve,
             goal=partial(_goal, settings),
             was_refused=was_refused,
+            show_fill=settings.show_fill,
         )
 
     def _heard(self, about: About) -> Mapping[str, int]:
@@ -221,11 +223,13 @@ class Measurer:
             system=system,
             pins=self._marks(messages),
             constraints=settings.constraints,
+            keeps=asked_lines(messages),
             placement=settings.summary_placement,
             system_tokens=system_tokens,
             tool_tokens=tool_tokens,
             price=pricing.price,
             show=pricing.show,
+            fill=pricing.fill,
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
 
@@ -237,6 +241,7 @@ def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
         keep=settings.keep,
         record_share=settings.record_share,
         clear_tools=frozenset(settings.clear_tools),
+        spare_tools=frozenset(settings.spare_tools),
         max_history_tokens=settings.max_history_tokens,
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,

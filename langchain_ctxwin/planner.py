@@ -10,6 +10,7 @@ from langchain_ctxwin.core.budget import refusal
 from langchain_ctxwin.core.compaction import Compaction, shown_messages
 from langchain_ctxwin.core.kept import kept_in
 from langchain_ctxwin.core.outcome import ready
+from langchain_ctxwin.core.requested import is_asked
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.survey import Survey
@@ -18,6 +19,13 @@ from langchain_ctxwin.errors import BudgetExceededError
 
 WAITING_SHARE = 1.25
 """How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
+
+ASKED = "the agent asked to compact"
+
+
+def due(window: Window, *, is_local: bool) -> Compaction | None:
+    """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
+    return shrink(window) if is_local else plan(window)
 
 
 def plan(window: Window) -> Compaction | None:
@@ -56,6 +64,8 @@ def relieve(window: Window) -> Compaction | None:
     if window.over_by:
         return None
     request, survey, pending = window.request, window.survey, window.session.pending
+    if is_asked(request.messages, window.session.since):
+        return ladder.force(request, survey, window.goal, reason=ASKED, ready=ready(window))
     bound, tells_more = _past_bound(window), pending is not None and snapshots.shows_more(survey, pending)
     if not bound and not tells_more:
         return None
@@ -66,7 +76,7 @@ def relieve(window: Window) -> Compaction | None:
         return None
     after = snapshots.swapped_in(request, survey, window.goal, summary)
     reason = "the summary of messages that had left is ready"
-    return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
+    return ladder.compaction_of(survey, after, reason=reason) if window.goal.settles(after) else None
 
 
 def emergency(window: Window, target_tokens: int | None) -> Compaction | None:

@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.fill import filled
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
@@ -51,6 +52,7 @@ class Pricing:
         self._base: tuple[int | None] | None = None
         self.price = Prices(self._price)
         self.show = Steps(self.price)
+        self.fill = Fills()
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._takes_tools = _takes_tools(self.counter)
 
@@ -109,6 +111,21 @@ class Pricing:
         if self._takes_tools:
             return self._net([], list(tools))
         return sum(self._price(SystemMessage(content=_json(tool))) for tool in tools)
+
+
+class Fills:
+    """Makes each message with a line about the fill once, so that it is priced once."""
+
+    def __init__(self) -> None:
+        self._known: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
+
+    def __call__(self, message: AnyMessage, tenths: int) -> AnyMessage:
+        """Return what `filled` returns."""
+        if not isinstance(message.content, str):  # blocks may change in place
+            return filled(message, tenths)
+        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
+        key = (id(message), message.content, tenths)
+        return once(self._known, key, lambda: (message, filled(message, tenths)))[1]
 
 
 class Pricings:

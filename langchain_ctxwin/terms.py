@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from unicodedata import normalize
 
 MAX_WORDS = 65_536
@@ -19,6 +20,10 @@ MAX_WORD_CHARS = 64
 
 MAX_NAME_PARTS = 8
 """Most changes of case and of digits inside a name; with more it is a digest, and its parts say nothing."""
+
+MAX_MARKS = 32
+"""Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
+for it grows with their square, and no writing has so many."""
 
 SHORTEST_STEM_CHARS = 3
 """What has to be left of a word without its ending, so that `thing` and `bed` keep theirs."""
@@ -31,6 +36,8 @@ _MARKS = (
 _HAN = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = f"{_HAN}\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\uac00-\ud7a3"
 
+# What Unicode reorders: marks, among other symbols, and the two marks of half width that count as letters.
+_LONG_MARKS = re.compile(rf"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS}}}")
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[-./:@+#&][\w{_MARKS}]+)*")
 _JOINT = re.compile(r"[-./:@+#&_]+")
 _RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
@@ -57,7 +64,7 @@ def terms(text: str) -> list[str]:
         >>> terms("東京駅")
         ['東', '東京', '京', '京駅', '駅']
     """
-    plain = text if text.isascii() else normalize("NFKC", text)
+    plain = text if text.isascii() else _normalized(text)
     return [term for word in _WORD.findall(plain) for term in _word_terms(word)]
 
 
@@ -65,6 +72,12 @@ def query_terms(query: str) -> list[str]:
     """Return what a query asks for, each term once: without common English words, unless it has no others."""
     wanted = dict.fromkeys(terms(query))
     return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
+
+
+def _normalized(text: str) -> str:
+    """One spelling for all forms of a character; a long run of marks is put in order piece by piece."""
+    cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
+    return "".join(normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts))
 
 
 @lru_cache(maxsize=MAX_WORDS)

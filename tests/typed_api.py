@@ -54,6 +54,7 @@ from langchain_ctxwin import (
     __version__,
     add_context_nodes,
     classify_overflow,
+    create_compact_tool,
     create_context_agent,
     create_recall_tool,
     pin,
@@ -63,6 +64,7 @@ from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_s
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.graph.state import ContextInput
+from langchain_ctxwin.hooks import Compacted
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
@@ -168,6 +170,19 @@ def node_set(context_engine: ContextEngine, model: BaseChatModel, tools: list[Ba
     print(nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)  # noqa: T201  # same
 
 
+def before_compaction(window: Window, compaction: Compaction) -> Compaction | None:
+    """A hook spares messages, adds lines, or vetoes."""
+    assert_type(compaction.spare("m1"), Compaction)
+    return compaction.with_lines("Ticket 4711 is open.") if window.over_by else None
+
+
+def after_compaction(event: Compacted) -> None:
+    """Another one is told what happened."""
+    assert_type((event.reason, event.thread), tuple[str, str])
+    assert_type((event.tokens_before, event.tokens_after), tuple[int, int])
+    assert_type(event.left, tuple[AnyMessage, ...])
+
+
 def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
     """The ready agent takes the common parts by keyword."""
     agent = create_context_agent(
@@ -175,10 +190,12 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
         tools,
         system_prompt="You are ...",
         limits=ModelLimits(context_window=8192),
-        config=ContextConfig(trigger=0.9),
+        config=ContextConfig(trigger=0.9, show_fill=True, clear_tools=("search",), spare_tools=("plan",)),
         summarizer=None,
         checkpointer=InMemorySaver(),
         store=None,
+        before_compaction=before_compaction,
+        after_compaction=after_compaction,
     )
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
@@ -186,6 +203,7 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
 def langchains_agent(model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
     ContextWindowMiddleware(engine, validator=Validator())
+    ContextWindowMiddleware(before_compaction=before_compaction, after_compaction=after_compaction)
     ContextWindowMiddleware(summarizer=model, config=ContextConfig(), counter=count_tokens_approximately, jobs=None)
     agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
     agent.invoke({"messages": [HumanMessage("Hello")]})
@@ -216,6 +234,7 @@ async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[Any
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)
     tool = create_recall_tool(max_tokens=2000, counter=None, embeddings=embeddings, name="recall")
+    assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)
     return found
 

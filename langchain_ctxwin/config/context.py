@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from langchain_ctxwin.config.settings import Settings
@@ -12,6 +12,16 @@ from langchain_ctxwin.config.times import Seconds
 
 Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
+
+
+def _named(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(name.strip() for name in names):
+        raise ValueError("a tool has no name: give the names of tools as the model calls them")
+    return names
+
+
+ToolNames = Annotated[tuple[str, ...], AfterValidator(_named)]
+"""Names of tools, as the model calls them."""
 
 
 class ContextConfig(Settings):
@@ -52,8 +62,12 @@ class ContextConfig(Settings):
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.25
     """Part of the room for history and pins that the record of what left may take."""
 
-    clear_tools: tuple[str, ...] = ()
+    clear_tools: ToolNames = ()
     """Tools whose old results are cleared in place before anything is dropped."""
+
+    spare_tools: ToolNames = ()
+    """Tools whose results are shown whole while they are in the view: never cleared, and shortened last of all, before
+    pins and the question only. They leave with their turn like all others, and the record keeps their values."""
 
     summary_timeout_seconds: Seconds = 60.0
     """How long one summary may take before it counts as failed; at most a month."""
@@ -67,6 +81,10 @@ class ContextConfig(Settings):
     constraints: tuple[str, ...] = ()
     """Rules that stay in every request, verbatim."""
 
+    show_fill: bool = False
+    """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
+    which another tenth is full. By our own estimate, so that a line that was sent never changes."""
+
     max_recoveries: Annotated[int, Field(ge=0)] = 2
     """How often one model call is repeated after the provider refused it as too large."""
 
@@ -75,3 +93,10 @@ class ContextConfig(Settings):
 
     allow_guess: bool = False
     """Accept a guessed context window (from the output limit) when no source states one."""
+
+    @model_validator(mode="after")
+    def _no_tool_is_both(self) -> Self:
+        both = sorted({*self.clear_tools} & {*self.spare_tools})
+        if both:
+            raise ValueError(f"clear_tools and spare_tools both name {', '.join(both)}: leave each in one of them")
+        return self

@@ -17,6 +17,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pins import last_user, pins_before
 from langchain_ctxwin.core.record import Record, fitted
 from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.turns import tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
 CLAMP_FLOOR_CHARS = 240
@@ -52,7 +53,8 @@ Enough = Callable[[Survey], bool]
 def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
     """Clamp kind by kind until the request fits: results, calls and AI text, other messages, the current user message.
 
-    Explicit pins that alone exceed the room come right before the current user message; the others stay verbatim.
+    Results of spared tools come after all other messages. Explicit pins that alone exceed the room come right before
+    the current user message; the others stay verbatim.
     """
     survey, current = _with_shorter_account(request, survey, goal), last_user(request.messages)
     survey = _clamp_all_but_question(request, survey, goal)
@@ -96,16 +98,23 @@ def _head(line: str, room_tokens: int, price: Callable[[str], int]) -> str:
 
 def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Survey:
     current, pins = last_user(request.messages), request.pins
+    spared = _sparing(request, goal)
     kinds: tuple[Kind, ...] = (
-        lambda message, index: isinstance(message, ToolMessage) and index not in pins,
+        lambda message, index: isinstance(message, ToolMessage) and index not in pins and not spared(index),
         lambda message, index: isinstance(message, AIMessage) and index not in pins,
-        lambda _, index: index != current and index not in pins,
+        lambda _, index: index != current and index not in pins and not spared(index),
+        *((lambda _, index: index not in pins and spared(index),) if goal.spare_tools else ()),
     )
     for kind in kinds:
         if goal.fits(survey):
             return survey
         survey = clamp_kind(request, survey, kind, goal.fits)
     return survey if goal.likely_fits(survey) else _clamp_pins(request, survey, goal)
+
+
+def _sparing(request: Request, goal: Goal) -> Callable[[int], bool]:
+    """Return what says of a position whether it holds the result of a spared tool."""
+    return lambda index: bool(goal.spare_tools) and tool_of(request.messages, index) in goal.spare_tools
 
 
 def _clamp_pins(request: Request, survey: Survey, goal: Goal) -> Survey:
@@ -189,13 +198,15 @@ def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey
     if newest is None or not any(isinstance(message, ToolMessage) for message in newest.messages):
         return survey
     current = last_user(request.messages)
+    spared = _sparing(request, goal)
     asked = sum(step.tokens for step in survey.steps if step.index == current and step is not newest)
     room = goal.room(survey) - asked
     if newest.tokens <= room:
         return survey
 
     def in_newest(message: AnyMessage, index: int) -> bool:
-        return isinstance(message, ToolMessage) and index >= newest.index and index not in request.pins
+        is_result = isinstance(message, ToolMessage) and index >= newest.index
+        return is_result and index not in request.pins and not spared(index)
 
     def small_enough(candidate: Survey) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= GIANT_SHARE * room
@@ -210,6 +221,7 @@ def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey
         return survey
     room = goal.room(survey) + request.text_tokens(survey.preamble.record) - request.text_tokens(survey.summary)
     room -= sum(step.tokens for step in survey.steps if step is not newest)
+    spared = _sparing(request, goal)
     wanted, _ = record_room(request, survey, goal)
     most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))
 
@@ -219,7 +231,8 @@ def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey
     for kind in (ToolMessage, AIMessage):
 
         def in_newest(message: AnyMessage, index: int, kind: type = kind) -> bool:
-            return isinstance(message, kind) and index >= newest.index and index not in request.pins
+            is_of_kind = isinstance(message, kind) and index >= newest.index
+            return is_of_kind and index not in request.pins and not spared(index)
 
         survey = survey if small_enough(survey) else clamp_kind(request, survey, in_newest, small_enough)
     return survey

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 from langchain_core.messages import HumanMessage
@@ -73,6 +74,18 @@ class Compaction:
     summary: str | None = None
     """A finished summary that is shown from now on; None leaves the summary as it is."""
 
+    spared: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """What a `before_compaction` hook wishes: ids of messages that stay, lines for the record."""
+
+    def spare(self, *message_ids: str) -> Compaction:
+        """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return."""
+        return replace(self, spared=(*self.spared, *message_ids))
+
+    def with_lines(self, *lines: str) -> Compaction:
+        """Return it with the wish that the record says this from now on, for a `before_compaction` hook to return."""
+        return replace(self, lines=(*self.lines, *lines))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
@@ -98,6 +111,9 @@ class Goal:
 
     clear_tools: frozenset[str] = frozenset()
     """Tools whose results are cleared in place before anything is dropped."""
+
+    spare_tools: frozenset[str] = frozenset()
+    """Tools whose results are shown whole as long as anything else can be made smaller."""
 
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
@@ -217,7 +233,9 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
         tokens=record.tokens + sum(request.price(messages[i]) for i in left),
     )
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
-    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.text_tokens)
+    added = chain(lines, request.keeps)
+    price = request.text_tokens
+    record = extended(record, added, shown=shown, room_tokens=room, free_tokens=free, price=price)
     return request.survey(replace(after.view, record=record), after.summary)
 
 

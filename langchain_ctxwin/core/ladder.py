@@ -48,10 +48,10 @@ def force(
     after = _told(request, after, goal, ready)
     after = clamp_newest_results(request, after, goal)
     after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
-    return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
+    return None if after.view == before.view else compaction_of(before, after, reason=reason)
 
 
-def compaction_of(request: Request, before: Survey, after: Survey, *, reason: str) -> Compaction:
+def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
     """Return the step from one view to a smaller one."""
     return Compaction(
         kind="force",

@@ -42,6 +42,7 @@ def measure_request(
     output_reserve: int | None,
     goal: Callable[[int, bool], Goal],
     was_refused: bool = False,
+    show_fill: bool = False,
 ) -> Window:
     """Measure a request.
 
@@ -54,10 +55,12 @@ def measure_request(
         output_reserve: tokens reserved for the answer, where configured.
         goal: what a compaction aims for, by input limit and by whether sizes were ever reported.
         was_refused: the provider has just refused this very request.
+        show_fill: let the model see how full the window is.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
+    request = replace(request, full_tokens=0)
     sized = _sized(*_calibrated(session, request, about), about)
     limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
     if learned := smaller_of(heard, remembered_limit(session, about.model)):
@@ -65,6 +68,8 @@ def measure_request(
             stated, learned, output_reserve, 0 if was_refused else sized.survey.least_fixed_tokens
         )
     limit = limits.input_limit(reserve)
+    if show_fill:
+        sized = _sized(*_calibrated(session, replace(request, full_tokens=limit), about), about)
     budget = _budget(sized.survey, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
     report = make_report(

@@ -27,6 +27,7 @@ from langchain_ctxwin.core.record import (
     said,
     statements,
 )
+from langchain_ctxwin.core.requested import COMPACT_KEY, kept_lines
 
 MAX_SCAN_CHARS = 60_000
 """Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
@@ -42,6 +43,9 @@ DOCUMENT_CHARS = 1_200
 OUTPUT_CHARS = 400
 """Length from which a user message is a document whose values count, not its sentences; the second for one that answers
 a fenced block of code, as agents without tool calls get their results."""
+
+SHORT_CHARS = 40
+"""Length of an answer that says no more than that it was one."""
 
 ANSWER_CHARS = 200
 CALL_CHARS = 100
@@ -61,7 +65,7 @@ _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no labe
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_NEXT = re.compile(r"\b(?:I['’]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
+_NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
 
 
 def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
@@ -83,6 +87,7 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
             yield from _values(text_of(message.content), key, uses=1)
         previous = message
     for message, key in results.values():  # of calls that were made before these messages
+        yield from kept_lines(message, key)
         yield from _values(text_of(message.content), key, uses=0)
 
 
@@ -91,11 +96,14 @@ def _of_answer(message: AIMessage, key: str, results: dict[str, tuple[ToolMessag
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)
-    if text.strip() and not (commands or message.tool_calls):
+    if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, 1)
     yield from _values(text, key, uses=1)
     for call in message.tool_calls:
         result, result_key = results.pop(call["id"] or "", (None, ""))
+        if result is not None and COMPACT_KEY in result.additional_kwargs:
+            yield from kept_lines(result, result_key)
+            continue
         yield RecordLine("done", f"{_call(call['name'], call['args'])}{_outcome(result)}", key, 1)
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:

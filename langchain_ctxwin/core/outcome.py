@@ -45,6 +45,15 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
     return after.to_json()
 
 
+def taken(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state after a summary was written: it is paid for, whether it can be used or not."""
+    charged = replace(window, session=with_cost(window.session, cost))
+    try:
+        return applied(compaction, charged, accepted(text, compaction, charged))
+    except SummarizationError as error:
+        return gave_up(charged, str(error))
+
+
 def ready(window: Window) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are what they were."""
     pending = window.session.pending

@@ -97,7 +97,7 @@ STATED_OVERFLOWS = _compile(
     # Anthropic
     r"prompt is too long: <actual> tokens > <limit>",
     r"input length and max_tokens exceed context limit: <actual> \+ <output> > <limit>",
-    r"(?:input|prompt)\w* (?:\+|and|plus) (?:max_\w*|output |completion )tokens:? \(?<actual> ?\+ ?<output>\)?"
+    r"(?:input|prompt)\w{0,20} (?:\+|and|plus) (?:max_\w*|output |completion )tokens:? \(?<actual> ?\+ ?<output>\)?"
     r"[^.;]{0,40}? <limit>",
     # Gemini and Vertex AI
     r"input token count(?: is)? \(?<actual>\)? (?:exceeds the maximum number of tokens allowed|but (?:the )?model"

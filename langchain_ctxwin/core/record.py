@@ -29,7 +29,7 @@ REFILL_SHARE = 0.85
 stay cached, and nothing has to leave at every compaction."""
 
 PASSES = (
-    *(("rules", 0.4), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
+    *(("rules", 0.6), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
     *(("rules", 1.0), ("seen", 1.0), ("told", 1.0), ("talk", 1.0), ("calls", 1.0)),
 )
 """In what order items get room, and up to which part of it: rules and statements with values, then calls, while names
@@ -47,6 +47,9 @@ NUMBER_AGES = 16
 HOLDS = 2
 """Uses that a statement begins with when it sounds as if it went on to hold: it stays before what was merely said."""
 
+KEEP = "keep: "
+"""Begins an open line that somebody asked to keep: it stays like a rule, and others do not take its place."""
+
 RULE_CHARS = 16
 """Step in which the length of rules is compared."""
 
@@ -61,28 +64,29 @@ EDGES = ".:,+~-"
 
 _PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _HOLDS = re.compile(
-    r"\b(?:never|always|must|only|do not|don['’]t|doesn['’]t|cannot|can['’]t|prefers?|wants?|needs?|requires?|remember"
-    r"|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
+    r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
+    r"|requires?|remember|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
 FILLER = re.compile(
-    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really|very|so"
-    r"|then|also|which|has|have|had)\b\s*",
+    r"\b(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just|really"
+    r"|very|so|then|also|which|has|have|had)\b\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。！？])|\n+"
+    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
+_PUNCTUATION = ".,:;!?\"'()"
 TELEGRAM = re.compile(
     r"(?<![\w-])(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['’]s)?)(?![\w-])\s*",
+    r"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['\u2019]s)?)(?![\w-])\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
 _ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
-NO_MARKS = str.maketrans({"<": "‹", ">": "›"})
+NO_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 
 Price = Callable[[str], int]
 """Tokens of a text."""
@@ -323,12 +327,14 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
         return kind, text.partition(" → ")[0]
     if kind == "seen":
         return kind, text.rpartition("=")[2]
-    return (kind, _subject(text)) if kind == "said" else (kind, "")
+    if kind == "open":
+        return kind, text if text.startswith(KEEP) else ""
+    return kind, _subject(text)
 
 
 def _subject(statement: str) -> str:
     """A statement without its values and words of change: two with the same subject surely say the same thing anew."""
-    words = _telling(statement).casefold().split()
+    words = [word.strip(_PUNCTUATION) for word in _telegram(statement).casefold().split()]
     if not any(map(is_value, WORD.findall(statement))):
         return " ".join(words)
     return " ".join(w for w in words if not any(c.isdigit() for c in w) and not _CHANGED.fullmatch(w))
@@ -401,6 +407,8 @@ def _tier(key: tuple[str, str], line: RecordLine, visible: set[str]) -> str:
     """Which items compete with this one for room; empty for a value that the view shows anyway."""
     if key[0] == "seen":
         return "" if key[1].strip('"') in visible else "used" if line.uses else "seen"
+    if key[0] == "open" and key[1]:
+        return "rules"
     if key[0] != "said":
         return "calls"
     if line.uses >= HOLDS:

@@ -62,5 +62,5 @@ def may_be(model: str, speaker: str) -> bool:
     return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))
 
 
-_VERSION = re.compile(r"|[-@:_](?:\d{3,}|\d\d-\d\d|v?\d+$|latest|preview|exp|beta).*")
+_VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|beta).*")
 """What may follow the name of a model without making it another one."""

@@ -122,10 +122,16 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
         guard = {**session.guard, "since": _position_of_last(messages)}
         return Session(counts=counts, guard=guard, faults=(*shrunk, lost))
     moved: tuple[str, ...] = ()
+    if located.start is None and located.record.lines:  # no start says whose history this is: the lines do
+        located = replace(
+            located, record=located.record.of_messages(message_id(messages, i) for i in range(len(messages)))
+        )
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     if located != session.view:
         moved = ("earlier history was edited: the view moved with it",)
-        located = replace(located, record=located.record.of_messages(message.id or "" for message in messages))
+        located = replace(
+            located, record=located.record.of_messages(message_id(messages, i) for i in range(len(messages)))
+        )
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")

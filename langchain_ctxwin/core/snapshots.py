@@ -55,7 +55,7 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
     start = uncovered(survey.view, request.first)
     reason = trigger.reason(survey, goal.room(survey))
     if reason:
-        stop = _stop(request, survey, goal, max_tokens)
+        stop = _stop(request, survey, goal)
     elif survey.view.uncovered_tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
         stop, reason = survey.start, f"{survey.start - start:,} messages left without a summary"
     else:
@@ -90,7 +90,7 @@ def shows_more(survey: Survey, ready: Pending) -> bool:
     return survey.view.uncovered_tokens > 0 and uncovered(survey.view, 0) <= ready.through.index < survey.start
 
 
-def _stop(request: Request, survey: Survey, goal: Goal, max_tokens: int) -> int | None:
+def _stop(request: Request, survey: Survey, goal: Goal) -> int | None:
     cuts = [*turn_cuts(survey), *step_cuts(request, survey)]
     if not cuts:
         return None

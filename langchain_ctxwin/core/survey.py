@@ -11,8 +11,10 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.core.assembly import Preamble, assemble, constraints_text, record_text
 from langchain_ctxwin.core.call_names import unique_calls
 from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.fill import Fill, filled, with_fill
 from langchain_ctxwin.core.pairing import repair_step
 from langchain_ctxwin.core.pins import ANSWER_TEXT, needs_answer
+from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
 from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id
@@ -116,12 +118,20 @@ class Request:
     """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
 
     constraints: tuple[str, ...]
+    keeps: tuple[RecordLine, ...]
+    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
+
     placement: Literal["system", "user"]
     system_tokens: int
     tool_tokens: int
     price: Price
     show: Shower
     sizing: Sizing
+    fill: Fill = filled
+    """Adds the line that says how full the window is to a message."""
+
+    full_tokens: int = 0
+    """Input tokens that are a full window, for that line; 0 shows none."""
 
     def survey(self, view: View, summary: str) -> Survey:
         """Price the request as `view` shows it."""
@@ -139,8 +149,10 @@ class Request:
             tool_tokens=self.tool_tokens,
             summary_tokens=self.price_text(preamble.record),
             pinned_tokens=self.price_text(preamble.constraints) + sum(step.tokens for step in pinned),
-            history_tokens=sum(step.tokens for step in steps),
+            history_tokens=0,
         )
+        steps = self._with_fill(steps, estimates.fixed_tokens)
+        estimates = replace(estimates, history_tokens=sum(step.tokens for step in steps))
         return Survey(
             view=view,
             summary=summary,
@@ -167,6 +179,13 @@ class Request:
     def price_text(self, text: str) -> int:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
+
+    def _with_fill(self, steps: tuple[Step, ...], before_tokens: int) -> tuple[Step, ...]:
+        """The steps with the line that says how full the window is, when it is to be shown."""
+        limit = self.full_tokens
+        if not limit:
+            return steps
+        return with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open."""

@@ -92,6 +92,16 @@ def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
     return min(starts, key=lambda start: (abs(start - target), start == 0, start), default=0)
 
 
+def tool_of(messages: Sequence[AnyMessage], index: int) -> str:
+    """Return the name of the tool whose result a message is; empty for any other message."""
+    result = messages[index]
+    if not isinstance(result, ToolMessage):
+        return ""
+    callers = (messages[i] for i in range(index - 1, -1, -1) if isinstance(messages[i], AIMessage))
+    calls = (call for caller in callers if isinstance(caller, AIMessage) for call in caller.tool_calls)
+    return result.name or next((call["name"] for call in calls if call["id"] == result.tool_call_id), "")
+
+
 def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
     """Group consecutive steps into turns; a step that holds a user message starts one."""
     groups: list[list[Step]] = []

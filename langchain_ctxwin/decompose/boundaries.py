@@ -26,7 +26,7 @@ _HEADING_LINE = re.compile(r"#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,}
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 # Not before another end, a run of empty lines is one, and not before the line under a heading.
 _LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
-_SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f:;\"'\u201d\u2019)\]}>|]\s*\Z|\n\s*\Z")
+_SENTENCE_ENDS = tuple(".!?\u2026\u3002\uff01\uff1f\u0964\u061f:;\"'\u201d\u2019)]}>|")
 _LONGEST_END_CHARS = 40  # white space after a sentence that is looked at
 
 Cuts = Callable[[str, int, int], Iterable[int]]
@@ -85,8 +85,14 @@ class _Cutter:
     def _ends(self, kind: Boundary, at: int, stop: int, ends: Boundary) -> Boundary:
         if at == stop:
             return ends
-        is_cut = kind == "sentence" and not _SENTENCE_END.search(self._text, max(0, at - _LONGEST_END_CHARS), at)
+        is_cut = kind == "sentence" and not _ends_sentence(self._text[max(0, at - _LONGEST_END_CHARS) : at])
         return "hard" if is_cut else kind
+
+
+def _ends_sentence(text: str) -> bool:
+    """True for text that ends, but for white space, with a mark that ends sentences, or with the end of a line."""
+    end = text.rstrip()
+    return end.endswith(_SENTENCE_ENDS) or "\n" in text[len(end) :]
 
 
 def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:

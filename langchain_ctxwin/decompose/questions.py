@@ -34,14 +34,21 @@ Reply with a JSON array of strings and nothing else."""
 _LIST_ITEM = re.compile(r"(?m)^[ \t]*(?:\(?\d{1,2}[.)]|\(?[a-z][.)]|[-*\u2022])[ \t]+(?=\S)")
 _QUESTION_END = re.compile(r"(?<=[?])\s+|(?<=[\uff1f\u061f])\s*")
 _MARKS = ("?", "\uff1f", "\u061f")
+# White space, and what stands between two words, is looked at once: from each place, a long run would take its square.
 _AND = re.compile(
-    r",?\s+and\s+(?=(?:what|who|whom|whose|when|where|why|how|which)\b)|\s*;\s*(?:and\s+)?", re.IGNORECASE
+    r"(?:,|(?<!\s))\s++and\s++(?=(?:what|who|whom|whose|when|where|why|how|which)\b)"
+    r"|(?:(?<!\s)\s++)?;\s*+(?:and\s++)?",
+    re.IGNORECASE,
 )
 _ASKING = (
     "what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|"
     "list|name|count|give|tell|show|find|explain|describe|compare|summari[sz]e|state|say|identify|check"
 )
-_ASKS = re.compile(rf"(?:\A|,\s)\W*(?:(?:and|please|also|then)\s+)*(?:{_ASKING})\b|[?\uff1f\u061f]\W*\Z", re.IGNORECASE)
+_ASKS = re.compile(
+    rf"(?>\A|(?<=\w)\W*?,\s)\W*+(?:(?:and|please|also|then)\s++)*(?:{_ASKING})\b"
+    r"|[?\uff1f\u061f][^\w?\uff1f\u061f]*+\Z",
+    re.IGNORECASE,
+)
 _DECODER = json.JSONDecoder()
 
 MAX_BRACKETS = 20
@@ -155,7 +162,7 @@ def cut_question(question: str) -> tuple[str, ...]:
 
 def _by_list(question: str) -> tuple[str, ...]:
     marks = list(_LIST_ITEM.finditer(question))
-    if len(marks) < 2:  # noqa: PLR2004  # one item is no list
+    if not 1 < len(marks) <= MAX_SUB_QUESTIONS:  # one item is no list, and of too many each would repeat the lead
         return ()
     lead = question[: marks[0].start()].strip()
     ends = [*(mark.start() for mark in marks[1:]), len(question)]
@@ -165,11 +172,13 @@ def _by_list(question: str) -> tuple[str, ...]:
 
 def _by_marks(question: str) -> tuple[str, ...]:
     """Sentences up to each question mark; what is said before a question leads it in, what is said last ends it."""
-    found: list[str] = []
+    found: list[list[str]] = []
     for sentence in filter(None, (part.strip() for part in _QUESTION_END.split(question))):
-        joins = found and (_is_short(sentence) or _is_short(found[-1]) or not sentence.endswith(_MARKS))
-        found[-1 if joins else len(found) :] = [f"{found[-1]} {sentence}" if joins else sentence]
-    return tuple(found)
+        if found and (_is_short(sentence) or _is_short(" ".join(found[-1])) or not sentence.endswith(_MARKS)):
+            found[-1].append(sentence)
+        else:
+            found.append([sentence])
+    return tuple(map(" ".join, found))
 
 
 def _is_short(sentence: str) -> bool:

@@ -10,11 +10,11 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
-DATA = re.compile(r"<data (\S+)>\n(.*)\n</data \1>", re.DOTALL)
+DATA = re.compile(r"\A(?>(.*?)<data (\S+)>\n)(.*)\n</data \2>", re.DOTALL)
 CURSOR = re.compile(r'cursor="([^"]+)"')
 FOLLOWING = re.compile(r'Next page: read_more\(cursor="([^"]+)"')
 OBJECT = re.compile(r"(?:\S*\[\d+\]: )?(\{.*\})")
-PART = re.compile(r"\S*\[(\d+)\]\.(.+)")
+PART = re.compile(r"\S*\[(\d+)\]\.(.+)", re.DOTALL)
 CUT = re.compile(r"\[\.\.\. [\d,]+ characters left out")
 
 NOTE = "("
@@ -54,8 +54,8 @@ def read_page(text: str) -> PageSeen | None:
     note = text[data.end() :]
     following, cursors = FOLLOWING.search(note), CURSOR.findall(note)
     return PageSeen(
-        head=text[: data.start()].strip("[] \n"),
-        body=data[2],
+        head=data[1].strip("[] \n"),
+        body=data[3],
         following=following[1] if following else "",
         cursor=cursors[-1] if cursors else "",
     )

@@ -16,7 +16,7 @@ from langchain_ctxwin.demo import phrases
 EVIDENCE = "Evidence: "
 """Opens the line of an answer that holds its facts as JSON."""
 
-NOTE = re.compile(r"\[note ([^\]]*)\]")
+NOTE = re.compile(r"\A(?>.*?\[note )([^\]]*)\]", re.DOTALL)
 GAP = re.compile(r"\[\.\.\. [\d,]+ characters left out")
 GONE = re.compile(r"^\[(?:Tool result cleared|Superseded|No result)")
 EDITORIAL = re.compile(r"^\[[^\]]*\]$")

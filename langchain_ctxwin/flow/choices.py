@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.stored import valid_tools
 from langchain_ctxwin.core.window import Window
@@ -202,6 +203,27 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
     search = selector.search_tools
     if any(name_of(tool) == search.name and tool is not search for tool in tools):
         raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
+
+
+def require_known_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> None:
+    """Raise `ConfigError` for a setting that names a tool which an agent does not have."""
+    if fault := unknown_tools(config, tools, selector):
+        raise ConfigError(fault)
+
+
+def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> str:
+    """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
+    chosen = (*selector.tools, selector.search_tools) if selector else ()
+    known = {name_of(tool) for tool in (*tools, *chosen)}
+    for setting in ("clear_tools", "spare_tools"):
+        unknown = tuple(name for name in getattr(config, setting) if name not in known)
+        if unknown:
+            there = ", ".join(sorted(filter(None, known))) or "none"
+            return (
+                f"{setting}={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or "
+                "leave it out"
+            )
+    return ""
 
 
 def name_of(tool: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from langchain_ctxwin import planner
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
@@ -127,11 +128,12 @@ class Flow:
         return self.built(state) or self.request(self.measure(state))
 
     def built(self, state: State) -> list[AnyMessage] | None:
-        """Return the request that was built for this state; None when it is missing or stale, or settings may change.
+        """Return the request that was built for this state; None when it is missing, stale, or cannot be compared.
 
-        By which settings it was built is not known, and building one takes next to nothing.
+        By which of changing settings it was built is not known; with a line about the fill it does not end in a message
+        of the history. Building one takes next to nothing.
         """
-        if self.engine.is_live:
+        if self.engine.is_live or self.engine.config.show_fill:
             return None
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
         is_request = isinstance(built, list) and all(isinstance(message, BaseMessage) for message in built)
@@ -170,10 +172,12 @@ class Flow:
 
     def _flags(self, window: Window, place: Place) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
-        relief = self.engine.relieve(window)
+        # An application that has a say is asked when it happens, not when it is announced.
+        relief = planner.relieve(window)
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
-        plan = None if self.engine.in_background(window) or is_hopeless else self.engine.plan(window)
+        is_off = self.engine.in_background(window) or is_hopeless
+        plan = None if is_off else planner.due(window, is_local=self.engine.is_local)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}
         if relief is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -24,6 +25,7 @@ from langchain_ctxwin.flow.choices import require_free_name
 from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
@@ -47,6 +49,8 @@ def create_context_agent(
     validator: Validator | None = None,
     pin_when: PinWhen | None = None,
     jobs: SummaryJobs | None = None,
+    before_compaction: BeforeCompaction | None = None,
+    after_compaction: AfterCompaction | None = None,
     guard: ToolResultGuard | None = None,
     tool_selector: ToolSelector | None = None,
     **compile_options: Any,
@@ -69,6 +73,8 @@ def create_context_agent(
         validator: compares counts with what the provider reports, and samples with exact counts.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
+        before_compaction: changes or vetoes compactions, see `ContextEngine`.
+        after_compaction: is told about each one, see `ContextEngine`.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
         tool_selector: chooses of its tools those that each request shows, beside `tools`; the agent runs all of them.
         **compile_options: passed to `StateGraph.compile`.
@@ -94,6 +100,8 @@ def create_context_agent(
         learned=learned,
         pin_when=pin_when,
         jobs=jobs,
+        before_compaction=before_compaction,
+        after_compaction=after_compaction,
     )
     tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by))
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
@@ -105,13 +113,19 @@ def create_context_agent(
         tool_selector=tool_selector,
         router=router,
     )
+    built = _graph(nodes, chat if tool_selector or not bound else chat.bind_tools(bound), tool_node)
+    return built.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _graph(nodes: ContextNodes, model: Runnable[Any, Any], tool_node: ToolNode) -> StateGraph[Any, Any, Any, Any]:
+    """The loop of model and tools."""
     builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=chat if tool_selector or not bound else chat.bind_tools(bound))
+    add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+    return builder
 
 
 def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:

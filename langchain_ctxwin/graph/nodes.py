@@ -15,7 +15,7 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.flow.asked import asked_by, require_router, require_tool_binding
-from langchain_ctxwin.flow.choices import Choices
+from langchain_ctxwin.flow.choices import Choices, require_known_tools
 from langchain_ctxwin.flow.limits import limited_by
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow
@@ -74,6 +74,8 @@ class ContextNodes:
     ) -> None:
         if router is not None and model is not None:
             raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
+        if tools and not callable(tools):
+            require_known_tools(engine.config, tools, tool_selector)
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools = tools

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
+import structlog
 from langchain.agents.middleware.types import (
     AgentMiddleware,
     ContextT,
@@ -24,9 +25,10 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.flow.asked import asked_by
-from langchain_ctxwin.flow.choices import Choices
+from langchain_ctxwin.flow.choices import Choices, unknown_tools
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
 from langchain_ctxwin.flow.limits import limited_by
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
@@ -40,6 +42,8 @@ from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+
+log = structlog.get_logger("langchain_ctxwin")
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
@@ -74,6 +78,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: remembers limits that providers state, for other agents and processes.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
+        before_compaction: changes or vetoes compactions, see `ContextEngine`.
+        after_compaction: is told about each one, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
@@ -121,6 +127,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
+        before_compaction: BeforeCompaction | None = None,
+        after_compaction: AfterCompaction | None = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
         tool_selector: ToolSelector | None = None,
@@ -134,6 +142,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "learned": learned,
             "pin_when": pin_when,
             "jobs": jobs,
+            "before_compaction": before_compaction,
+            "after_compaction": after_compaction,
         }
         _check(engine, validator, guard, **options)
         given = [name for name, value in options.items() if value is not None]
@@ -148,6 +158,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
         self._engine = engine
+        self._warned = set[str]()
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
@@ -187,14 +198,23 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if self._routed is not None:
             request = request.override(model=self._routed)
         model = request.model.bind(**request.model_settings) if request.model_settings else request.model
+        engine = self._engine_of(model)
+        self._warn_of_unknown(engine.config, request.tools)
         return AgentCall(
-            self._engine_of(model),
+            engine,
             request,
             model,
             self._format_tools(request),
             limited_by=self._limits_of,
             choices=self._choices_of(request),
         )
+
+    def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
+        """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
+        fault = unknown_tools(config, tools, self._selector)
+        if fault and fault not in self._warned:
+            self._warned.add(fault)
+            log.warning("config.tools_unknown", reason=fault)
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
         """The choices for one request; a routed model brings its router along."""

@@ -37,7 +37,7 @@ FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2199, 12, 31)
 """Days outside are placeholders, or milliseconds that were read as seconds."""
 
 _WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)"  # other commas may be decimal points
-_COUNT = re.compile(rf"({_WHOLE}(?:\.[0-9]*)?(?:e\+?[0-9]{{1,2}})?)\s*(k|m|ki|mi)?(?:\s*tokens?)?", re.IGNORECASE)
+_COUNT = re.compile(rf"({_WHOLE}(?:\.[0-9]*)?(?:e\+?[0-9]{{1,2}})?)\s*+(k|m|ki|mi)?(?:\s*+tokens?)?", re.IGNORECASE)
 _DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?(?:[T ].*)?")
 
 

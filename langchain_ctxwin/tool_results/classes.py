@@ -67,11 +67,12 @@ QUESTIONS = _words("has can should may allow allows")
 """First words of a yes-or-no question, which a 0 or 1 answers."""
 
 _WORD = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+# Digits are possessive here and where values are printed: of a long run before a letter none is given back.
 _SHAPE = re.compile(
     r"(?P<url>[a-zA-Z][a-zA-Z0-9+.-]*://)"
     r"|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z)"
     r"|(?P<date>\d{4}-\d\d-\d\d|\d{4}/\d\d/\d\d|\d\d?[/.]\d\d?[/.]\d{4})"
-    r"|(?P<amount>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z)"
+    r"|(?P<amount>[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?\Z)"
 )
 _UNBROKEN = re.compile(r"[!-~]+")
 _DIGIT = re.compile(r"\d")

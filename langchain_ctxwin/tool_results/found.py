@@ -87,15 +87,22 @@ class Search:
             for index in batch:
                 at = replace(place, entry=index, char=place.char if index == place.entry else 0)
                 line = lines.get(index, "")
-                block = "\n".join([line, *self._unseen(index, line)]) if line and not at.char else ""
+                block = "" if at.char else self._block(index, line, most_tokens)
                 if block and room.price(block) <= most_tokens:
                     yield at, block
                 else:
                     yield from self._passages(at, line)
 
-    def _unseen(self, index: int, line: str) -> list[str]:
-        """The passages with the text in an entry whose line does not show them."""
-        seen = f"{line} {print_value(self._view.value(index))}"  # what repeats is said above the line
+    def _block(self, index: int, line: str, most_tokens: float) -> str:
+        """The line of an entry with the passages that it does not show; empty when there is none, or it is too long."""
+        value = print_value(self._view.value(index)) if line else ""  # what repeats is said above the line
+        longest = max(len(line), len(value))
+        if not line or longest > most_tokens * MAX_CHARS_PER_TOKEN:  # each passage would be looked for in all of it
+            return ""
+        return "\n".join([line, *self._unseen(index, f"{line} {value}")])
+
+    def _unseen(self, index: int, seen: str) -> list[str]:
+        """The passages with the text in an entry that are not among what is seen of it."""
         hidden = (f"  in it: {where}: {text}" for _, where, text in self._found(index, "") if text not in seen)
         shown = list(islice(hidden, MAX_PASSAGES))
         more = sum(1 for _ in hidden)

@@ -26,7 +26,7 @@ _MIN_FILLED = 0.4  # below, the empty cells of a table cost about what the repea
 _MIN_RUN_ROWS = 4  # a `#` line repeats names and values: it pays when the cells of so many rows go
 _MIN_TABLE_ROWS = 2
 
-_WORDS = r"(?:[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|true|false|null|NaN|-?Infinity)\Z"
+_WORDS = r"(?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity)\Z"
 _REST = r"[^\x00-\x1f\ud800-\udfff{}]*(?<!\s)"  # no line break, no half of a character, no space at the end
 
 

@@ -28,8 +28,10 @@ DONE = ("completed", "cancelled")
 LINE_START, LINE_NAME_END = "- ", ": "
 """What stands around the name of a tool in a result of `search_tools`."""
 
+_CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
+# White space is looked at from where it begins, once: from each of its places, a long run would take its square.
 _PARTS = re.compile(
-    r"(?<=[.?!;:])\s+|\n+|,?\s+(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*",
+    rf"(?<=[.?!;:])\s++|(?<!\s)\n++(?:\s++{_CONJUNCTION})?|\n++|(?:,|(?<!\s))\s++{_CONJUNCTION}",
     re.IGNORECASE,
 )
 
@@ -82,15 +84,15 @@ def parts_of(text: str) -> list[str]:
         >>> parts_of("Convert 50 euros to dollars and then book a taxi to the airport. Thanks")
         ['Convert 50 euros to dollars', 'then book a taxi to the airport. Thanks']
     """
-    parts: list[str] = []
+    parts: list[list[str]] = []
     for piece in _PARTS.split(text):
         if not (part := piece.strip(" ,\t")):
             continue
         if parts and len(query_terms(part)) < MIN_NEED_TERMS:
-            parts[-1] = f"{parts[-1]} {part}"
+            parts[-1].append(part)
         else:
-            parts.append(part)
-    return parts
+            parts.append([part])
+    return [" ".join(joined) for joined in parts]
 
 
 def _request(messages: Sequence[BaseMessage], start: int) -> list[str]:

@@ -30,12 +30,6 @@ def test_a_cleared_result_says_what_was_there_and_where_it_is():
     assert message.content[1] == PICTURE
 
 
-def test_a_superseded_result_points_to_the_newer_one():
-    """The newer message is named by its id."""
-    shown = edit(ToolMessage(LONG, tool_call_id="c"), "m1", View(superseded={"m1": "m9"}))
-    assert shown.content == "[Superseded: the same call was made again later; see message m9.]"
-
-
 @given(text=st.text(st.characters(), max_size=400), head=st.integers(0, 100), tail=st.integers(0, 100))
 def test_a_clamped_text_keeps_its_head_and_tail(text, head, tail):
     """It is never longer than the text."""

@@ -11,16 +11,16 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_ctxwin.summarize.candidates import MAX_EDGE_CHARS, RESULT_LINES
 from langchain_ctxwin.summarize.layout import parsed
-from langchain_ctxwin.summarize.folding import text_tokens
 from langchain_ctxwin.summarize.salience import Context, salience
-from langchain_ctxwin.summarize.folding import SPEAKERS
 
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.sentences import FRAGMENT_CHARS, statements
 from langchain_ctxwin.summarize import ExtractiveSummarizer
+from langchain_ctxwin.summarize.folding import text_tokens
 
 FILLER = "The weather is nice and the birds are singing in the trees today."
+SPEAKERS = ("User", "Assistant called", "Assistant", "Tool result", "Tool error", "Note")
 LABEL = re.compile(rf"^(?:{'|'.join(SPEAKERS)})(?: \([^)\n]*\))?: ")
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_ctxwin"
 
-MAX_FILE_LINES = 300
+MAX_FILE_LINES = 700  # more are two subjects
 MAX_FUNCTION_LINES = 50  # without the docstring; review asks for 40
 REVIEW_FUNCTION_LINES = 40
 

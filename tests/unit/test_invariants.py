@@ -138,7 +138,7 @@ def test_the_current_user_message_and_the_pins_are_in_every_request(messages, wi
 @RUNS
 @given(messages=conversations(), window=WINDOWS)
 def test_pinned_results_and_answers_stay_verbatim(messages, window):
-    """A marked message that can be shown at all is neither dropped, cleared nor superseded."""
+    """A marked message that can be shown at all is neither dropped nor cleared."""
     engine = engine_of(window)
     for history, measured_, _ in requests(engine, messages):
         view = measured_.survey.view
@@ -242,8 +242,7 @@ def test_compaction_is_monotonic(messages, window):
         assert start >= (old.start.index if old.start else 0)
         ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
         assert old.cleared & ids <= new.cleared
-        assert old.clamped.keys() & ids <= new.clamped.keys() | new.superseded.keys()
-        assert old.superseded.keys() & ids <= new.superseded.keys()
+        assert old.clamped.keys() & ids <= new.clamped.keys()
         assert measured_.survey.view == new
         old = new
 
@@ -264,17 +263,16 @@ def test_between_compactions_each_request_extends_the_one_before(messages, windo
 
 @RUNS
 @given(messages=conversations(pins=False), window=WINDOWS, summarize=st.sampled_from(("off", "inline")))
-def test_every_message_is_shown_on_the_receipt_covered_or_repaired_away(messages, window, summarize):
+def test_every_message_is_shown_counted_by_the_record_or_repaired_away(messages, window, summarize):
     """Kept plus dropped is the whole history."""
     engine = engine_of(window, summarize=summarize)
     for history, measured_, _ in requests(engine, messages):
         view, first = measured_.survey.view, measured_.request.first
         start = measured_.survey.start
-        covered = view.covered.index if view.covered else first - 1
         pinned = {position.index for position in view.pinned}
-        left = [i for i in range(max(first, covered + 1), start) if i not in pinned]
-        assert view.receipt.messages == len(left)
-        assert view.receipt.turns == sum(isinstance(history[i], HumanMessage) for i in left)
+        left = [i for i in range(first, start) if i not in pinned]
+        assert view.record.messages == len(left)
+        assert view.record.turns == sum(isinstance(history[i], HumanMessage) for i in left)
         everything = measured(engine_of(10**6), history, None)
         for index in range(start, len(history)):
             if history[index].id is None and not history[index].content:
@@ -285,7 +283,7 @@ def test_every_message_is_shown_on_the_receipt_covered_or_repaired_away(messages
 
 
 def _edited(view):
-    return {*view.cleared, *view.clamped, *view.superseded}
+    return {*view.cleared, *view.clamped}
 
 
 @RUNS

@@ -38,13 +38,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "arguments": BASE | {"summarize"},
-    "engine": BASE | COLLABORATORS | {"summarize", "arguments"},
+    "engine": BASE | COLLABORATORS | {"summarize", "arguments", "hooks"},
+    "hooks": BASE,
     "counting": BASE | {"memo"},
+    "compact_tool": BASE,
     **dict.fromkeys(("recall", "models", "tools"), BASE | {"memo"}),
     "tool_results": BASE | {"memo", "guarded"},
     "flow": BASE | COLLABORATORS | MIDDLE,
     **dict.fromkeys(
-        ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments"}
+        ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments", "hooks"}
     ),
 }
 FREE = {"", "__main__", "cli", "demo", "model_table"}

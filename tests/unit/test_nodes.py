@@ -141,7 +141,7 @@ async def test_sync_async_and_streaming_send_the_same_requests():
                 case _:
                     [chunk async for chunk in graph.astream(message, THREAD, stream_mode="messages")]
         view = graph.get_state(THREAD).values
-        runs.append((sent(model), view["context_summary"], view["context_view"]["receipt"]))
+        runs.append((sent(model), view["context_summary"], view["context_record"]["left"]))
     assert runs[1:] == runs[:1] * 3
 
 

@@ -56,7 +56,7 @@ def test_a_long_answer_is_left_out_with_a_marker():
     """The pinned question is followed by a line that says so."""
     window, _ = compacted(engine_of(), chat(a0=AIMessage("long " * 200, id="a0")))
     assert ids(window)[:2] == ["q0", "q0:answered"]
-    assert window.messages[1].content == "[What followed is left out here.]"
+    assert window.messages[1].content == "[left out]"
 
 
 def test_the_first_question_may_leave():

@@ -49,6 +49,7 @@ PUBLIC_NAMES = {
     "__version__",
     "add_context_nodes",
     "classify_overflow",
+    "create_compact_tool",
     "create_context_agent",
     "create_recall_tool",
     "pin",

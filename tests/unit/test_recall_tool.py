@@ -165,10 +165,10 @@ def test_what_the_model_sees_in_full_is_not_returned():
 
 
 def test_what_is_shown_only_in_part_counts_as_not_seen():
-    """Cleared and superseded results and clamped messages are returned whole."""
+    """Cleared results and clamped messages are returned whole."""
     calls = AIMessage("", id="m1", tool_calls=[{"name": "read", "args": {}, "id": c} for c in ("a", "b", "c")])
     results = [ToolMessage(f"Key {c}.", tool_call_id=c, id=c) for c in ("a", "b", "c")]
-    edits = {"cleared": ["a"], "clamped": {"b": {"superseded_by": "c"}, "m0": {"head_chars": 3, "tail_chars": 3}}}
+    edits = {"cleared": ["a"], "clamped": {key: {"head_chars": 3, "tail_chars": 3} for key in ("b", "m0")}}
     page = run(calling(told(0, "A long text on keys."), calls, *results, view=view("m0", 0, **edits)), query="key")
     assert [part.split(",")[0] for part in page.split("\n[")[1:]] == ["m0", "a", "b"]
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_ctxwin.core.view import Clamp, Position, Receipt, View, message_id, position_of
+from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
 
 IDS = st.text(min_size=1, max_size=4)
 NUMBERS = st.integers(0, 10**6)
@@ -19,7 +19,7 @@ VIEWS = st.builds(
     clamped=st.dictionaries(IDS, st.builds(Clamp, head_chars=NUMBERS, tail_chars=NUMBERS), max_size=3),
     covered=POSITIONS,
     covered_digest=st.text(max_size=4),
-    receipt=st.builds(Receipt, turns=NUMBERS, steps=NUMBERS, messages=NUMBERS, tokens=NUMBERS),
+    covered_tokens=NUMBERS,
 )
 
 
@@ -35,13 +35,6 @@ def test_the_whole_history_is_an_empty_mapping():
     assert View.from_json({}) == View()
 
 
-def test_a_superseded_result_is_stored_with_its_newer_one():
-    """It shares the key with the clamped messages."""
-    view = View(superseded={"a": "b"}, clamped={"c": Clamp(head_chars=2, tail_chars=1)})
-    assert view.to_json()["clamped"] == {"a": {"superseded_by": "b"}, "c": {"head_chars": 2, "tail_chars": 1}}
-    assert View.from_json(view.to_json()) == view
-
-
 def test_a_position_is_found_where_edits_moved_it():
     """The index is a hint; the id decides."""
     messages = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
@@ -55,8 +48,3 @@ def test_a_message_without_an_id_is_named_by_its_position():
     assert message_id(messages, 1) == "#1"
     assert position_of(messages, 1).find(messages) == 1
     assert position_of(messages, 1).find(messages[:1]) is None
-
-
-def test_an_empty_receipt_is_false():
-    """Nothing left without a summary."""
-    assert (bool(Receipt()), bool(Receipt(messages=3))) == (False, True)

@@ -18,7 +18,7 @@ SURVIVABLE_CLASSES = re.compile(
     r"^(?:Model(?:Authentication|PermissionDenied|NotFound|RateLimit|API|Connection|Timeout)Error"
     r"|(?:API)?(?:Connection|Timeout|RateLimit|Authentication|PermissionDenied|InternalServer|Overloaded)Error"
     r"|APIConnectionError|APITimeoutError|APIError|ServerError|InternalServerError|ServiceUnavailable\w*"
-    r"|TransportError|TimeoutException|\w*Throttl\w*|ResourceExhausted|TooManyRequests|DeadlineExceeded"
+    r"|TransportError|TimeoutException|(?>\w*?Throttl)\w*+|ResourceExhausted|TooManyRequests|DeadlineExceeded"
     r"|Timeout|gaierror|Client(?:Connection|Payload)Error|ChunkedEncodingError|(?:Content)?DecodingError"
     r"|JSONDecodeError)$"
 )

@@ -18,7 +18,7 @@ WINDOW_VARIABLE = "OLLAMA_CONTEXT_LENGTH"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 LATEST = ":latest"
 
-_WINDOW_PARAMETER = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
+_WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 
 
 class OllamaSource:
