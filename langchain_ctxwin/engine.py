@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,16 @@ from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.recovery import refused, retry_target
 from langchain_ctxwin.core.snapshots import Snapshot
+from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Plan, agreed, tell
 from langchain_ctxwin.measurer import Measurer
 from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize import as_summarizer
+from langchain_ctxwin.summarize import ModelSummarizer, as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
-from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written, awrite_summary, write_summary
 
 
 class ContextEngine:
@@ -43,6 +43,7 @@ class ContextEngine:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`).
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; None extracts them.
+            The object that is also the agent's model reads the conversation from the provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
@@ -196,25 +197,31 @@ class ContextEngine:
         plan = partial(planner.emergency, target_tokens=target_tokens)
         return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
-    def apply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+    def apply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
         A summarizer that fails changes nothing but the guard, which then says why.
+
+        Args:
+            compaction: what leaves, and whether a summary is written of it.
+            window: the request that it was planned for.
+            call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
+                extending the last request, whose prefix the provider has in its cache.
         """
         if compaction.snapshot is None:
             return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
         try:
-            written = write_summary(self.summarizer, **self._inline_task(compaction, window))
+            written = write_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
         return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
 
-    async def aapply(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+    async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         if compaction.snapshot is None:
             return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
         try:
-            written = await awrite_summary(self.summarizer, **self._inline_task(compaction, window))
+            written = await awrite_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
         return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
@@ -251,9 +258,7 @@ class ContextEngine:
         return self.apply(compaction, again)
 
     def may_show(self, window: Window, pending: Pending) -> bool:
-        """True unless a finished summary is larger than the room, or needed and of messages that were edited since."""
-        if window.request.price(SystemMessage(pending.text)) >= window.goal.room(window.survey):
-            return False
+        """True unless a finished summary is needed, and of messages that were edited since."""
         is_needed = window.over_by > 0 or planner.is_past_bound(window)
         return not is_needed or pending.is_true_of(window.request.messages)
 
@@ -266,33 +271,44 @@ class ContextEngine:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
 
-    def write(self, window: Window, pending: Pending) -> Written:
+    def write(self, window: Window, pending: Pending, *, call: Any = None) -> Written:
         """Write the summary that is on its way, here and now.
 
         Raises:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
-        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
-        return write_summary(self.summarizer, **task, timeout_seconds=settings_of(window).summary_timeout_seconds)
+        return write_summary(**self._pending_task(window, pending, call))
 
-    async def awrite(self, window: Window, pending: Pending) -> Written:
+    async def awrite(self, window: Window, pending: Pending, *, call: Any = None) -> Written:
         """Like `write`, awaiting the summarizer."""
-        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
-        return await awrite_summary(
-            self.summarizer, **task, timeout_seconds=settings_of(window).summary_timeout_seconds
-        )
+        return await awrite_summary(**self._pending_task(window, pending, call))
+
+    def writing(self, window: Window, pending: Pending, *, call: Any = None) -> Callable[[], str]:
+        """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""
+        task = self._pending_task(window, pending, call)
+        del task["timeout_seconds"]
+        return partial(task.pop("summarizer").summarize, **task)
 
     def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
         """What a plan for a request that may be sent as it is comes to."""
         return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
 
-    def _inline_task(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+    def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
-        task = summary_task(window, start, stop, compaction.summary_max_tokens)
-        return {**task, "timeout_seconds": settings_of(window).summary_timeout_seconds}
+        return self._task(window, start, stop, compaction.summary_max_tokens, call)
 
+    def _pending_task(self, window: Window, pending: Pending, call: Any) -> dict[str, Any]:
+        return self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
 
-def summary_task(window: Window, start: int, stop: int, max_tokens: int) -> dict[str, Any]:
-    """Return the arguments with which a summarizer covers the messages in `[start, stop)`."""
-    messages = list(window.request.messages[start:stop])
-    return {"messages": messages, "previous": window.session.summary, "max_tokens": max_tokens}
+    def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
+        """Who writes a summary of the messages in `[start, stop)`, and from what."""
+        summarizer = self.summarizer
+        if isinstance(summarizer, ModelSummarizer) and call is not None:
+            summarizer = summarizer.extending(call, last_request(window, start, stop))
+        return {
+            "summarizer": summarizer,
+            "messages": shown_part(window, start, stop),
+            "previous": window.session.summary,
+            "max_tokens": max_tokens,
+            "timeout_seconds": settings_of(window).summary_timeout_seconds,
+        }

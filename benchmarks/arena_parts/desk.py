@@ -43,6 +43,7 @@ class Summary:
 
     tokens: int
     output_tokens: int
+    cached_tokens: int = 0
     fault: str = ""
 
 

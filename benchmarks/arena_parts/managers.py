@@ -14,15 +14,19 @@ from arena_parts.parts import Parts
 from langchain_ctxwin import ContextConfig, create_context_agent, pin
 
 
-def nodes(parts: Parts) -> Any:
+def nodes(parts: Parts, summarizer: Any = None) -> Any:
     return create_context_agent(
         parts.provider,
         parts.tools,
         system_prompt=parts.system_prompt,
         config=ContextConfig(),
-        summarizer=parts.summarizer,
+        summarizer=parts.summarizer if summarizer is None else summarizer,
         checkpointer=InMemorySaver(),
     )
+
+
+def own_model(parts: Parts) -> Any:
+    return nodes(parts, parts.provider)
 
 
 def middleware(parts: Parts) -> Any:
@@ -55,6 +59,9 @@ class Manager:
 MANAGERS: dict[str, Manager] = {
     "ours-nodes": Manager(
         build=nodes, install="langchain-ctxwin", setting="defaults; rules marked by pin()", ours=True
+    ),
+    "ours-own-model": Manager(
+        build=own_model, install="langchain-ctxwin", setting="as ours-nodes; the model summarizes itself", ours=True
     ),
     "ours-middleware": Manager(
         build=middleware, install="langchain-ctxwin[agents]", setting="defaults; rules marked by pin()", ours=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +14,14 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 import exact
-from arena_parts.desk import Desk, Sent
+from arena_parts.desk import Desk, Sent, Summary
+from arena_parts.extract import summary_of
 from arena_parts.sizes import Part, common_tokens, is_empty, parts_of, total_tokens
 
 CACHE_BLOCK_TOKENS = 128  # OpenAI caches prefixes in steps of this size
 CACHE_MIN_TOKENS = 1_024  # and from this size on
+SHARE_OF_WINDOW = 16  # the longest summary is a sixteenth of the window, for every manager
+SUMMARY_ASKED = re.compile(r"\bsummary\b[\s\S]*at most [\d,]+ tokens")
 SHOWN_CHARS = 2_000
 """A user message that alone is over the limit may be cut, but its beginning has to be there."""
 
@@ -70,10 +74,28 @@ class FakeProvider(BaseChatModel):
         run_manager: Any = None,  # noqa: ARG002  # same
         **kwargs: Any,
     ) -> ChatResult:
+        tools = kwargs.get("tools") or []
+        if SUMMARY_ASKED.search(messages[-1].text):
+            with self.desk.summarizer.spent():
+                answer = self._summary(messages, tools)
+            time.sleep(self.seconds)
+            return ChatResult(generations=[ChatGeneration(message=answer)])
         with self.desk.provider.spent():
-            answer = self._answer(messages, kwargs.get("tools") or [])
+            answer = self._answer(messages, tools)
             time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    def _summary(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        """The answer of the agent's model as its own summarizer; the script does not move on."""
+        parts = parts_of(messages, tools)
+        tokens, limit = total_tokens(parts), self.window - self.max_tokens
+        if tokens > limit:
+            self.desk.summaries.append(Summary(tokens=0, output_tokens=0, fault="overflow"))
+            raise TooLargeError(tokens, limit)
+        cached, text = cached_tokens(self.desk, parts), summary_of(parts, self.window // SHARE_OF_WINDOW)
+        output = exact.text_tokens(text)
+        self.desk.summaries.append(Summary(tokens=tokens, output_tokens=output, cached_tokens=cached))
+        return AIMessage(text)
 
     def _answer(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         desk: Desk = self.desk
@@ -87,7 +109,7 @@ class FakeProvider(BaseChatModel):
             desk.sent.append(Sent(**at, outcome="overflow", tokens=tokens))
             raise TooLargeError(tokens, limit)
         shared = common_tokens(desk.previous, parts)
-        cached = shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS if shared >= CACHE_MIN_TOKENS else 0
+        cached = cached_tokens(desk, parts)
         stable = shared / total_tokens(desk.previous) if desk.previous else None
         seen = _seen(desk, parts, limit)
         answer = desk.answer()
@@ -110,6 +132,12 @@ class FakeProvider(BaseChatModel):
         }  # fmt: skip
         metadata = {"model_provider": "arena", "model_name": self.model_name, "finish_reason": "stop"}
         return answer.model_copy(update={"usage_metadata": usage, "response_metadata": metadata})
+
+
+def cached_tokens(desk: Desk, parts: Sequence[Part]) -> int:
+    """The part of a request that is read from the cache of the last answered one."""
+    shared = common_tokens(desk.previous, parts)
+    return shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS if shared >= CACHE_MIN_TOKENS else 0
 
 
 def _seen(desk: Desk, parts: Sequence[Part], limit: int) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def row(outcomes: Sequence[Outcome]) -> Row:
 def cost(outcome: Outcome) -> float:
     """Price of what was answered; refusals cost nothing."""
     answered = [one for one in outcome.sent if one.outcome == "answered"]
-    cached = sum(one.cached_tokens for one in answered)
+    cached = sum(one.cached_tokens for one in [*answered, *outcome.summaries])
     fresh = sum(one.tokens for one in [*answered, *outcome.summaries]) - cached
     written = sum(one.output_tokens for one in [*answered, *outcome.summaries])
     return (fresh * INPUT_PRICE + cached * CACHED_PRICE + written * OUTPUT_PRICE) / MILLION

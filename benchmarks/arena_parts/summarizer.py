@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from typing import Any
 
@@ -13,15 +11,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 import exact
 from arena_parts.desk import Desk, Summary
-from arena_parts.provider import MEDIA_INPUTS, InvalidRequestError, TooLargeError, pairing_fault
-from arena_parts.script import KEY_SENTENCE
+from arena_parts.extract import summary_of
+from arena_parts.provider import MEDIA_INPUTS, SHARE_OF_WINDOW, InvalidRequestError, TooLargeError, pairing_fault
 from arena_parts.sizes import parts_of, total_tokens
-
-ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
-SHARE_OF_WINDOW = 16  # the longest summary is a sixteenth of the window, for every manager
-KEY_SHARE = 0.8  # of the answer goes to key sentences at most
-FILLED_SHARE = 0.6  # of the answer is used in any case: models write more than the facts
-SENTENCE = re.compile(r"[^.\n。]{20,200}[.。]")
 
 
 class FakeSummarizer(BaseChatModel):
@@ -60,29 +52,6 @@ class FakeSummarizer(BaseChatModel):
         if fault or tokens > limit:
             self.desk.summaries.append(Summary(tokens=0, output_tokens=0, fault=fault or "overflow"))
             raise InvalidRequestError(f"400 INVALID_ARGUMENT. {fault}") if fault else TooLargeError(tokens, limit)
-        text = "\n".join(part.text for part in parts[1:])
-        asked = [int(found.replace(",", "")) for found in ASKED_TOKENS.findall(text)]
-        summary = extract(text, min([self.max_tokens, int(options.get("max_tokens", self.max_tokens)), *asked]))
+        summary = summary_of(parts, min(self.max_tokens, int(options.get("max_tokens", self.max_tokens))))
         self.desk.summaries.append(Summary(tokens=tokens, output_tokens=exact.text_tokens(summary)))
         return summary
-
-
-def extract(text: str, max_tokens: int) -> str:
-    """Key sentences, chosen by their digest where they do not all fit so that no place is favoured, then others."""
-    keys = list(dict.fromkeys(KEY_SENTENCE.findall(text)))
-    kept, used = set(), 0
-    for sentence in sorted(keys, key=lambda s: (not s.startswith("Standing"), hashlib.sha256(s.encode()).digest())):
-        used += exact.text_tokens(sentence) + 1
-        if used > KEY_SHARE * max_tokens:
-            break
-        kept.add(sentence)
-    lines = [sentence for sentence in keys if sentence in kept]
-    used = sum(exact.text_tokens(line) + 1 for line in lines)
-    for found in SENTENCE.finditer(text):
-        size = exact.text_tokens(found.group()) + 1
-        if used + size > FILLED_SHARE * max_tokens:
-            break
-        if not KEY_SENTENCE.search(found.group()):
-            lines.append(found.group().strip())
-            used += size
-    return "\n".join(lines) or "Nothing of note."

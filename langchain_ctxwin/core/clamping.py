@@ -5,6 +5,7 @@ An explicit pin is clamped only when it alone exceeds the room.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -36,6 +37,14 @@ QUESTION_SHARE = 0.6
 
 NEWEST_SHARE = 0.5
 """Part of the room beside pins that the newest step may take when everything else has left: the record has the rest."""
+
+HALF = 0.5
+"""Part of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out."""
+
+CUT_MARK = "..."
+"""Says that a line goes on."""
+
+_LAST_WORD = re.compile(r"[!-~]+$")  # letters of scripts without spaces may stand alone
 
 Kind = Callable[[AnyMessage, int], bool]
 Enough = Callable[[Survey], bool]
@@ -70,10 +79,21 @@ def _with_shorter_account(request: Request, survey: Survey, goal: Goal) -> Surve
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
-    """Return whole lines from the start of a text, as many as the room holds."""
+    """Return whole lines from the start of a text, as many as the room holds; a long one is cut between words."""
     if not text or price(text) <= room_tokens:
         return text
-    return "\n".join(take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1).kept)
+    fit = take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1)
+    if fit.tokens >= HALF * room_tokens:
+        return "\n".join(fit.kept)
+    return "\n".join((*fit.kept, _head(fit.dropped[0], room_tokens - fit.tokens, price))).strip()
+
+
+def _head(line: str, room_tokens: int, price: Callable[[str], int]) -> str:
+    """The beginning of a line, as much as the room holds; a word or value is never cut in two."""
+    stops = list(range(len(line) - 1, 0, -1))
+    stop = first_that(stops, lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room_tokens)
+    head = _LAST_WORD.sub("", line[:stop]) if stop else ""
+    return f"{head}{CUT_MARK}" if head.strip() else ""
 
 
 def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Survey:

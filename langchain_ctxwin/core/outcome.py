@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.planning import MIN_PROGRESS
+from langchain_ctxwin.core.planning import MIN_PROGRESS, accepted_tokens
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
@@ -66,14 +67,24 @@ def _still_true(window: Window) -> bool:
 
 
 def accepted(summary: str, compaction: Compaction, window: Window) -> str:
-    """Return the summary, or raise `SummarizationError` for one that makes the request no smaller."""
-    after = window.request.survey(compaction.view, summary).total_tokens
-    if after >= compaction.tokens_before:
+    """Return the summary, its first part where it is much longer than was planned, or longer and frees too little.
+
+    Raises:
+        SummarizationError: even its first part makes the request no smaller.
+    """
+    request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
+    summary = first_part(summary, accepted_tokens(planned), request.price_text)
+    wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
+    if summary and before - request.survey(compaction.view, summary).total_tokens >= wanted:
+        return summary
+    first = first_part(summary, planned, request.price_text)
+    after = request.survey(compaction.view, first).total_tokens
+    if after >= before or not first:
         raise SummarizationError(
-            f"with the summary the request has {after:,} tokens, before it had {compaction.tokens_before:,}: "
-            "use a summarizer that keeps to its max_tokens"
+            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
+            f"had {before:,}: lower summary_max_tokens"
         )
-    return summary
+    return first
 
 
 def gave_up(window: Window, reason: str) -> dict[str, Any]:

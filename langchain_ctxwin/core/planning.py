@@ -25,6 +25,9 @@ SUMMARY_SHARE = 0.2
 SUMMARY_BOUNDS_TOKENS = (64, 2000)
 """Smallest and largest default size of a summary: a paragraph and two pages."""
 
+LENGTH_TOLERANCE = 1.5
+"""Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
+
 MIN_PROGRESS = 0.1
 """Smallest reduction of the request that a summary must promise; less would be repeated at once."""
 
@@ -107,6 +110,11 @@ def _after(request: Request, survey: Survey, goal: Goal, start: int) -> Survey:
     view = cut(request, survey, start, goal)
     covered = position_of(request.messages, start - 1)
     return request.survey(replace(view, covered=covered), "")
+
+
+def accepted_tokens(max_tokens: int) -> int:
+    """Return the length past which a summary is cut when `max_tokens` were asked for."""
+    return int(max_tokens * LENGTH_TOLERANCE)
 
 
 def summary_size(room: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
@@ -24,6 +24,9 @@ from langchain_ctxwin.core.view import Position, View, message_id, position_of
 
 MAX_INEFFECTIVE = 2
 """Summaries in a row that failed or freed too little, after which none is tried until the next user message."""
+
+MAX_DOUBLINGS = 6
+"""Each further one doubles the wait, up to 64 user messages, so that one that works again is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +57,14 @@ class Session:
         """Number of summaries in a row, across user messages, that failed or freed too little."""
         return int(self.guard.get("ineffective", 0))
 
-    def ineffective(self, messages: Sequence[AnyMessage]) -> int:
-        """Number of summaries since the last user message that failed or freed too little."""
-        same_question = self.guard.get("asked") == last_user(messages)
-        return self.failed_summaries if same_question else 0
-
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
-        """True when no summary is tried until the next user message."""
-        return self.ineffective(messages) >= MAX_INEFFECTIVE
+        """True while no summary is tried: for 1, 2, 4, ... user messages after the 2nd, 3rd, 4th, ... failure."""
+        failed, asked = self.failed_summaries, self.guard.get("asked")
+        if failed < MAX_INEFFECTIVE or (asked is not None and asked >= len(messages)):  # then history was cut
+            return False
+        wait: int = 2 ** min(failed - MAX_INEFFECTIVE, MAX_DOUBLINGS)
+        first = 0 if asked is None else asked + 1
+        return sum(isinstance(message, HumanMessage) for message in messages[first:]) < wait
 
     def measured(self, speaker: str) -> Measured:
         """What of the history was counted for a model, by the name under which it answers."""

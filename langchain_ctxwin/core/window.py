@@ -22,8 +22,8 @@ from langchain_ctxwin.core.turns import Turn
 CountedBy = Literal["usage", "estimate", "exact"]
 
 Stopped = Literal["", "summaries_ineffective", "fixed_regions"]
-"""Why no summary is tried: the last ones failed or freed too little (until the next user message), or the regions that
-cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
+"""Why no summary is tried: the last ones failed or freed too little (for 1, 2, 4, ... user messages), or the regions
+that cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -18,7 +19,7 @@ from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Place, Summaries
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 Outcome = Written | SummarizationError | None
@@ -27,14 +28,21 @@ Outcome = Written | SummarizationError | None
 class Flow:
     """What happens to the session around one model call.
 
-    Every step takes the state and returns an update of it. `measure` prices the next request of a state; what else an
-    adapter knows of its framework stays there.
+    Every step takes the state and returns an update of it. `measure` prices the next request of a state, and `called`
+    says what it goes to, tools bound (None: nobody knows); what else an adapter knows of its framework stays there.
     """
 
-    def __init__(self, engine: ContextEngine, measure: Measure, choices: Choices | None = None) -> None:
+    def __init__(
+        self,
+        engine: ContextEngine,
+        measure: Measure,
+        choices: Choices | None = None,
+        called: Callable[[State], Any] = lambda _: None,
+    ) -> None:
         self.engine = engine
         self.measure = measure
         self.choices = choices or Choices()
+        self.called = called
         self._summaries = Summaries(engine)
 
     def before(self, state: State, place: Place) -> Update:
@@ -82,21 +90,22 @@ class Flow:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
         window = self.measure(state)
         if self.engine.in_background(window):
-            return self._advanced(state, window, place, self._written(window) if _is_due(state) else None)
+            return self._advanced(state, window, place, self._written(state, window) if _is_due(state) else None)
         plan = self.engine.plan(window)
         if plan is None:
             return self._uncompacted(state, window)
-        return self.compacted(state, window, plan, self.engine.apply(plan, window))
+        return self.compacted(state, window, plan, self.engine.apply(plan, window, call=self.called(state)))
 
     async def asummarize(self, state: State, place: Place) -> Update:
         """Like `summarize`, awaiting the summarizer."""
         window = self.measure(state)
         if self.engine.in_background(window):
-            return self._advanced(state, window, place, await self._awritten(window) if _is_due(state) else None)
+            outcome = await self._awritten(state, window) if _is_due(state) else None
+            return self._advanced(state, window, place, outcome)
         plan = self.engine.plan(window)
         if plan is None:
             return self._uncompacted(state, window)
-        return self.compacted(state, window, plan, await self.engine.aapply(plan, window))
+        return self.compacted(state, window, plan, await self.engine.aapply(plan, window, call=self.called(state)))
 
     def compress(self, state: State) -> Update:
         """Make the request fit without calling a model.
@@ -157,7 +166,7 @@ class Flow:
         announce_stop(window, report_of(state).get("stopped", ""))
         self._summaries.forget(state, window)
         if self.engine.in_background(window):
-            window = self._summaries.advance(window, place, found)
+            window = self._summaries.advance(window, place, found, called=lambda: self.called(state))
         update, flags = seen(window), self._flags(window, place)
         return changed(state, {**update, "context_pending": {**update["context_pending"], **flags}})
 
@@ -181,21 +190,21 @@ class Flow:
             return {"due": True, "reason": "the summary in progress was lost"}
         return {}
 
-    def _written(self, window: Window) -> Outcome:
+    def _written(self, state: State, window: Window) -> Outcome:
         pending = window.session.pending
         if pending is None:
             return None
         try:
-            return self.engine.write(window, pending)
+            return self.engine.write(window, pending, call=self.called(state))
         except SummarizationError as error:
             return error
 
-    async def _awritten(self, window: Window) -> Outcome:
+    async def _awritten(self, state: State, window: Window) -> Outcome:
         pending = window.session.pending
         if pending is None:
             return None
         try:
-            return await self.engine.awrite(window, pending)
+            return await self.engine.awrite(window, pending, call=self.called(state))
         except SummarizationError as error:
             return error
 
@@ -203,7 +212,7 @@ class Flow:
         """The state after a background summary was written here, or else after a look at the one on its way."""
         pending = window.session.pending
         if pending is None or outcome is None:
-            window = self._summaries.advance(window, place)
+            window = self._summaries.advance(window, place, called=lambda: self.called(state))
         elif isinstance(outcome, Written):
             window = self._summaries.repeated(window, pending, outcome)
         else:

@@ -6,24 +6,24 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from langchain_core.messages import SystemMessage
 from langgraph.runtime import Runtime
 
+from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.outcome import after_failure, with_cost
 from langchain_ctxwin.core.pending import Pending, content_digest
+from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.snapshots import Snapshot
 from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.engine import ContextEngine, summary_task
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.events import announce_summary
 from langchain_ctxwin.flow.state import State, flags_of
 from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need
@@ -52,6 +52,10 @@ def place_of(runtime: Runtime[Any] | None) -> Place:
     return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
 
 
+Called = Callable[[], Any]
+"""Returns what the request goes to, tools bound; None when nobody knows. Asked only when a summary is begun."""
+
+
 class Summaries:
     """The background summaries of an engine's conversations."""
 
@@ -67,22 +71,27 @@ class Summaries:
         job = self._engine.jobs.find(pending.key)
         return "" if job and job.state in {"running", "done"} else pending.key
 
-    def advance(self, window: Window, place: Place, found: Written | None = None) -> Window:
+    def advance(
+        self, window: Window, place: Place, found: Written | None = None, *, called: Called = lambda: None
+    ) -> Window:
         """Collect the summary on its way, or begin one when it is due; never waits.
 
         Args:
             window: the measured request.
             place: where the conversation runs.
             found: what the shelf holds of the summary on its way.
+            called: what the request goes to.
         """
         pending = window.session.pending
-        if pending and pending.text and not self._engine.may_show(window, pending):
-            return self.failed(window, pending, "it no longer fits its room, or its messages were edited since")
         if pending is None:
             snapshot = self._engine.prepare(window)
-            return self._begun(window, snapshot, place) if snapshot else window
+            return self._begun(window, snapshot, place, called) if snapshot else window
         if pending.text:
-            return window
+            if not self._engine.may_show(window, pending):
+                return self.failed(window, pending, "its messages were edited since")
+            room = window.goal.room(window.survey)
+            is_small = window.request.price_text(pending.text) < room
+            return window if is_small else self._kept(window, pending, pending.text, room // 2)
         job = self._engine.jobs.find(pending.key)
         written = found or (job.written if job else None)
         if written:
@@ -108,15 +117,21 @@ class Summaries:
             self._engine.jobs.cancel(key)
 
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
-        """Return the window that knows the finished summary; one that is no shorter than its messages is refused."""
+        """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
-        tokens, replaced = self._sizes(window, pending, written.text)
-        if tokens >= replaced:
-            sizes = f"the summary has {tokens:,} tokens, what it replaces has {replaced:,}"
-            reason = f"{sizes}: use a summarizer that shortens"
-            return self.failed(window, pending, reason)
-        announce_summary("ready", pending, seconds=round(written.seconds, 3), calls=written.calls, tokens=tokens)
-        return replace(window, session=replace(window.session, pending=replace(pending, text=written.text)))
+        most_tokens = min(accepted_tokens(pending.max_tokens), self._replaced_tokens(window, pending) - 1)
+        window = self._kept(window, pending, written.text.strip(), most_tokens)
+        if kept := window.session.pending:
+            tokens = window.request.price_text(kept.text)
+            announce_summary("ready", kept, seconds=round(written.seconds, 3), calls=written.calls, tokens=tokens)
+        return window
+
+    def _kept(self, window: Window, pending: Pending, text: str, most_tokens: int) -> Window:
+        """The window with as much of a summary as may be shown."""
+        kept = first_part(text, most_tokens, window.request.price_text)
+        if not kept:
+            return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens")
+        return replace(window, session=replace(window.session, pending=replace(pending, text=kept)))
 
     def repeated(self, window: Window, pending: Pending, written: Written) -> Window:
         """Like `finished`, for a summary that was written here and now: of the messages as they are."""
@@ -129,7 +144,7 @@ class Summaries:
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
-    def _begun(self, window: Window, snapshot: Snapshot, place: Place) -> Window:
+    def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Called) -> Window:
         messages = window.request.messages
         pending = Pending(
             key=_key(place.thread, snapshot.digest, window.session.summary),
@@ -140,15 +155,11 @@ class Summaries:
             max_tokens=snapshot.max_tokens,
         )
         timeout_seconds = settings_of(window).summary_timeout_seconds
-        write = self._writing(window, pending)
+        write = self._engine.writing(window, pending, call=called())
         if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, shelf=place.shelf):
             return window
         announce_summary("started", pending, reason=snapshot.reason, messages=snapshot.stop - snapshot.start)
         return replace(window, session=replace(window.session, pending=pending))
-
-    def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
-        task = summary_task(window, pending.start.index, pending.stop, pending.max_tokens)
-        return partial(self._engine.summarizer.summarize, **task)
 
     def _may_come(self, window: Window, pending: Pending, place: Place) -> bool:
         """True while another process may still put it on the shelf."""
@@ -157,12 +168,11 @@ class Summaries:
         age_seconds = abs(self._clock() - pending.since_seconds)
         return age_seconds <= PATIENCE * settings_of(window).summary_timeout_seconds
 
-    def _sizes(self, window: Window, pending: Pending, text: str) -> tuple[int, int]:
-        """Tokens of a summary, and of the messages and the earlier summary that it replaces."""
+    def _replaced_tokens(self, window: Window, pending: Pending) -> int:
+        """Tokens of the messages and of the earlier summary that a summary replaces."""
         request = window.request
         messages = request.messages[pending.start.index : pending.stop]
-        known = request.price(SystemMessage(window.session.summary)) if window.session.summary else 0
-        return request.price(SystemMessage(text)), known + sum(map(request.price, messages))
+        return request.price_text(window.session.summary) + sum(map(request.price, messages))
 
 
 def _key(thread: str, digest: str, previous: str) -> str:

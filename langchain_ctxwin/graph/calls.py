@@ -41,8 +41,8 @@ class ModelCall:
         """Return the node, sync and async."""
         return ContextNode("model_node", self._run, self._arun)
 
-    def _bound(self, state: State) -> Runnable[Any, Any]:
-        """What this request calls: the model, with the tools that were chosen for it."""
+    def bound(self, state: State) -> Runnable[Any, Any]:
+        """Return what this request calls: the model, with the tools that were chosen for it."""
         if self._flow.choices.selector is None:
             return self._call
         tools = tuple(self._tools(state))
@@ -50,13 +50,13 @@ class ModelCall:
         return once(self._bindings, tuple(map(id, tools)), lambda: (tools, with_tools(self._call, tools)))[1]
 
     def _run(self, state: State, config: RunnableConfig | None) -> Update:
-        call = self._bound(state)
+        call = self.bound(state)
         return run_exchange(
             self._exchange.start(state), lambda attempt: call.invoke(attempt.request, config, **attempt.arguments)
         )
 
     async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
-        call = self._bound(state)
+        call = self.bound(state)
         return await arun_exchange(
             self._exchange.start(state), lambda attempt: call.ainvoke(attempt.request, config, **attempt.arguments)
         )

@@ -82,7 +82,8 @@ class ContextNodes:
         self._model = model
         self.choices = Choices(router=router, selector=tool_selector)
         """Chooses the tools and the model of each request."""
-        self._flow = Flow(engine, self.measure, self.choices)
+        self._flow = Flow(engine, self.measure, self.choices, self._called)
+        self._model_call: ModelCall | None = None
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
         self.budget_check = ContextNode("budget_check", self._check, self._acheck)
@@ -114,7 +115,8 @@ class ContextNodes:
         if self.choices.selector is not None:
             require_tool_binding(call)
         self.choices.follow(asked_by(call))
-        return ModelCall(self._flow, call, tools=self._shown_tools, validator=self.validator).as_node()
+        self._model_call = ModelCall(self._flow, call, tools=self._shown_tools, validator=self.validator)
+        return self._model_call.as_node()
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
@@ -142,6 +144,12 @@ class ContextNodes:
             session=state,
             model=limited_by(self.engine, chosen) if chosen else _resolved(self._model, state, runtime),
         )
+
+    def _called(self, state: State) -> Any:
+        """What the model node calls; with a router the candidate changes, and with it the cache."""
+        if self._model_call is None or self.choices.router is not None:
+            return None
+        return self._model_call.bound(state)
 
     def _shown_tools(self, state: State) -> Sequence[Any]:
         return self.choices.tools(state, _resolved(self._tools, state, current_runtime()))

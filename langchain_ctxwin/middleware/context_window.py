@@ -71,7 +71,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         engine: decides for all models. Limits that were set on it (`ModelLimits`) hold unless the request's model
             states tighter ones. By default there is one engine per model, made from what the model states and from
             the arguments below.
-        summarizer: writes summaries; None extracts them without a model.
+        summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
+            fraction: it is asked by extending the last request, which the provider reads from its cache.
         config: when to compact and what to keep.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that providers state, for other agents and processes.

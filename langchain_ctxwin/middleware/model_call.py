@@ -34,7 +34,7 @@ class AgentCall:
         limited_by: Callable[[Any], Any],
         choices: Choices,
     ) -> None:
-        self.flow = Flow(engine, self._measure, choices)
+        self.flow = Flow(engine, self._measure, choices, self._called)
         self.place = place_of(request.runtime)
         stored: State = request.state
         self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}
@@ -92,6 +92,15 @@ class AgentCall:
             session=state,
             model=self._limited_by(self.flow.choices.model(state) or self._model),
         )
+
+    def _called(self, state: State) -> Any:
+        """What the agent binds for this request; None where that depends on more than model, settings and tools."""
+        request, tools, router = self._request, self._tools(state), self.flow.choices.router
+        if request.response_format is not None or router is not None or request.tool_choice not in {None, "auto"}:
+            return None
+        if not tools:
+            return self._model
+        return request.model.bind_tools(tools, tool_choice=request.tool_choice, **request.model_settings)
 
     def _tools(self, state: State) -> list[Any]:
         return list(self.flow.choices.tools(state, self._request.tools, only_given=True))

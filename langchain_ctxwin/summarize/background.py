@@ -19,8 +19,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.lease import LEASE_SECONDS, Lease, check_lease, give_back, granted
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.timebox import attempt, lost_elsewhere, too_slow
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written, attempt, lost_elsewhere, too_slow
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""

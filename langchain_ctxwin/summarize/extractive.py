@@ -13,7 +13,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.summarize.pricing import text_tokens
+from langchain_ctxwin.summarize.folding import text_tokens
 
 
 class ExtractiveSummarizer:

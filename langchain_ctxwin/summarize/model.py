@@ -1,29 +1,41 @@
-"""How is a summary written by a model, and when is it refused?"""
+"""Summaries written by a model: from a transcript in parts, or by one message more after the agent's last request."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.echo import request_texts
 from langchain_ctxwin.core.learned_limits import Known, stated_limit
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.planning import accepted_tokens
+from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.summarize.folding import LENGTH_TOLERANCE, Fold, accepted_tokens, plan_folds
-from langchain_ctxwin.summarize.pricing import text_tokens
+from langchain_ctxwin.protocols import Summarizer, TokenCounter
+from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
+from langchain_ctxwin.summarize.folding import (
+    Fold,
+    affordable_tokens,
+    extension,
+    plan_folds,
+    text_tokens,
+)
 
 Replier = Callable[[Sequence[AnyMessage]], Any]
 """Takes the messages of one call and returns a text or a message, or an awaitable of one."""
@@ -31,13 +43,35 @@ Replier = Callable[[Sequence[AnyMessage]], Any]
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "summarization"}}
 """Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller."""
 
+LEAST_WINDOW_TOKENS = 4096
+"""Window of a summarizer that states none, at least: chat models with a smaller one are no longer served."""
+
+TAKES_NONE = frozenset({"openai", "azure"})
+"""Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
+of it; others do not say, so they are only told not to call a tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """One call: whom, and with what."""
+
+    call: Runnable[Any, Any]
+    messages: list[AnyMessage]
+
+
+_Asking = Generator[_Ask, Any, str]
+"""Yields calls, receives their replies or exceptions, returns the summary: the same for sync and async."""
+
 
 class ModelSummarizer:
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. A conversation larger than the summarizer's own window is folded into
-    the summary part by part. What is empty, not text, longer than what it replaces or much longer than asked for is
-    refused; a refusal, like a failure of the model, is a `SummarizationError`, and nothing is lost by it.
+    the summary part by part. A summary that is much longer than asked for is cut; one that is empty or no text is
+    refused. A refusal, like a failure of the model, is a `SummarizationError`, and nothing is lost by it.
+
+    An engine whose agent calls the very same model object does not send it a transcript: it is asked by one message
+    after the last request, whose prefix the provider has in its cache.
 
     Key init args:
         model: a chat model, another Runnable, or a callable (sync or async) from messages to a text or a message.
@@ -75,33 +109,47 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        limit = self._input_limit(max_tokens)
-        while True:
-            try:
-                summary = previous
-                for fold in self._folds(messages, previous, max_tokens, limit):
-                    with _failures_are_soft():
-                        reply = self._model.invoke(fold.prompt(summary), CALL_CONFIG)
-                    summary = self._accepted(reply, fold)
-            except SummarizationError as error:
-                limit = self._smaller(limit, error, messages, previous)
-            else:
-                return summary
+        return _run(self._asking(messages, previous, max_tokens))
 
     async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `summarize`; cancellation passes through."""
-        limit = self._input_limit(max_tokens)
+        return await _arun(self._asking(messages, previous, max_tokens))
+
+    def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
+        """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
+
+        Args:
+            call: what the request was sent to: a chat model, tools and settings bound.
+            request: the request; None when there is none that can be extended.
+        """
+        return self if request is None or not _is_within(self._model, call) else _Extending(self, call, request)
+
+    def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
+        limit, summary, rest = self._input_limit(max_tokens), previous, messages
         while True:
+            folds = self._folds(rest, summary, max_tokens, limit)
+            if folds and limit is not None:  # the previous one may be of a summarizer with more room
+                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self.price)
             try:
-                summary = previous
-                for fold in self._folds(messages, previous, max_tokens, limit):
-                    with _failures_are_soft():
-                        reply = await self._model.ainvoke(fold.prompt(summary), CALL_CONFIG)
-                    summary = self._accepted(reply, fold)
+                for fold in folds:
+                    reply = yield from _replied(self._model, fold.prompt(summary))
+                    summary, rest = self.accepted(reply, fold.max_tokens), rest[fold.messages :]
             except SummarizationError as error:
-                limit = self._smaller(limit, error, messages, previous)
+                limit = self._smaller(limit, error, rest, summary)
             else:
                 return summary
+
+    def _folds(
+        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
+    ) -> tuple[Fold, ...]:
+        if max_tokens < 1:
+            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
+        folds = plan_folds(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
+        if not folds and not previous.strip():
+            raise SummarizationError(
+                f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
+            )
+        return folds
 
     def _smaller(
         self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage], previous: str
@@ -114,50 +162,139 @@ class ModelSummarizer:
         tried = limit or sum(self._counter([message]) for message in messages)
         return min([tried // 2, *stated_limit(overflow, Known()).values()])
 
-    def _folds(
-        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
-    ) -> tuple[Fold, ...]:
-        if max_tokens < 1:
-            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
-        folds = plan_folds(
-            messages,
-            previous=previous,
-            max_tokens=max_tokens,
-            input_limit=limit,
-            counter=self._counter,
-        )
-        if not folds and not previous.strip():
-            raise SummarizationError(
-                f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
-            )
-        return folds
-
     def _input_limit(self, max_tokens: int) -> int | None:
+        """Largest input, beside the room for what the model may write."""
         if self._max_input_tokens is not None:
             return self._max_input_tokens
         if not self._limits.known:
             return None
         try:
-            return self._limits.input_limit(max(self._limits.output_reserve(), max_tokens))
+            reserve = self._limits.output_reserve()
+            asked = affordable_tokens(max_tokens, self._limits.input_limit(reserve))
+            return self._limits.input_limit(max(reserve, asked))
         except ConfigError as error:
             raise SummarizationError(f"a summary of {max_tokens:,} tokens does not fit its model: {error}") from error
 
-    def _accepted(self, reply: Any, fold: Fold) -> str:
-        """The text of `reply`, or `SummarizationError` if it is unusable."""
+    def price(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return text_tokens(self._counter, text)
+
+    def accepted(self, reply: Any, max_tokens: int) -> str:
+        """Return the text of a reply, cut where it is much longer than asked for.
+
+        Raises:
+            SummarizationError: there is no text in it.
+        """
         text = _reply_text(reply)
-        tokens = text_tokens(self._counter, text)
-        allowed_tokens = accepted_tokens(fold.max_tokens)
-        if tokens > allowed_tokens:
+        allowed_tokens = accepted_tokens(max_tokens)
+        kept = first_part(text, allowed_tokens, self.price)
+        if not kept:
             raise SummarizationError(
-                f"the summary has {tokens:,} tokens, at most {allowed_tokens:,} are accepted ({LENGTH_TOLERANCE:g} x "
-                f"the {fold.max_tokens:,} asked for): raise summary_max_tokens or lower the model's own max_tokens"
+                f"not a line of the summary ({self.price(text):,} tokens) fits in {allowed_tokens:,}: raise "
+                "summary_max_tokens or use a model that follows the instructions"
             )
-        if tokens > fold.replaced_tokens:
+        return kept
+
+
+class _Extending:
+    """Asks the agent's model after its own last request; by a transcript where that would not fit."""
+
+    def __init__(self, base: ModelSummarizer, call: Any, request: LastRequest) -> None:
+        self._base = base
+        self._call = _without_tool_calls(call)
+        self._request = request
+
+    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+        """Like `ModelSummarizer.summarize`; `previous` stands in the request already."""
+        return _run(self._asking(messages, previous, max_tokens))
+
+    async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+        """Like `summarize`, awaiting the model."""
+        return await _arun(self._asking(messages, previous, max_tokens))
+
+    def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
+        base, request = self._base, self._request
+        question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
+        if base.price(question) > request.room_tokens:
+            return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # the same module
+        try:
+            reply = yield from _replied(self._call, [*request.messages, HumanMessage(question)])
+        except SummarizationError as error:
+            texts = (question, *request_texts(request.messages))
+            if error.__cause__ is None or classify_overflow(error.__cause__, request=texts) is None:
+                raise
+            return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # see above
+        if isinstance(reply, AIMessage) and reply.tool_calls:
             raise SummarizationError(
-                f"the summary has {tokens:,} tokens, more than the {fold.replaced_tokens:,} it replaces: "
-                "summarize more messages at once or use a model that follows the instructions"
+                f"the model called {reply.tool_calls[0]['name']} instead of writing a summary: pass another model as "
+                "summarizer, which is not shown the tools"
             )
-        return text
+        return base.accepted(reply, max_tokens)
+
+
+def as_summarizer(
+    value: Any, *, counter: TokenCounter | None = None, max_input_tokens: int | None = None
+) -> Summarizer:
+    """Return a summarizer for `value`.
+
+    None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
+    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits,
+    from `LEAST_WINDOW_TOKENS` on.
+
+    Raises:
+        ConfigError: `value` is none of these, e.g. a model's name or a class.
+    """
+    if value is None:
+        return ExtractiveSummarizer(counter=counter)
+    if isinstance(value, type) or not (isinstance(value, Summarizer | Runnable) or callable(value)):
+        raise ConfigError(
+            f"summarizer={value!r} cannot summarize: pass a chat model, a Runnable, a callable that takes messages, "
+            "an object with a summarize method, or None"
+        )
+    if isinstance(value, Summarizer):
+        return value
+    if max_input_tokens is None or ModelLimits.of(value).known:
+        return ModelSummarizer(value, counter=counter)
+    return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
+
+
+def _run(asking: _Asking) -> str:
+    """Make every call and return the summary."""
+    step: Callable[[], _Ask] = partial(next, asking)
+    while True:
+        try:
+            ask = step()
+        except StopIteration as finished:
+            return str(finished.value)
+        try:
+            step = partial(asking.send, ask.call.invoke(ask.messages, CALL_CONFIG))
+        except Exception as error:  # noqa: BLE001  # the asking answers it
+            step = partial(asking.throw, error)
+
+
+async def _arun(asking: _Asking) -> str:
+    """Like `_run`, awaiting every reply."""
+    step: Callable[[], _Ask] = partial(next, asking)
+    while True:
+        try:
+            ask = step()
+        except StopIteration as finished:
+            return str(finished.value)
+        try:
+            step = partial(asking.send, await ask.call.ainvoke(ask.messages, CALL_CONFIG))
+        except Exception as error:  # noqa: BLE001  # see _run
+            step = partial(asking.throw, error)
+
+
+def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Generator[_Ask, Any, Any]:
+    """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
+    try:
+        return (yield _Ask(call=call, messages=messages))
+    except Exception as error:
+        raise SummarizationError(
+            f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
+            "summarizer=None to extract summaries without one"
+        ) from error
 
 
 def _reply_text(reply: Any) -> str:
@@ -175,16 +312,23 @@ def _reply_text(reply: Any) -> str:
     return text
 
 
-@contextmanager
-def _failures_are_soft() -> Iterator[None]:
-    """Turn whatever a model raises into a `SummarizationError`: a turn that fits goes on without a summary."""
-    try:
-        yield
-    except Exception as error:
-        raise SummarizationError(
-            f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
-            "summarizer=None to extract summaries without one"
-        ) from error
+def _is_within(model: Runnable[Any, Any], call: Any) -> bool:
+    """True when a call is this chat model, with whatever is bound around it."""
+    while call is not model and isinstance(call, RunnableBindingBase):
+        call = call.bound
+    return call is model and isinstance(model, BaseChatModel | RunnableBindingBase)
+
+
+def _without_tool_calls(call: Any) -> Any:
+    """The call with its tools shown but off, where its provider takes that and keeps the cached prefix."""
+    arguments: dict[str, Any] = {}
+    model = call
+    while isinstance(model, RunnableBindingBase):
+        arguments = {**model.kwargs, **arguments}
+        model = model.bound
+    params = model._get_ls_params() if isinstance(model, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way to ask
+    takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
+    return call.bind(tool_choice="none") if takes_none else call
 
 
 def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:

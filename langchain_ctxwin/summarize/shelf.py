@@ -12,7 +12,7 @@ from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.daemon import in_few_daemons
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 NAMESPACE = ("ctxwin", "summaries")
 """Where the items stand in the store."""

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.summarize import RedisLease, SummaryJobs, shelf
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

@@ -18,7 +18,7 @@ from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.flow.summaries import Place
 from langchain_ctxwin.summarize.background import Job
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.timebox import attempt
+from langchain_ctxwin.summarize.writing import attempt
 from support.conversations import CharCounter, payload
 
 COUNTER = CharCounter()

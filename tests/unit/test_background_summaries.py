@@ -167,7 +167,7 @@ def test_each_summary_starts_where_the_last_one_ended():
     assert all(text.startswith(SUMMARY) for text in previous[1:])
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("down"), "", "   ", "word " * 4000, None])
+@pytest.mark.parametrize("failure", [RuntimeError("down"), "", "   ", "word" * 4000, None])
 def test_a_summarizer_that_fails_costs_no_turn_and_no_message(failure):
     """It is tried twice, then not again before the next user message."""
 
@@ -185,6 +185,22 @@ def test_a_summarizer_that_fails_costs_no_turn_and_no_message(failure):
     assert refusals(chat) == []
     assert len(chat.state["messages"]) == 48
     assert chat.state["context_guard"]["reason"].startswith(("summary refused", "a request of"))
+
+
+def test_a_summary_far_too_long_is_shown_shortened():
+    """It takes no more room than a summary of the size asked for, and no turn fails."""
+
+    class Talkative(Writer):
+        def summarize(self, messages, *, previous, max_tokens):
+            super().summarize(messages, previous=previous, max_tokens=max_tokens)
+            return "- The budget is 700.\n" * 4000
+
+    chat = Chat(Talkative())
+    events = chat.ask(40)
+    assert "summary_failed" not in kinds(events)
+    assert refusals(chat) == []
+    assert set(chat.state["context_summary"].split("\n")) == {"- The budget is 700."}
+    assert chat.state["context_report"]["summary_tokens"] < WINDOW / 2
 
 
 def test_a_summarizer_that_hangs_is_given_up_after_its_time():

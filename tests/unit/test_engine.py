@@ -179,7 +179,7 @@ def fail(messages):
     raise RuntimeError("model is down")
 
 
-@pytest.mark.parametrize("summarizer", [hang, fail, lambda messages: "", lambda messages: "novel " * 9000])
+@pytest.mark.parametrize("summarizer", [hang, fail, lambda messages: "", lambda messages: "novel" * 9000])
 async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summarizer):
     """The next user message may try again."""
     engine = engine_of(summarizer=summarizer, summary_timeout_seconds=0.02)

@@ -17,10 +17,10 @@ from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.sentences import FRAGMENT_CHARS, statements
 from langchain_ctxwin.summarize import ExtractiveSummarizer
-from langchain_ctxwin.summarize.pricing import text_tokens
-from langchain_ctxwin.summarize.transcript import SPEAKERS
+from langchain_ctxwin.summarize.folding import text_tokens
 
 FILLER = "The weather is nice and the birds are singing in the trees today."
+SPEAKERS = ("User", "Assistant called", "Assistant", "Tool result", "Tool error", "Note")
 LABEL = re.compile(rf"^(?:{'|'.join(SPEAKERS)})(?: \([^)\n]*\))?: ")
 
 

@@ -24,10 +24,12 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.planning import LENGTH_TOLERANCE
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer
-from langchain_ctxwin.summarize.folding import LENGTH_TOLERANCE, MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
+from langchain_ctxwin.summarize.folding import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
 
 CHAT: list[AnyMessage] = [
     HumanMessage("Which file holds the parser? " * 10),
@@ -166,13 +168,10 @@ def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts(li
     assert f'part="1 of {len(requests)}"' in requests[0]
 
 
-@pytest.mark.parametrize(("max_output_tokens", "max_tokens", "input_limit"), [(100, 50, 1100), (50, 200, 1000)])
-def test_the_models_own_window_is_reduced_by_what_it_may_write(max_output_tokens, max_tokens, input_limit):
-    """The larger of the model's output and the summary asked for is kept free."""
-    chat = [HumanMessage(f"Message {number}.") for number in range(1_000)]
-    stated = WindowModel(
-        responses=["s"], profile={"max_input_tokens": 1200, "max_output_tokens": max_output_tokens}, seen=[]
-    )
+def test_the_models_own_window_is_reduced_by_what_it_may_write():
+    """The output that the model states is kept free."""
+    chat, max_tokens, input_limit = [HumanMessage(f"Message {number}.") for number in range(1_000)], 50, 1100
+    stated = WindowModel(responses=["s"], profile={"max_input_tokens": 1200, "max_output_tokens": 100}, seen=[])
     given, larger = WindowModel(responses=["s"], seen=[]), WindowModel(responses=["s"], seen=[])
 
     summarize(stated, chat, max_tokens=max_tokens)
@@ -224,32 +223,47 @@ def test_a_window_too_small_for_the_task_is_refused_without_a_call(limits):
         (42, "int"),
         (["text"], "list"),
         (AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), "0 characters"),
-        ("x" * 10_000, "2,500 tokens, at most 150 are accepted"),
+        ("x" * 10_000, "not a line of the summary \\(2,500 tokens\\) fits in 150"),
     ],
 )
 def test_unusable_answers_are_refused(answer, complaint):
-    """Empty, non-text and endless answers raise, and say the value, the limit and what to do."""
+    """Empty, non-text and endless answers without a word raise, and say the value, the limit and what to do."""
     with pytest.raises(SummarizationError, match=complaint):
         summarize(lambda _: answer)
 
 
-def test_a_summary_longer_than_what_it_replaces_is_refused():
-    """An inflated summary costs tokens instead of saving them."""
-    chat = [HumanMessage("Hi, I am Ann.")]
+@pytest.mark.parametrize("line", ["- The port is 8080.\n", "The port is 8080. ", "端口是八千零八十。"])
+def test_a_summary_much_longer_than_asked_for_is_cut_not_lost(line):
+    """A list ends with a whole line, one long line with a whole word; a little over the size asked for passes whole."""
+    allowed_tokens = int(100 * LENGTH_TOLERANCE)
+    longest = line * (4 * allowed_tokens // len(line))
+    assert summarize(lambda _: longest) == longest.strip()
 
-    with pytest.raises(SummarizationError, match="the summary has 50 tokens, more than the 8 it replaces"):
-        summarize(lambda _: "x" * 200, chat, "It rained.")
-    assert summarize(lambda _: "x" * 36, chat, "It rained." + " " * 10) == "x" * 36
+    cut = summarize(lambda _: line * 1_000)
+
+    assert allowed_tokens * 0.8 < LetterCounter().count_text(cut) <= allowed_tokens
+    assert f"{line * 1_000}".startswith(cut.removesuffix("..."))
+    assert not re.search(r"80?8?\.\.\.$|8080$", cut)
 
 
-def test_tolerance_bounds_the_accepted_length():
-    """A summary a little over the size asked for passes, one token more does not."""
-    allowed_chars = int(100 * LENGTH_TOLERANCE) * 4
-    chat = [HumanMessage("word " * 1_000)]
+@pytest.mark.parametrize("max_tokens", [500, 2_000])
+def test_a_small_window_is_used_for_the_conversation(max_tokens):
+    """At least half of what is paid for is new: a long conversation takes few calls, whatever length is asked for."""
+    window, counter = 4_096, TokenEstimator()
+    chat = [HumanMessage(f"Fact {number}: " + "the meeting moved to Tuesday. " * 12) for number in range(1_200)]
+    model = WindowModel(
+        responses=["- a line of notes.\n" * 3_000], profile={"max_input_tokens": window, "max_output_tokens": 1_024}
+    )
+    model.seen = []
 
-    assert len(summarize(lambda _: "x" * allowed_chars, chat)) == allowed_chars
-    with pytest.raises(SummarizationError):
-        summarize(lambda _: "x" * (allowed_chars + 1), chat)
+    ModelSummarizer(model, counter=counter).summarize(chat, previous="It rained.\n" * 900, max_tokens=max_tokens)
+
+    room, conversation = window - 1_024, sum(counter([message]) for message in chat)
+    assert conversation > 100_000
+    assert len(model.seen) <= conversation / (0.5 * room)
+    assert all(counter(prompt) <= room for prompt in model.seen)
+    facts = re.findall(r"Fact (\d+)", "".join(prompt[-1].text for prompt in model.seen))
+    assert facts == [str(number) for number in range(1_200)]
 
 
 @pytest.mark.parametrize("error", [PROVIDER_DOWN, StopIteration(), ValueError("bad"), SummarizationError("own")])

@@ -18,7 +18,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import ModelSummarizer, RedisLease, SummaryJobs, background, lease
 from langchain_ctxwin.summarize.background import MAX_ABANDONED, MAX_REMEMBERED, Job, default_jobs
 from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 from support.fakes import ScriptedChatModel, script
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second

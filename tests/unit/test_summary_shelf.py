@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.daemon import MAX_HANGING, in_daemon, in_few_daemons
 from langchain_ctxwin.summarize import shelf as module
 from langchain_ctxwin.summarize.shelf import NAMESPACE, Shelf
-from langchain_ctxwin.summarize.usage import Written
+from langchain_ctxwin.summarize.writing import Written
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second

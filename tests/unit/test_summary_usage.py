@@ -14,8 +14,7 @@ from langchain_core.tracers import context as tracers
 
 from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.summarize import ModelSummarizer
-from langchain_ctxwin.summarize.timebox import awrite_summary, write_summary
-from langchain_ctxwin.summarize.usage import Written, _Meter, ametered, metered
+from langchain_ctxwin.summarize.writing import Written, _Meter, ametered, awrite_summary, metered, write_summary
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]

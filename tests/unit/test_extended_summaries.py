@@ -1,0 +1,235 @@
+"""Does the agent's own model summarize after its last request, so that the provider reads the prefix from its cache?"""
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.summary_input import LastRequest
+from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from support.fakes import core_overflow, exact_count
+
+THREAD = {"configurable": {"thread_id": "1"}}
+WORDS = "lorem ipsum dolor sit amet " * 36
+SUMMARY = "The user counts questions."
+WINDOW = 12_000
+MARK = "Pause here"
+
+
+class Provider(BaseChatModel):
+    """Answers questions, and asked for a summary writes one; it keeps every payload as it came over the wire."""
+
+    sent: list[Any] = []  # noqa: RUF012  # pydantic copies it per instance
+    name_of_provider: str = "fake"
+    calls_a_tool: bool = False
+    refuses_longer: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "fake"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.name_of_provider}
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        return self.bind(tools=[tool.name for tool in tools], **given)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self.sent.append(([(m.type, m.content) for m in messages], kwargs))
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+
+    def _answer(self, messages: Any) -> AIMessage:
+        if MARK not in messages[-1].text:
+            return AIMessage(SUMMARY if "<transcript" in messages[-1].text else f"answer {len(messages)}. {WORDS}")
+        if self.refuses_longer:
+            raise core_overflow(13_000, WINDOW)
+        return AIMessage(SUMMARY, tool_calls=_CALL if self.calls_a_tool else [])
+
+    @property
+    def summaries(self) -> list[Any]:
+        return [number for number, (messages, _) in enumerate(self.sent) if _asks(messages)]
+
+
+_CALL = [{"name": "search", "args": {}, "id": "1"}]
+
+
+def _asks(messages):
+    return MARK in messages[-1][1] or "<transcript" in messages[-1][1]
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def nodes(model, summarizer, config, jobs):
+    return create_context_agent(
+        model,
+        [search],
+        system_prompt="You are kind.",
+        limits=ModelLimits(context_window=WINDOW),
+        counter=exact_count,
+        summarizer=summarizer,
+        config=config,
+        jobs=jobs,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def middleware(model, summarizer, config, jobs):
+    engine = ContextEngine(
+        ModelLimits(context_window=WINDOW), counter=exact_count, summarizer=summarizer, config=config, jobs=jobs
+    )
+    return create_agent(
+        model,
+        [search],
+        system_prompt="You are kind.",
+        middleware=[ContextWindowMiddleware(engine)],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def talk(model, *, summarizer=None, build=nodes, summarize="background", questions=40):
+    """Ask until the agent has summarized, each background summary finished before the next question."""
+    jobs = SummaryJobs()
+    config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
+    agent = build(model, summarizer or model, config, jobs)
+    for number in range(questions):
+        agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
+        jobs.drain(10)
+        if model.summaries:
+            agent.invoke({"messages": [HumanMessage("one more")]}, THREAD)
+            break
+    return agent.get_state(THREAD).values
+
+
+@pytest.mark.parametrize("summarize", ["background", "inline"])
+@pytest.mark.parametrize("build", [nodes, middleware])
+def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
+    """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
+    model = Provider(sent=[])
+
+    talk(model, build=build, summarize=summarize)
+
+    [number, *_] = model.summaries
+    asked, settings = model.sent[number]
+    requests = [messages for messages, _ in model.sent if not _asks(messages)]
+    assert any(asked[: len(request)] == request and len(asked) - len(request) <= 2 for request in requests)
+    assert all(used == settings == {"tools": ["search"]} for _, used in model.sent)
+
+
+def test_the_question_names_the_last_message_that_is_covered():
+    """The model knows how far the summary reaches, and how long it may be."""
+    model = Provider(sent=[])
+
+    state = talk(model)
+
+    question = model.sent[model.summaries[0]][0][-1][1]
+    through = state["context_pending"]["through"]["index"]
+    assert f"<last_message>\n{state['messages'][through].text[:100]}" in question
+    assert f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
+    assert state["context_pending"]["text"] == SUMMARY
+
+
+def test_tool_calls_are_off_where_that_keeps_the_prefix():
+    """A provider that takes `none` and keeps the cached prefix is not left a choice."""
+    model = Provider(sent=[], name_of_provider="openai")
+
+    talk(model)
+
+    assert model.sent[model.summaries[0]][1] == {"tools": ["search"], "tool_choice": "none"}
+
+
+def test_a_tool_call_instead_of_a_summary_is_a_failure():
+    """The turn goes on, and the failure is counted."""
+    model = Provider(sent=[], calls_a_tool=True)
+
+    state = talk(model)
+
+    assert state["messages"][-1].text.startswith("answer")
+    assert "called search instead of writing a summary" in state["context_guard"]["reason"]
+
+
+@pytest.mark.parametrize("other", [Provider(sent=[]), ModelSummarizer(Provider(sent=[])), lambda _: SUMMARY])
+def test_another_summarizer_gets_the_transcript(other):
+    """Only the very object that the agent calls has the conversation in its cache."""
+    model = Provider(sent=[])
+
+    talk(model, summarizer=other, questions=12)
+
+    assert model.summaries == []
+
+
+def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
+    """Where the longer request does not fit, the summary is written as by any other model."""
+    model = Provider(sent=[], refuses_longer=True)
+
+    state = talk(model)
+
+    assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
+    assert state["context_pending"]["text"] == SUMMARY
+
+
+@pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
+def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
+    """The size of the request is known before it is sent."""
+    model, request = Provider(sent=[]), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    summarizer = ModelSummarizer(model, counter=exact_count).extending(
+        model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
+    )
+
+    assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
+
+    assert [MARK in messages[-1][1] for messages, _ in model.sent] == [is_extended]
+
+
+def test_an_outage_of_the_own_model_is_a_failed_summary():
+    """Only a refusal of the size is answered by another call."""
+
+    class Down(Provider):
+        def _answer(self, messages):
+            raise ConnectionError("down")
+
+    model = Down(sent=[])
+    summarizer = ModelSummarizer(model).extending(model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000))
+    with pytest.raises(SummarizationError, match="down"):
+        summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
+    assert len(model.sent) == 1
+    assert classify_overflow(ConnectionError("down")) is None
+
+
+async def test_async_asks_the_same():
+    """The coroutine sends the same messages."""
+    request = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    last = LastRequest(messages=tuple(request), room_tokens=2_000)
+    one, other = Provider(sent=[]), Provider(sent=[])
+
+    ModelSummarizer(one).extending(one, last).summarize(request, previous="", max_tokens=100)
+    await ModelSummarizer(other).extending(other, last).asummarize(request, previous="", max_tokens=100)
+
+    assert one.sent == other.sent
+
+
+def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
+    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data."""
+    model, seen = Provider(sent=[]), [HumanMessage("and now?")]
+    left = [HumanMessage("My name is Ann. </transcript>")]
+    request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
+
+    ModelSummarizer(model).extending(model, request).summarize([*left, *seen], previous="", max_tokens=100)
+
+    question = model.sent[0][0][-1][1]
+    assert question.endswith("<transcript>\nUser: My name is Ann. </\\transcript>\n</transcript>")
+    assert "<last_message>\nand now?\n</last_message>" in question

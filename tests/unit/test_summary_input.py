@@ -1,0 +1,96 @@
+"""Is a summarizer given what the model saw, and is what it writes made to fit?"""
+
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.summary_input import last_request, shown_part
+from support.fakes import exact_count
+
+WORDS = "lorem ipsum dolor sit amet " * 6
+HISTORY = [
+    HumanMessage("left", id="q0"),
+    AIMessage("gone", id="a0"),
+    HumanMessage("read the log", id="q1"),
+    AIMessage("", id="c1", tool_calls=[{"name": "read", "args": {}, "id": "call"}]),
+    ToolMessage("error 7 " * 400, tool_call_id="call", id="t1"),
+    AIMessage("It fails.", id="a1"),
+    HumanMessage("why?", id="q2"),
+]
+VIEW = {"start": {"id": "q1", "index": 2}, "clamped": {"t1": {"head_chars": 40, "tail_chars": 40}}}
+
+
+def window_of(messages=HISTORY, view=VIEW, summarizer=None, context_window=4_000):
+    engine = ContextEngine(
+        ModelLimits(context_window=context_window),
+        counter=exact_count,
+        summarizer=summarizer,
+        config=ContextConfig(output_reserve=0, summarize="inline", pin_first_user=False),
+    )
+    return engine, engine.measure(messages, session={"context_view": view})
+
+
+def test_what_is_in_the_view_is_given_as_the_view_shows_it():
+    """A result that was shortened for the model is as short for the summarizer; what had left is given as it was."""
+    _, window = window_of()
+
+    given = shown_part(window, 0, 6)
+
+    assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
+    assert given[4] == window.messages[2]
+    assert len(given[4].text) < 300
+
+
+def test_the_last_request_ends_with_its_answer():
+    """The question that nobody has answered yet was not sent yet."""
+    engine, window = window_of()
+
+    request = last_request(window, 2, 4)
+
+    assert list(request.messages) == engine.build(window)[:-1]
+    assert (request.messages[-1].id, request.unseen) == ("a1", 0)
+    assert last_request(window, 0, 4).unseen == 2
+
+
+def test_messages_that_have_left_have_no_request():
+    """Nothing of them would be read from the cache."""
+    _, window = window_of()
+    assert last_request(window, 0, 2) is None
+
+
+def test_a_view_that_was_just_changed_has_no_request():
+    """Its prefix is new to the provider."""
+    engine, _ = window_of()
+    session = {"context_view": VIEW, "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}}}
+    assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
+
+
+class Talkative:
+    """A summarizer that writes far more than it was asked for."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        return "- The build fails with error 7.\n" * 2_000
+
+
+def test_a_summary_larger_than_its_room_is_shortened():
+    """The turn goes on with as much of it as was planned for."""
+    history = [m for n in range(30) for m in (HumanMessage(f"q{n} {WORDS}", id=f"q{n}"), AIMessage("ok", id=f"a{n}"))]
+    engine, window = window_of([*history, HumanMessage("and now?", id="now")], {}, Talkative(), context_window=1_100)
+    compaction = engine.plan(window)
+
+    update = engine.apply(compaction, window)
+
+    summary = update["context_summary"]
+    assert summary.startswith("- The build fails with error 7.\n")
+    assert set(summary.split("\n")) == {"- The build fails with error 7."}
+    assert update["context_guard"]["ineffective"] == 0
+    after = engine.measure(window.request.messages, session=update)
+    assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
+
+
+def test_a_text_that_fits_is_not_touched():
+    """Whole lines first, then whole words; a value is never cut in two."""
+    assert first_part("one\ntwo", 7, len) == "one\ntwo"
+    assert first_part("one\ntwo", 6, len) == "one"
+    assert first_part("port 8080 is open", 12, len) == "port ..."
+    assert first_part("8080808080", 6, len) == ""
