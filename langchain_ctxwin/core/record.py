@@ -73,8 +73,8 @@ _ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-
 """Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none."""
 
 FILLER = re.compile(
-    rf"{_ALONE}(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please|just"
-    rf"|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
+    rf"{_ALONE}(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please"
+    rf"|just|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
@@ -369,7 +369,7 @@ def _subject(statement: str) -> tuple[str, bool]:
 
 def _telling(statement: str) -> str:
     """A statement without its label and the words that say nothing by themselves."""
-    return FILLER.sub("", LABEL.sub("", statement)).strip()
+    return _capitalized(FILLER.sub("", LABEL.sub("", statement)).strip())
 
 
 def _within(items: Items, shown: str, room_tokens: int, price: Price) -> tuple[RecordLine, ...]:
@@ -450,7 +450,13 @@ def _shortened(line: RecordLine, shorter: Callable[[str], str]) -> RecordLine:
 
 def _telegram(statement: str) -> str:
     """A statement in the words that a telegram would pay for: what is denied, asked and named."""
-    return TELEGRAM.sub("", _telling(statement)).strip()
+    return _capitalized(TELEGRAM.sub("", _telling(statement)).strip())
+
+
+def _capitalized(statement: str) -> str:
+    """A statement that begins as a sentence does, so that the one before ends; values stay as they are."""
+    first = statement.partition(" ")[0]
+    return statement[:1].upper() + statement[1:] if first.isalpha() else statement
 
 
 def _lines(items: Iterable[_Item]) -> tuple[RecordLine, ...]:

@@ -1,6 +1,8 @@
 """Does an agent see how full its window is, at no cost to the provider's prompt cache?"""
 
-from __future__ import annotations
+from __future__ from itertools import pairwise
+
+import annotations
 
 import asyncio
 import re
@@ -215,5 +217,5 @@ def test_reported_sizes_do_not_change_a_line_that_was_sent():
     agent = create_context_agent(model, [read], config=ContextConfig(show_fill=True, output_reserve=0))
     agent.invoke({"messages": [HumanMessage("Read all.", id="q")]})
     sent = [list(map(payload, request.messages)) for request in model.requests]
-    assert all(after[: len(before)] == before for before, after in zip(sent, sent[1:], strict=False))
+    assert all(after[: len(before)] == before for before, after in pairwise(sent))
     assert len(told(model.requests[-1].messages)) > 1
