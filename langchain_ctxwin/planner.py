@@ -74,7 +74,7 @@ def relieve(window: Window) -> Compaction | None:
         return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
     if summary is None or not tells_more:
         return None
-    after = snapshots.swapped_in(request, survey, window.goal, summary)
+    after = snapshots.swapped_in(request, survey.view, survey, window.goal, summary)
     reason = "the summary of messages that had left is ready"
     return ladder.compaction_of(survey, after, reason=reason) if window.goal.settles(after) else None
 

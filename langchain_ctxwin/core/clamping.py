@@ -74,8 +74,10 @@ def _with_shorter_account(request: Request, survey: Survey, goal: Goal) -> Surve
         return survey
     summary = first_part(survey.summary, room // 2, request.text_tokens)
     lines_room = max(0, room - request.text_tokens(summary) - RECORD_FRAME_TOKENS)
-    record = fitted(survey.view.record, lines_room, request.text_tokens)
-    return request.survey(replace(survey.view, record=record), summary)
+    view = replace(survey.view, record=fitted(survey.view.record, lines_room, request.text_tokens))
+    if not summary:  # nothing of it fits: what it covered is in no summary any more, and is summarized again
+        view = replace(view, covered=None, covered_digest="", covered_tokens=0)
+    return request.survey(view, summary)
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:

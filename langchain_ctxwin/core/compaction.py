@@ -223,7 +223,7 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
             messages[run[0] - 1] if run[0] else None,
         )
     )
-    record = after.view.record
+    record = before.record  # not that of `after`: what left on the way there may be in it already
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
     record = replace(
         record,

@@ -38,14 +38,14 @@ def force(
     """
     after = _smaller(before, clamp_giant(request, before, goal))
     if ready and not (after is not before and goal.settles(after)):
-        after = _shorter(after, swapped_in(request, after, goal, ready))
+        after = _shorter(after, swapped_in(request, before.view, after, goal, ready))
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
     for rung in (_clear_results, _drop_turns, _drop_steps):
         if is_small(after):
             break
         after = _smaller(after, rung(request, after, goal))
-    after = _told(request, after, goal, ready)
+    after = _told(request, before.view, after, goal, ready)
     after = clamp_newest_results(request, after, goal)
     after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
     return None if after.view == before.view else compaction_of(before, after, reason=reason)
@@ -67,14 +67,14 @@ def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
     )
 
 
-def _told(request: Request, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
+def _told(request: Request, before: View, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
     """Show a finished summary of what has left now: later it would change the request again.
 
     Where it leaves too little room, more turns leave for it; it says more of the conversation than they do.
     """
     if ready is None or survey.summary == ready.text or not shows_more(survey, ready):
         return survey
-    told = swapped_in(request, survey, goal, ready)
+    told = swapped_in(request, before, survey, goal, ready)
     if not goal.settles(told):
         told = _smaller(told, _drop_turns(request, told, goal))
     return told if goal.fits(told) else survey

@@ -17,7 +17,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.pending import Pending, content_digest, uncovered
 from langchain_ctxwin.core.planning import MIN_PROGRESS, Trigger, summary_size
 from langchain_ctxwin.core.survey import Request, Survey
-from langchain_ctxwin.core.view import position_of
+from langchain_ctxwin.core.view import View, position_of
 
 LEAST_KEPT = 0.1
 """Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
@@ -71,10 +71,18 @@ def due_snapshot(request: Request, survey: Survey, goal: Goal, trigger: Trigger)
     return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
 
 
-def swapped_in(request: Request, survey: Survey, goal: Goal, ready: Pending) -> Survey:
-    """Return the request with a finished summary in the place of what it covers; the start never moves back."""
+def swapped_in(request: Request, before: View, survey: Survey, goal: Goal, ready: Pending) -> Survey:
+    """Return the request with a finished summary in the place of what it covers; the start never moves back.
+
+    Args:
+        request: what the request is made from.
+        before: the view that is left, with the record of what left until then.
+        survey: the request as far as it was made smaller since.
+        goal: limit, and the share of the record.
+        ready: the summary.
+    """
     moved = cut(request, survey, ready.stop, goal) if ready.stop > survey.start else survey.view
-    after = noted(request, survey.view, request.survey(moved, ready.text), goal)
+    after = noted(request, before, request.survey(moved, ready.text), goal)
     left_since = sum(request.price(request.messages[i]) for i in range(ready.stop, request.start_of(moved)))
     view = replace(
         after.view,

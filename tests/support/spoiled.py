@@ -99,14 +99,16 @@ class Chat:
         assert [request[-1].content for request in requests] == [f"question {n} {WORDS}" for n in range(turns)]
         assert [m.content for m in state["messages"][::2]] == [f"question {n} {WORDS}" for n in range(turns)]
         assert len(state["messages"]) == 2 * turns
-        check_receipt(state)
+        check_record(state)
 
 
-def check_receipt(state):
-    """What is neither shown nor summarized is counted."""
-    view = state["context_view"]
-    start, through = view["start"].get("index", 0), view["covered"].get("through", {}).get("index", -1)
-    assert view["receipt"]["messages"] == max(0, start - through - 1)
+def check_record(state):
+    """What is no longer shown is counted, whether a summary covers it or not, and all of it was said by somebody."""
+    left = state["messages"][: state["context_view"]["start"].get("index", 0)]
+    left = [message for message in left if message.id not in dict(state["context_view"]["pinned"])]
+    counts = state["context_record"]["left"]
+    assert (counts["messages"], counts["turns"]) == (len(left), sum(message.type == "human" for message in left))
+    assert {line[2] for line in state["context_record"]["lines"]} <= {message.id for message in left}
 
 
 def flow_of(writer, **options):
