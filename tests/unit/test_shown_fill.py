@@ -1,11 +1,10 @@
 """Does an agent see how full its window is, at no cost to the provider's prompt cache?"""
 
-from __future__ from itertools import pairwise
-
-import annotations
+from __future__ import annotations
 
 import asyncio
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
