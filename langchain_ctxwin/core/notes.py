@@ -203,7 +203,7 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
 def _part(label: str, value: str) -> str:
     is_plain = WORD.fullmatch(value) and not _LIKE_A_START.match(value)
     quoted = value if is_plain else f'"{value}"'
-    return f"{label}={quoted}" if label and not (_TELLING.search(value) and " " not in value) else quoted
+    return f"{label}={quoted}" if label and not (_TELLING.search(value) and is_value(value)) else quoted
 
 
 def labelled(text: str) -> Iterator[tuple[str, str]]:
@@ -232,7 +232,7 @@ def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(value, str):
         if not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
             yield name, str(value)
-    elif len(value) <= TEXT_VALUE_CHARS and " " in value.strip():
+    elif len(value) <= TEXT_VALUE_CHARS and (" " in value.strip() or _PLAIN_WORD.fullmatch(value)):
         if shown := _unquoted(value):
             yield name, shown
     else:
