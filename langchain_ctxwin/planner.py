@@ -76,7 +76,7 @@ def relieve(window: Window) -> Compaction | None:
         return None
     after = snapshots.swapped_in(request, survey.view, survey, window.goal, summary)
     reason = "the summary of messages that had left is ready"
-    return ladder.compaction_of(survey, after, reason=reason) if window.goal.settles(after) else None
+    return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
 
 
 def emergency(window: Window, target_tokens: int | None) -> Compaction | None:
@@ -123,6 +123,8 @@ def _is_coming(window: Window) -> bool:
     if not _may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
         return False
     settings = settings_of(window)
+    if settings.summarize == "background" and window.session.pending is None and prepare(window) is None:
+        return False
     tokens, shown = window.survey.size.regions.history_tokens, shown_messages(window.survey)
     bounds = ((settings.max_history_tokens, tokens), (settings.trigger_messages, shown))
     return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.clamping import clamp_giant, clamp_newest_results, clamp_until_fits
 from langchain_ctxwin.core.compaction import (
@@ -13,13 +13,14 @@ from langchain_ctxwin.core.compaction import (
     Goal,
     cut,
     first_that,
+    left_behind,
     noted,
     shown_messages,
     step_cuts,
     turn_cuts,
 )
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.pending import Pending, uncovered
 from langchain_ctxwin.core.snapshots import shows_more, swapped_in
 from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.view import View, message_id
@@ -48,23 +49,29 @@ def force(
     after = _told(request, before.view, after, goal, ready)
     after = clamp_newest_results(request, after, goal)
     after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
-    return None if after.view == before.view else compaction_of(before, after, reason=reason)
+    return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
 
 
-def compaction_of(before: Survey, after: Survey, *, reason: str) -> Compaction:
+def compaction_of(request: Request, before: Survey, after: Survey, *, reason: str) -> Compaction:
     """Return the step from one view to a smaller one."""
+    dropped = _dropped(request, before.view, after.view)
     return Compaction(
         kind="force",
         reason=reason,
         view=after.view,
-        actions=_actions(before, after),
+        actions=_actions(before, after, dropped_messages=len(dropped)),
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
-        dropped_turns=after.view.record.turns - before.view.record.turns,
-        dropped_messages=after.view.record.messages - before.view.record.messages,
+        dropped_turns=sum(isinstance(request.messages[index], HumanMessage) for index in dropped),
+        dropped_messages=len(dropped),
         summary=after.summary if after.summary != before.summary else None,
     )
+
+
+def _dropped(request: Request, before: View, after: View) -> list[int]:
+    """Positions of the messages that leave without a summary."""
+    return [index for index in left_behind(request, before, after) if index >= uncovered(after, request.first)]
 
 
 def _told(request: Request, before: View, survey: Survey, goal: Goal, ready: Pending | None) -> Survey:
@@ -148,16 +155,15 @@ def _results(request: Request, survey: Survey) -> Iterator[tuple[str, int]]:
             yield called.get(message.tool_call_id, message.name or ""), index
 
 
-def _actions(survey: Survey, smaller: Survey) -> tuple[str, ...]:
+def _actions(survey: Survey, smaller: Survey, *, dropped_messages: int) -> tuple[str, ...]:
     before, after = survey.view, smaller.view
-    dropped = after.record.messages - before.record.messages
     clamps = {key: clamp for key, clamp in after.clamped.items() if before.clamped.get(key) != clamp}
     pins = tuple(f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
     lines = (
         ("summaries swapped in", int(smaller.summary not in {"", survey.summary})),
         ("summaries shortened", int(bool(survey.summary) and len(smaller.summary) < len(survey.summary))),
         ("old tool results cleared", len(after.cleared - before.cleared)),
-        ("messages dropped", dropped),
+        ("messages dropped", dropped_messages),
         ("messages clamped", len(clamps)),
     )
     return (*(f"{what}: {number:,}" for what, number in lines if number > 0), *pins)

@@ -11,6 +11,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_ctxwin.core.measured import Measured
 from langchain_ctxwin.core.pending import Pending
 from langchain_ctxwin.core.pins import last_user, step_at
+from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.stored import (
     valid_counts,
     valid_guard,
@@ -165,10 +166,18 @@ def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]
     new = [index for index in wanted if first <= index < view.start.index and index not in shown]
     if not new:
         return view
+    back = set[int]()
     for index in new:
         step = step_at(messages, index, view.start.index)
-        shown.update(range(step.index, step.stop))
-    return replace(view, pinned=tuple(position_of(messages, index) for index in sorted(shown)))
+        back.update(range(step.index, step.stop))
+    record = _without(view.record, messages, back - shown)
+    return replace(view, pinned=tuple(position_of(messages, i) for i in sorted(shown | back)), record=record)
+
+
+def _without(record: Record, messages: Sequence[AnyMessage], back: Collection[int]) -> Record:
+    """Count what is shown again as left no more: it counts when it leaves the next time."""
+    turns = sum(isinstance(messages[index], HumanMessage) for index in back)
+    return replace(record, turns=max(0, record.turns - turns), messages=max(0, record.messages - len(back)))
 
 
 def _unshortened(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:

@@ -17,9 +17,16 @@ from support.fakes import ScriptedChatModel, script
 OFF = ContextConfig(summarize="off")
 
 
-def engine_of(window=1000, **settings):
-    limits = ModelLimits(max_input_tokens=window)
-    return ContextEngine(limits, counter=CharCounter(), config=ContextConfig(**{"summarize": "off", **settings}))
+def engine_of(window=1000, summarizer=None, **settings):
+    limits, config = ModelLimits(max_input_tokens=window), ContextConfig(**{"summarize": "off", **settings})
+    return ContextEngine(limits, counter=CharCounter(), summarizer=summarizer, config=config)
+
+
+class Short:
+    """A summarizer that names what it was given."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        return f"{previous}[{messages[0].id}..{messages[-1].id}]"
 
 
 def called(number, text):
@@ -66,8 +73,8 @@ def test_a_pending_call_behind_a_system_note_stays():
 
 
 def test_removing_the_covered_message_skips_nothing():
-    """What left after the summary is summarized next, or stays on the receipt."""
-    engine = engine_of(1100, summarize="inline", trigger=0.4, keep=0.3)
+    """What left after the summary is summarized next."""
+    engine = engine_of(1100, Short(), summarize="inline", trigger=0.4, keep=0.3, summary_max_tokens=50)
     messages = talk(20)
     window = engine.measure(messages)
     state = engine.apply(engine.plan(window), window)
@@ -140,15 +147,21 @@ def test_a_reserve_that_a_learned_window_cannot_hold_becomes_its_usual_share():
     assert engine.measure(messages, session=state).report["input_limit"] == 3072
 
 
-def test_a_receipt_counts_a_message_once():
-    """A message that is pinned after it left comes off the receipt."""
+def test_the_record_counts_a_message_once():
+    """A message that is pinned after it left counts as left no more, until it leaves again."""
     engine = engine_of(1000)
     messages = talk(20)
     state = compacted(engine, messages)
-    before = state["context_view"]["receipt"]["messages"]
+    left = state["context_record"]["left"]
     messages[4] = pin(messages[4])
     window = engine.measure(messages, session=state)
-    assert window.session.view.receipt.messages == before - 1
+    record = window.session.view.record
+    assert (record.messages, record.turns) == (left["messages"] - 1, left["turns"] - 1)
+    messages[4] = HumanMessage(messages[4].content, id=messages[4].id)
+    messages += talk(40)[40:]
+    state = compacted(engine, messages, window.session.to_json())
+    shown = len(messages) - state["context_view"]["start"]["index"] + len(state["context_view"]["pinned"])
+    assert state["context_record"]["left"]["messages"] == len(messages) - shown
 
 
 def test_the_remaining_question_is_shown_when_the_current_one_is_removed():
@@ -212,4 +225,4 @@ def test_a_compaction_inside_the_model_node_is_reported():
         update = node.invoke({"messages": talk(20)})
     assert "context.compacted" in [entry["event"] for entry in logs]
     assert update["context_report"]["over_by"] == 0
-    assert update["context_view"]["receipt"]["messages"] > 0
+    assert update["context_record"]["left"]["messages"] == update["context_view"]["start"]["index"] - 1
