@@ -52,7 +52,7 @@ class Chat:
 
     def __init__(self, provider=None, *, seed=0, window=200_000, tools=TOOLS, model=None):
         self.provider, self.tools, self.model = provider or Provider(), tools, model
-        config = ContextConfig(output_reserve=0, summarize="off", keep=0.5)  # counted spans stay in the view
+        config = ContextConfig(output_reserve=0, summarize="off", keep=0.9)  # counted spans stay in the view
         self.engine = ContextEngine(ModelLimits(context_window=window), counter=COUNTER, config=config)
         self.rng = random.Random(seed)  # noqa: S311  # repeatable
         self.messages, self.state, self.serial = [], {}, 0

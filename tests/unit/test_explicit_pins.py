@@ -297,7 +297,7 @@ def test_pins_that_do_not_fit_together_are_named():
         "- unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes",
     ]
     assert error.report["input_limit"] == 800
-    assert error.report["total_tokens"] == 1031
+    assert error.report["total_tokens"] == 974
 
 
 def test_a_constraint_and_a_pin_that_do_not_fit_together_are_named():
