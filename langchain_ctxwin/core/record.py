@@ -203,7 +203,7 @@ def _parsed_line(line: str, number: int) -> RecordLine:
             return said(line.removeprefix(_PREFIX[kind]), source, kind=kind)
     if _CALL_LINE.match(line):
         return RecordLine("done", line, source, 1)
-    is_values = all(is_value(part.rpartition("=")[2].strip('"')) or '"' in part for part in _PART.findall(line))
+    is_values = all("=" in part or '"' in part or is_value(part) for part in _PART.findall(line))
     return RecordLine("seen", line, source, 1) if is_values else said(line, source)
 
 

@@ -143,7 +143,7 @@ def test_a_valid_file_is_ok_and_shows_what_differs(settings, capsys):
     assert main(["config", "check", str(settings)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"OK {settings}",
-        "  keep = 0.4 (default 0.5)",
+        "  keep = 0.4 (default 0.15)",
         "  retrieval.k = 3 (default null)",
         '  tool_results.cursor_keys = ["**********"] (default [])',
         "  tool_results.per_tool.search.max_tokens = 5 (default null)",

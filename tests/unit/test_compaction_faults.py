@@ -74,7 +74,7 @@ async def test_a_summarizer_that_hangs_fails_no_turn(gate, summarize, way):
 
 def test_a_refused_summary_is_paid_for_all_the_same():
     """What a summary cost is counted, whether it is used or not."""
-    flow, state = flow_of(Writer("novel " * 9000)), {"messages": pairs(5)}
+    flow, state = flow_of(Writer("novel" * 9000)), {"messages": pairs(5)}
     state |= flow.check(state, Place())
     flow.engine.jobs.drain(PATIENCE)
     state |= flow.check(state, Place())
@@ -87,7 +87,7 @@ def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     engine = engine_of(Writer())
     nodes = ContextNodes(engine)
     messages = pairs(2)
-    said = "and then " * 250
+    said = "andthen" * 250
     covered = {"through": {"id": "a1", "index": 3}, "digest": ""}
     state = {
         "messages": [*messages[:4], HumanMessage("read it all", id="now"), *results(4)],

@@ -205,7 +205,7 @@ def test_changes_name_what_differs():
     """Nested settings by dotted names, what is not set as None, secrets masked."""
     keys = ToolResultConfig(cursor_keys=(SecretStr("s3cret"),))
     assert changes(listed(FileConfig(tool_results=keys)), listed(SETTINGS)) == {
-        "keep": [0.5, 0.4],
+        "keep": [0.15, 0.4],
         "tool_results.max_tokens": [4000, 2000],
         "tool_results.per_tool.search.fields": [None, ["items[].id"]],
         "tool_results.cursor_keys": [["**********"], []],

@@ -335,7 +335,7 @@ def test_with_a_response_format_the_turn_ends_with_the_structured_response():
     model = model_of(1_500, policy=script(AIMessage("", tool_calls=[call])))
     ours = ContextWindowMiddleware(summarizer=writer, config=inline)
     agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
-    earlier = [HumanMessage(LONG), AIMessage("Yes."), HumanMessage(LONG), AIMessage("Yes.")]
+    earlier = [HumanMessage(LONG), AIMessage("Yes."), HumanMessage(LONG * 2), AIMessage("Yes.")]
     out = agent.invoke({"messages": [*earlier, HumanMessage("Go on.")]}, THREAD)
     assert (out["structured_response"].pages, len(model.requests), writer.calls) == (1, 1, 1)
 
