@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.notes import notes
@@ -198,6 +198,12 @@ def left_behind(request: Request, before: View, after: View) -> list[int]:
     return [i for i in (*sorted(pinned), *range(request.start_of(before), request.start_of(after))) if i not in shown]
 
 
+def shown_again(request: Request, before: View, after: View) -> list[int]:
+    """Return the positions of the messages that had left one view and are pinned in the other, as an answer may be."""
+    start, shown = request.start_of(before), {position.index for position in before.pinned}
+    return [position.index for position in after.pinned if position.index < start and position.index not in shown]
+
+
 def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_tokens: int = 0) -> Survey:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
@@ -209,8 +215,9 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
         summary_tokens: size of a summary that is still to be written, and will stand above the record.
     """
     left = left_behind(request, before, after.view)
+    back = shown_again(request, before, after.view)
     edited = _newly_edited(request, before, after)
-    if not left and not edited:
+    if not left and not back and not edited:
         return after
     messages = request.messages
     positions = sorted({*left, *edited})
@@ -225,18 +232,27 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
     )
     record = before.record  # not that of `after`: what left on the way there may be in it already
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
+    came_back = sum(request.price(messages[i]) for i in back)
     record = replace(
         record,
-        turns=record.turns + sum(isinstance(messages[i], HumanMessage) for i in left),
-        steps=record.steps + sum(1 for run in _runs(left) for _ in split_steps(messages, run[0], run[-1] + 1)),
-        messages=record.messages + len(left),
-        tokens=record.tokens + sum(request.price(messages[i]) for i in left),
+        turns=max(0, record.turns + _turns(messages, left) - _turns(messages, back)),
+        steps=max(0, record.steps + _steps(messages, left) - _steps(messages, back)),
+        messages=max(0, record.messages + len(left) - len(back)),
+        tokens=max(0, record.tokens + sum(request.price(messages[i]) for i in left) - came_back),
     )
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
     added = chain(lines, request.keeps)
     price = request.text_tokens
     record = extended(record, added, shown=shown, room_tokens=room, free_tokens=free, price=price)
     return request.survey(replace(after.view, record=record), after.summary)
+
+
+def _turns(messages: Sequence[AnyMessage], positions: Sequence[int]) -> int:
+    return sum(isinstance(messages[i], HumanMessage) for i in positions)
+
+
+def _steps(messages: Sequence[AnyMessage], positions: Sequence[int]) -> int:
+    return sum(1 for run in _runs(positions) for _ in split_steps(messages, run[0], run[-1] + 1))
 
 
 def record_room(request: Request, survey: Survey, goal: Goal, *, summary_tokens: int = 0) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
@@ -25,9 +26,12 @@ COUNTER = CharCounter()
 PROMPT = "You are a careful assistant."
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
 FLOOR_TOKENS = 100  # a message at its clamp floor, marker and frame included
-MARKER_TOKENS = 40  # stand for what left: a receipt, an answer
+MARKER_TOKENS = 40  # stand for what left: a record without lines, an answer
 SLACK_TOKENS = 8  # the frames of summary and constraints, which the request merges into the system message
-SESSION = ("context_view", "context_summary", "context_pending", "context_counts", "context_guard", "context_report")
+SESSION = (
+    *("context_view", "context_record", "context_summary", "context_pending"),
+    *("context_counts", "context_guard", "context_report"),
+)
 TEXTS = ("good", "placeholder", "novel", "long", "contradiction", "empty", "none", "raise")
 """What the summarizer writes, or does instead."""
 
@@ -258,18 +262,15 @@ class Conversation:
             assert all(COUNTER([m]) <= FLOOR_TOKENS for m in results)
 
     def check_bookkeeping(self, before):
-        """Every message is in the view, pinned, summarized or on the receipt."""
+        """Every message is in the view, pinned, or counted by the record; a summary covers only what left."""
         window = self.measure({**self.session, "messages": self.history})
         view = window.session.view
-        start, pinned = window.request.start_of(view), {position.index for position in view.pinned}
-        covered = view.covered.index if view.covered else -1
-        assert bool(self.session.get("context_summary")) == (covered >= 0)
+        start, covered = window.request.start_of(view), view.covered.index if view.covered else -1
         assert covered < max(start, 1)
-        left = [i for i in range(start) if i > covered and i not in pinned]
-        old = View.from_json(before.get("context_view") or {})
-        self.is_exact = (self.is_exact and not self.rewritten) or (view.start, view.covered) != (old.start, old.covered)
-        if self.is_exact:
-            assert view.receipt.messages == len(left)
+        self.check_record(window, self.measure({**before, "messages": self.history}).session.view)
+        assert self.session.get("context_summary") or covered < 0
+        # One whose messages were removed stays, and covers nothing.
+        assert covered >= 0 or not self.is_exact or not self.session.get("context_summary")
         told, summary = {}, self.session.get("context_summary")
         while summary:
             given, summary = self.writer.origin(summary)
@@ -279,6 +280,18 @@ class Conversation:
             given, _ = self.writer.origin(self.session["context_summary"])
             now = {m.id: m.content for m in self.history}
             assert {key: now.get(key) for key in given} == given
+
+    def check_record(self, window, old):
+        """It counts each message that left, once, and says nothing of messages that are gone."""
+        view = window.session.view
+        added, back = left_behind(window.request, old, view), shown_again(window.request, old, view)
+        turns = [sum(self.history[i].type == "human" for i in positions) for positions in (added, back)]
+        assert view.record.messages == max(0, old.record.messages + len(added) - len(back))
+        assert view.record.turns == max(0, old.record.turns + turns[0] - turns[1])
+        self.is_exact = (self.is_exact and not self.rewritten) or old == View()
+        if self.is_exact:
+            assert view.record.messages == len(left_behind(window.request, View(), view))
+        assert {line.source for line in view.record.lines} <= {message.id for message in self.history}
 
     def check_stability(self, before, sent):
         old, new = (

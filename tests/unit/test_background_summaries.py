@@ -11,7 +11,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core.record import OPENING, render_record
 from langchain_ctxwin.flow.summaries import Place, Summaries
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.summarize.shelf import Shelf
@@ -86,14 +88,27 @@ class Chat:
                 return
         raise AssertionError(f"no {key}_{event} in 40 questions")
 
+    def until_something_left(self):
+        """Ask until the first message left the view."""
+        for _ in range(40):
+            if left(self):
+                return
+            self.ask_without_waiting()
+        raise AssertionError("nothing left in 40 questions")
+
+
+def left(chat):
+    """How many messages the record counts."""
+    return (chat.state.get("context_record") or {}).get("left", {}).get("messages", 0)
+
 
 def kinds(events):
     return [event["type"].removeprefix("context.") for event in events]
 
 
-def system_text(model):
-    first = model.requests[-1].messages[0]
-    return first.content if first.type == "system" else ""
+def account(model):
+    """What the last request says of messages that left."""
+    return next((m.content for m in model.requests[-1].messages if m.id == RECORD_ID), "")
 
 
 def refusals(chat):
@@ -106,7 +121,7 @@ def test_a_summary_begun_early_is_shown_when_the_room_is_needed():
     chat = Chat(writer)
     events = kinds(chat.ask(24))
     assert events[:3] == ["summary_started", "summary_ready", "compacted"]
-    assert SUMMARY in system_text(chat.model)
+    assert SUMMARY in account(chat.model)
     assert refusals(chat) == []
     assert chat.state["context_report"]["compactions"] == events.count("compacted")
     assert chat.state["context_guard"]["summarizer"]["summaries"] == events.count("summary_ready")
@@ -121,43 +136,41 @@ def test_between_start_and_swap_every_request_extends_the_one_before():
 
 
 def test_nobody_waits_for_a_slow_summarizer():
-    """While it writes, turns go on; when the room ends first, the oldest turns leave with a receipt."""
+    """While it writes, turns go on; when the room ends first, the oldest turns leave into the record."""
     writer = Writer(is_open=False)
     chat = Chat(writer)
     events = chat.ask_without_waiting(24)
     assert "summary_ready" not in kinds(events)
     forced = [event for event in events if event["type"] == "context.compacted"]
     assert forced
-    assert chat.state["context_view"]["receipt"]["messages"] > 0
+    assert left(chat) == chat.state["context_view"]["start"]["index"] > 0
     assert refusals(chat) == []
     assert len(writer.given) == 1  # at most once
     writer.gate.set()
 
 
-def test_a_late_summary_takes_the_place_of_the_receipt_and_leaves_the_start_alone():
-    """What had left without a summary is told by it, and counted no longer."""
+def test_a_late_summary_stands_above_the_record_and_leaves_the_start_alone():
+    """What had left without a summary is told by both, and counted once."""
     writer = Writer(is_open=False)
     chat = Chat(writer)
-    while not (chat.state.get("context_view") or {}).get("receipt", {}).get("messages"):
-        chat.ask_without_waiting()
-    before = chat.state["context_view"]
+    chat.until_something_left()
+    before, record = chat.state["context_view"], chat.state["context_record"]
     writer.gate.set()
     chat.jobs.drain(10)
     events = kinds(chat.ask_without_waiting())
     after = chat.state["context_view"]
     assert events[:2] == ["summary_ready", "compacted"]
     assert after["start"] == before["start"]
-    covered = after["covered"]["through"]["index"]
-    assert after["receipt"]["messages"] == max(0, after["start"]["index"] - covered - 1)
-    assert after["receipt"]["messages"] < before["receipt"]["messages"]
-    assert SUMMARY in system_text(chat.model)
+    assert chat.state["context_record"] == record
+    assert left(chat) == after["start"]["index"]
+    assert account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n")
 
 
 def test_each_summary_starts_where_the_last_one_ended():
     """Every message is summarized exactly once, and the previous summary is handed on."""
     writer = Writer()
     chat = Chat(writer)
-    chat.ask(60)
+    chat.ask(100)
     assert len(writer.given) > 2
     told = [text for messages, _ in writer.given for text in messages]
     history = [m.content for m in chat.state["messages"]]
@@ -239,7 +252,7 @@ def test_an_edit_of_a_summarized_message_drops_a_finished_summary():
     edited = chat.state["messages"][2].model_copy(update={"content": "something else " + WORDS})
     chat.graph.update_state(THREAD, {"messages": [edited]})
     chat.ask(12)
-    assert "Part 1." not in system_text(chat.model)
+    assert "Part 1." not in account(chat.model)
     assert refusals(chat) == []
 
 
@@ -334,24 +347,37 @@ def test_too_many_messages_shrink_to_a_summary_although_they_fit():
     chat = Chat(Writer(), trigger_messages=8)
     chat.ask(8)
     assert chat.state["context_report"]["compactions"] >= 1
-    assert SUMMARY in system_text(chat.model)
+    assert SUMMARY in account(chat.model)
 
 
 def test_a_history_past_its_own_cap_waits_for_the_summary_and_shrinks_to_it():
     """`max_history_tokens` is no reason to lose anything."""
+    chat = Chat(Writer(), max_history_tokens=400, keep=0.5)
+    for _ in range(40):
+        if "compacted" in kinds(chat.ask()):
+            break
+        assert chat.state["context_report"]["history_tokens"] <= 400 + 80
+    assert chat.state["context_report"]["history_tokens"] <= 400
+    assert chat.state["context_guard"]["dropped_turns"] == 0
+    assert SUMMARY in account(chat.model)
+
+
+def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due():
+    """A further summary has to cover a lot: until then what leaves goes into the record, and the cap holds."""
     chat = Chat(Writer(), max_history_tokens=400)
-    chat.ask(14)
-    assert chat.state["context_report"]["history_tokens"] <= 400 + 80
-    assert chat.state["context_view"]["receipt"]["messages"] == 0
-    assert SUMMARY in system_text(chat.model)
+    chat.ask(8)
+    assert account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.")
+    sizes = [(chat.ask(), chat.state["context_report"]["history_tokens"])[1] for _ in range(14)]
+    assert max(sizes) <= 400
+    assert left(chat) == chat.state["context_view"]["start"]["index"]
 
 
-def test_without_summaries_the_cap_drops_turns_with_a_receipt():
+def test_without_summaries_the_cap_drops_turns_into_the_record():
     """A cap holds when nothing is going to be written."""
     chat = Chat(Writer(), max_history_tokens=400, summarize="off")
     chat.ask(14)
     assert chat.state["context_report"]["history_tokens"] <= 400
-    assert chat.state["context_view"]["receipt"]["messages"] > 0
+    assert left(chat) == chat.state["context_view"]["start"]["index"] > 0
 
 
 def test_a_damaged_pending_summary_is_dropped_and_said():
@@ -427,10 +453,10 @@ def test_fixed_regions_past_the_trigger_are_diagnosed_and_cost_no_summary(summar
 def test_summaries_come_in_time_although_sizes_are_unsure():
     """Without reported usage a request is at its limit long before its most likely size is; shares follow that."""
     writer, jobs = Writer(), SummaryJobs()
-    settings = ContextConfig(output_reserve=0, pin_first_user=False)
+    settings = ContextConfig(output_reserve=0, pin_first_user=False, keep=0.5)
     engine = ContextEngine(limits=ModelLimits(context_window=3000), summarizer=writer, config=settings, jobs=jobs)
     nodes = ContextNodes(engine)
-    state = {"messages": []}
+    state, dropped = {"messages": []}, []
     for turn in range(60):
         question, answer = _pair(turn)
         state["messages"] = [*state["messages"], question]
@@ -439,6 +465,7 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
             state |= nodes.force_compress.invoke(state)
         state["messages"] = [*state["messages"], answer]
         jobs.drain(10)
+        dropped.append((state.get("context_guard") or {}).get("dropped_turns"))
     assert state["context_guard"]["compactions"] >= 2
-    assert state["context_guard"]["dropped_turns"] == 0
+    assert next(number for number in dropped if number is not None) == 0  # the first was there when it was needed
     assert len(writer.given) <= state["context_guard"]["compactions"] + 1

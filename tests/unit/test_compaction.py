@@ -61,29 +61,33 @@ def test_a_request_that_fits_is_left_alone():
     assert (engine.plan(window), engine.emergency(window)) == (None, None)
 
 
-def test_repeated_calls_are_collapsed_first():
-    """Older results of the same call point to the newest one before the newest step."""
-    compaction, after, _ = forced(engine_of(700), steps(7, args={"path": "same"}))
-    assert "superseded" in compaction.actions[0]
-    assert after.messages[2].content == "[Superseded: the same call was made again later; see message r5.]"
-
-
-def test_old_results_are_cleared_before_anything_leaves():
+def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     """As many as the low-water mark needs, in one batch, never the newest step."""
-    compaction, after, _ = forced(engine_of(1000), steps(11))
-    assert all("cleared" in action for action in compaction.actions)
+    compaction, after, _ = forced(engine_of(1000, clear_tools=("read",), keep=0.5), steps(11))
+    assert compaction.actions == ("old tool results cleared: 9",)
     assert after.messages[-1].content == f"10 {FILLER}"
     assert after.messages[2].content.startswith("[Tool result cleared: ")
     assert compaction.dropped_messages == 0
 
 
-def test_oldest_turns_leave_with_a_receipt():
-    """The record says how many."""
+def test_results_of_other_tools_are_not_cleared():
+    """The oldest steps leave instead, and those that stay are whole."""
+    compaction, after, _ = forced(engine_of(1000, clear_tools=("list",), keep=0.5), steps(11))
+    shown = [message.content for message in after.messages if message.type == "tool"]
+    assert compaction.actions == (f"messages dropped: {compaction.dropped_messages}",)
+    assert shown == [f"{number} {FILLER}" for number in range(11 - len(shown), 11)]
+    assert after.session.view.cleared == frozenset()
+
+
+def test_oldest_turns_leave_into_the_record():
+    """It says how many messages left, and what they said."""
     compaction, after, _ = forced(engine_of(600, pin_first_user=False), turns(10))
-    assert compaction.dropped_turns > 0
-    assert compaction.dropped_messages == 2 * compaction.dropped_turns
-    assert f"{compaction.dropped_messages:,} messages ({compaction.dropped_turns} turns" in after.survey.preamble.record
-    assert after.report["dropped_turns"] == compaction.dropped_turns
+    lines = after.survey.preamble.record.split("\n")
+    assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
+    assert lines[-2:] == ["(20 left out)", "</record>"]
+    assert lines[1].startswith("user: question ")
+    assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
+    assert after.report["dropped_turns"] == 10
 
 
 def test_oldest_steps_of_one_turn_leave():
@@ -150,10 +154,11 @@ def test_an_unanswered_call_stays():
 
 
 def test_a_rung_that_makes_the_request_larger_is_not_taken():
-    """Dropping a few tiny messages costs more than its receipt saves."""
-    messages = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("x" * 2400, id="now")]
-    compaction, _, _ = forced(engine_of(600, pin_first_user=False), messages)
-    assert compaction.dropped_messages == 0
+    """A result that is shorter than the stub in its place is not cleared."""
+    messages = steps(120, text="done")
+    compaction, after, _ = forced(engine_of(600, clear_tools=("read",)), messages)
+    assert compaction.actions == (f"messages dropped: {compaction.dropped_messages}",)
+    assert after.session.view.cleared == frozenset()
 
 
 def test_a_request_that_cannot_fit_is_refused_with_the_table():
@@ -180,17 +185,21 @@ def test_a_summary_covers_what_left():
     assert engine.plan(window).snapshot[0] == plan.snapshot[1]
 
 
-def test_what_a_summary_covers_is_never_on_the_receipt():
-    """A question that stayed pinned and leaves later was summarized already."""
+def test_what_a_summary_covers_is_counted_once():
+    """A question that stayed pinned and leaves later was summarized already: it only joins what left."""
     engine = engine_of(400)
     messages = steps(8)
     window = engine.measure(messages)
     state = engine.apply(engine.plan(window), window)
-    through = state["context_view"]["covered"]["through"]["index"]
+    assert engine.measure(messages, session=state).session.view.uncovered_tokens == 0
     grown = [*messages, AIMessage("done", id="d"), *turns(8)]
-    view = forced(engine_of(400, pin_first_user=False), grown, state)[1].survey.view
+    compaction, after, _ = forced(engine_of(400, pin_first_user=False), grown, state)
+    view, through = after.session.view, state["context_view"]["covered"]["through"]["index"]
     pinned = {position.index for position in view.pinned}
-    assert view.receipt.messages == sum(i not in pinned for i in range(through + 1, view.start.index))
+    left = [index for index in range(view.start.index) if index not in pinned]
+    assert view.record.messages == len(left)
+    assert view.record.tokens == sum(after.request.price(grown[index]) for index in left)
+    assert compaction.dropped_messages == sum(index > through for index in left)
 
 
 def test_the_number_of_messages_triggers_too():
