@@ -34,7 +34,7 @@ NAMED_PARTS = ("properties", "$defs", "definitions")
 PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
 """Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain."""
 
-UNREADABLE = (ValueError, TypeError, AttributeError, NameError, RuntimeError)
+UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
 """What LangChain and pydantic raise for a tool that they cannot describe."""
 
 TextPrice = Callable[[str], float]
