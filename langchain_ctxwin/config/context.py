@@ -90,7 +90,7 @@ class ContextConfig(Settings):
     summary_max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Largest summary; by default a share of the history budget."""
 
-    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.25
+    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
     """Part of the room for history and pins that the record of what left may take."""
 
     clear_tools: ToolNames = ()
