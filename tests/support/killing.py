@@ -43,10 +43,10 @@ def check_resume(folder: Path, target: str, point: str) -> None:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         left = state_of(agent)
         resumed = agent.invoke(None, CONFIG)["messages"]
-        view = state_of(agent)["context_view"]
+        now = state_of(agent)
     calm_model, calm = undisturbed(folder / "calm.log")
     assert left["context_view"]["start"]["index"] > 0
-    assert _shape(view) == _shape(calm["context_view"])
+    assert _shape(now) == _shape(calm)
     assert resumed[: len(left["messages"])] == left["messages"]
     assert payloads([resumed]) == payloads([calm["messages"]])
     assert _sent(model) == _sent(calm_model)[-len(model.requests) :]
@@ -137,11 +137,12 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _shape(view: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a view without its ids, which differ between runs."""
-    through = view["covered"]["through"]["index"]
-    pinned = [index for _, index in view["pinned"]]
-    return view["start"]["index"], through, pinned, view["receipt"], len(view["cleared"]), len(view["clamped"])
+def _shape(state: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the view and the record of a state without ids, which differ between runs."""
+    view, record = state["context_view"], state["context_record"]
+    through, pinned = view["covered"].get("through", {}).get("index"), [index for _, index in view["pinned"]]
+    lines = [(kind, text, uses) for kind, text, _, uses in record["lines"]]
+    return view["start"]["index"], through, pinned, len(view["cleared"]), len(view["clamped"]), record["left"], lines
 
 
 def _sent(model: ScriptedChatModel) -> list[list[tuple[Any, ...]]]:
