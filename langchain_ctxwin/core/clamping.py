@@ -44,7 +44,7 @@ HALF = 0.5
 CUT_MARK = "..."
 """Says that a line goes on."""
 
-_LAST_WORD = re.compile(r"[!-~]+$")  # letters of scripts without spaces may stand alone
+_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
 
 Kind = Callable[[AnyMessage, int], bool]
 Enough = Callable[[Survey], bool]

@@ -34,7 +34,7 @@ MAX_CODE_POINT = 0x10FFFF
 
 _NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
 _ESCAPES = re.compile(
-    r"\\++(?:(?-i:U(?P<eight>[0-9A-Fa-f]{8}))|u(?P<four>[0-9a-f]{4})|x(?P<two>[0-9a-f]{2})|[nrtbfv0])"
+    r"(?<!\\)\\++(?:(?-i:U(?P<eight>[0-9A-Fa-f]{8}))|u(?P<four>[0-9a-f]{4})|x(?P<two>[0-9a-f]{2})|[nrtbfv0])"
     r"|&(?:amp;)*+(?:quot|apos|lt|gt|nbsp|#\d{1,5}|#x[0-9a-f]{1,4});",
     re.IGNORECASE,
 )

@@ -18,9 +18,9 @@ EVIDENCE = "Evidence: "
 
 NOTE = re.compile(r"\A(?>.*?\[note )([^\]]*)\]", re.DOTALL)
 GAP = re.compile(r"\[\.\.\. [\d,]+ characters left out")
-GONE = re.compile(r"^\[(?:Tool result cleared|Superseded|No result)")
-EDITORIAL = re.compile(r"^\[[^\]]*\]$")
-"""A user-side message that somebody put in between, such as a request to continue."""
+GONE = re.compile(r"^\[(?:Tool result cleared|No result)")
+EDITORIAL = re.compile(r"^\[[^\]]*\]$|^<record>")
+"""A user-side message that somebody put in between: a request to continue, the record of earlier messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
