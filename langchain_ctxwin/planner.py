@@ -65,7 +65,8 @@ def relieve(window: Window) -> Compaction | None:
         return None
     request, survey, pending = window.request, window.survey, window.session.pending
     if is_asked(request.messages, window.session.since):
-        return ladder.force(request, survey, window.goal, reason=ASKED, ready=ready(window))
+        goal = replace(window.goal, whole_turn_share=0.0)  # a phase of the turn is done
+        return ladder.force(request, survey, goal, reason=ASKED, ready=ready(window))
     bound, tells_more = _past_bound(window), pending is not None and snapshots.shows_more(survey, pending)
     if not bound and not tells_more:
         return None

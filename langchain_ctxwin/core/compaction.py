@@ -35,6 +35,10 @@ LEAST_RECORD_SHARE = 0.75
 RECORD_FRAME_TOKENS = 24
 """Tokens around the lines of the record: its marks, and the count of what left."""
 
+WHOLE_TURN_SHARE = 0.35
+"""Part of the room within which the current turn stays whole: an agent does again what it no longer sees, and on
+recorded agents and in the arena this costs nothing."""
+
 LEAST_MESSAGES = 2
 """A question and its answer."""
 
@@ -115,6 +119,9 @@ class Goal:
     spare_tools: frozenset[str] = frozenset()
     """Tools whose results are shown whole as long as anything else can be made smaller."""
 
+    whole_turn_share: float = WHOLE_TURN_SHARE
+    """Part of the room within which no step of the current turn has to leave."""
+
     def fits(self, survey: Survey) -> bool:
         """True when the request may be sent."""
         return survey.upper_tokens <= self.limit
@@ -127,6 +134,11 @@ class Goal:
         """True when the request fits and is at or below its low-water mark."""
         is_few = self.max_messages is None or shown_messages(survey) <= self.kept_messages
         return self.fits(survey) and survey.total_tokens <= self.low_water(survey) and is_few
+
+    def leaves_whole(self, survey: Survey) -> bool:
+        """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
+        most = survey.fixed_tokens + portion(self.whole_turn_share, self.room(survey))
+        return self.max_messages is None and self.fits(survey) and survey.total_tokens <= most
 
     def has_no_room(self, survey: Survey) -> bool:
         """True when the fixed regions nearly fill the limit by themselves: no compaction of the history can help."""

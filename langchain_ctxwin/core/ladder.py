@@ -119,8 +119,8 @@ def _drop_turns(request: Request, survey: Survey, goal: Goal) -> Survey:
 
 
 def _drop_steps(request: Request, survey: Survey, goal: Goal) -> Survey:
-    """Drop the oldest steps of the current turn; its user message is pinned and its newest step stays."""
-    return _cut_first(request, survey, goal, step_cuts(request, survey))
+    """Drop the oldest steps of a large current turn; its user message is pinned and its newest step stays."""
+    return survey if goal.leaves_whole(survey) else _cut_first(request, survey, goal, step_cuts(request, survey))
 
 
 def _cut_first(request: Request, survey: Survey, goal: Goal, cuts: list[int]) -> Survey:
