@@ -230,7 +230,7 @@ def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
         assert [task.name for task in waiting.tasks if task.interrupts] == ["tools"]
         if number % 2:  # another process takes the answer
             graph = agent_on(model, Writer(log), open_sqlite(strict=True), tools=[approve])
-        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 12), CONFIG)
+        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 20), CONFIG)
         state = graph.get_state(CONFIG).values
         assert state["messages"][-1].content.startswith(f"done: yes {number}")
         assert [m.content for m in model.requests[-1].messages if m.type == "tool"][-1].startswith(f"yes {number}")

@@ -162,7 +162,9 @@ async def test_when_too_little_output_is_left_the_request_is_compacted():
     bodies = [body for _, body in server.requests]
     again = bodies[bodies.index(refusal) + 1]
     assert {body["max_tokens"] for body in bodies} == {200}
-    assert again["messages"][-1] == refusal["messages"][-1]
+    record, question = again["messages"][-1]["content"]
+    assert record["text"].startswith("<record>")
+    assert question["text"] == refusal["messages"][-1]["content"]
     assert input_tokens(again) < input_tokens(refusal)
     assert len(bodies) == 12 + 1
 

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from langchain_ctxwin import ContextConfig, ModelLimits, create_context_agent
 from support.conversations import payload
-from support.gemini_rules import is_new_turn
+from support.gemini_policy import is_said
 from support.gemini_server import GeminiRequest, GeminiServer
 
 PROMPT = "You look around and report what you find."
@@ -87,7 +87,7 @@ def refusals(server: GeminiServer) -> list[str]:
 
 def user_texts(request: GeminiRequest) -> list[str]:
     """Return what users said in a request, in order."""
-    said = (content for content in request.body["contents"] if is_new_turn(content))
+    said = (content for content in request.body["contents"] if is_said(content))
     return ["".join(part.get("text", "") for part in content["parts"]) for content in said]
 
 

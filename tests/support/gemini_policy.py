@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from support.fakes import QUOTE_CHARS, digest
@@ -49,15 +49,20 @@ def quote(body: dict[str, Any]) -> str:
 
 def last_user_text(body: dict[str, Any]) -> str:
     """Return the text of the last content that a user wrote."""
-    texts = [content for content in body["contents"] if is_new_turn(content)]
+    texts = [content for content in body["contents"] if is_said(content)]
     return "".join(part.get("text", "") for part in texts[-1]["parts"]) if texts else ""
 
 
 def current_turn(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the contents after the last one that a user wrote."""
     contents = body["contents"]
-    start = max((i for i, content in enumerate(contents) if is_new_turn(content)), default=-1)
+    start = max((i for i, content in enumerate(contents) if is_said(content)), default=-1)
     return contents[start + 1 :]
+
+
+def is_said(content: Mapping[str, Any]) -> bool:
+    """Tell whether a user said it: the record of earlier messages stands on the user's side, too."""
+    return is_new_turn(content) and not content["parts"][0].get("text", "").startswith("<record>")
 
 
 def declared_functions(body: dict[str, Any]) -> list[dict[str, Any]]:

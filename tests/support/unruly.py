@@ -11,6 +11,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import left_behind, shown_again
+from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
@@ -102,6 +103,14 @@ class Desk:
             del self.open[key]
 
 
+def tells(content, message):
+    """Tell whether the summarizer was given a message as it is now, whole or clamped as the model saw it."""
+    if content == message.content:
+        return True
+    given, whole = text_of(content), text_of(message.content)
+    return len(given) < len(whole) and given.split()[:2] == whole.split()[:2]  # "number 17", of no other message
+
+
 class Conversation:
     """A history that grows and is rewritten, driven through the steps, checked after each request."""
 
@@ -113,6 +122,7 @@ class Conversation:
         self.history, self.session, self.previous = [], {}, None
         self.rewritten, self.is_exact = False, True
         self.saved, self.calls, self.serial = [], [], 0
+        self.late = set()  # results that no request may show, nor the summarizer see
         self.restart()
 
     def restart(self):
@@ -168,6 +178,7 @@ class Conversation:
         self.ask(chars, "")
         text = self.text(40)
         self.add(ToolMessage(text, tool_call_id=late))
+        self.late.add(self.history[-1].id)
 
     def answer(self, chars):
         if last_user(self.history) is None:
@@ -185,7 +196,9 @@ class Conversation:
 
     def remove(self, where):
         if self.history:
-            self.history.pop(where % len(self.history))
+            removed = self.history.pop(where % len(self.history))
+            calls = {call["id"] for call in getattr(removed, "tool_calls", [])}
+            self.late |= {m.id for m in self.history if m.type == "tool" and m.tool_call_id in calls}
             self.rewritten = True
 
     def fork(self, where):
@@ -275,11 +288,15 @@ class Conversation:
         while summary:
             given, summary = self.writer.origin(summary)
             told = {**given, **told}
-        assert {m.id for m in self.history[: covered + 1]} <= told.keys()
-        if self.session.get("context_summary") != before.get("context_summary") and covered >= 0:
+        assert {m.id for m in self.history[: covered + 1]} <= told.keys() | self.late
+        earlier = before.get("context_summary")  # it may be cut later on, when its messages are gone
+        if covered >= 0 and (
+            not earlier or self.writer.origin(earlier) != self.writer.origin(self.session["context_summary"])
+        ):
             given, _ = self.writer.origin(self.session["context_summary"])
-            now = {m.id: m.content for m in self.history}
-            assert {key: now.get(key) for key in given} == given
+            now = {m.id: m for m in self.history}
+            whole = {key: content for key, content in given.items() if ":" not in key}  # others were put in between
+            assert [key for key, content in whole.items() if not tells(content, now[key])] == []
 
     def check_record(self, window, old):
         """It counts each message that left, once, and says nothing of messages that are gone."""

@@ -85,7 +85,7 @@ def test_oldest_turns_leave_into_the_record():
     lines = after.survey.preamble.record.split("\n")
     assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
-    assert lines[1].startswith("user: question ")
+    assert lines[1].startswith("user: Question ")
     assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
     assert after.report["dropped_turns"] == 10
 
