@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.view import Position, View, message_id, position_of
+from langchain_ctxwin.core.view import Position, View, position_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ def uncovered(view: View, first: int) -> int:
 
 
 def content_digest(messages: Sequence[AnyMessage], start: int, stop: int) -> str:
-    """Return a fingerprint of ids, texts and calls of the messages in `[start, stop)`."""
+    """Return a fingerprint of texts and calls of the messages in `[start, stop)`, whatever ids they have now."""
     digest = hashlib.blake2b(digest_size=12)
     for index in range(start, stop):
         message = messages[index]
         calls = [[call["name"], call["args"]] for call in message.tool_calls] if isinstance(message, AIMessage) else []
-        parts = [message_id(messages, index), message.type, message.content, calls]
+        parts = [message.type, message.content, calls]
         digest.update(json.dumps(parts, default=str).encode())
     return digest.hexdigest()

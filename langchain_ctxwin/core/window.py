@@ -143,9 +143,20 @@ def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:
         preamble.placement,
         tools_digest,
         model,
-        json.dumps(survey.view.to_json(), sort_keys=True),
+        json.dumps(_shown(survey)),
     )
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _shown(survey: Survey) -> list[Any]:
+    """Where the view begins, what is pinned and what is edited: by place, because ids may differ from call to call."""
+    view = survey.view
+    edited = {*view.cleared, *view.clamped}
+    messages = (message for step in (*survey.pinned, *survey.steps) for message in step.messages) if edited else ()
+    places = [place for place, message in enumerate(messages) if message.id in edited]
+    clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
+    nameless = sorted(key for key in edited if key.startswith("#"))
+    return [survey.start, [step.index for step in survey.pinned], len(view.cleared), places, clamps, nameless]
 
 
 def make_report(

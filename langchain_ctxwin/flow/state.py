@@ -14,6 +14,15 @@ from langchain_ctxwin.core.window import Window
 State = Mapping[str, Any]
 Update = dict[str, Any]
 
+SESSION = (
+    *("context_view", "context_record", "context_summary", "context_pending", "context_counts", "context_guard"),
+    *("context_tools", "context_model"),
+)
+"""The keys that a conversation goes on from; `context_report` is made anew with each request."""
+
+FLAGS = ("due", "compress", "reason", "request_waits")
+"""What `context_pending` says of the request at hand, beside the summary on its way."""
+
 Measure = Callable[[State], Window]
 """Measures the next request of a state."""
 

@@ -17,8 +17,10 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.events import announce_compaction, announce_faults, announce_stop, announce_summary
+from langchain_ctxwin.flow.histories import Histories
+from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
-from langchain_ctxwin.flow.summaries import Place, Summaries
+from langchain_ctxwin.flow.summaries import Summaries
 from langchain_ctxwin.summarize.writing import Written
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
@@ -29,7 +31,8 @@ class Flow:
     """What happens to the session around one model call.
 
     Every step takes the state and returns an update of it. `measure` prices the next request of a state, and `called`
-    says what it goes to, tools bound (None: nobody knows); what else an adapter knows of its framework stays there.
+    says what it goes to, tools bound (None: nobody knows); `histories` remembers the sessions of callers that keep
+    none. What else an adapter knows of its framework stays there.
     """
 
     def __init__(
@@ -38,43 +41,50 @@ class Flow:
         measure: Measure,
         choices: Choices | None = None,
         called: Callable[[State], Any] = lambda _: None,
+        histories: Histories | None = None,
     ) -> None:
         self.engine = engine
         self.measure = measure
         self.choices = choices or Choices()
         self.called = called
         self._summaries = Summaries(engine)
+        self._histories = histories or Histories(engine)
 
     def before(self, state: State, place: Place) -> Update:
         """Take every step that precedes the model call, in one go."""
         update = self.check(state, place)
         if self.route({**state, **update}) == "maybe_summarize":
             update |= self.summarize({**state, **update}, place)
-        return self._fitted(state, update)
+        return self._fitted(state, update, place)
 
     async def abefore(self, state: State, place: Place) -> Update:
         """Like `before`, awaiting what the steps await."""
         update = await self.acheck(state, place)
         if self.route({**state, **update}) == "maybe_summarize":
             update |= await self.asummarize({**state, **update}, place)
-        return self._fitted(state, update)
+        return self._fitted(state, update, place)
 
     def check(self, state: State, place: Place) -> Update:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
+        place, known = self._histories.placed(state, place), self._histories.found(state, place)
+        state = {**state, **known}
         chosen = self.choices.made(state, self.measure)
         state = {**state, **chosen}
         window = self.engine.verify(self.measure(state))
         key = self._summaries.wanted(window, place)
-        return chosen | self._checked(state, window, place, place.shelf.get(key) if key and place.shelf else None)
+        found = place.shelf.get(key) if key and place.shelf else None
+        return self._kept(state, known | chosen | self._checked(state, window, place, found), place)
 
     async def acheck(self, state: State, place: Place) -> Update:
         """Like `check`, awaiting embeddings, the provider's count and the store."""
+        place, known = self._histories.placed(state, place), await self._histories.afound(state, place)
+        state = {**state, **known}
         chosen = await self.choices.amade(state, self.measure)
         state = {**state, **chosen}
         window = await self.engine.averify(self.measure(state))
         key = self._summaries.wanted(window, place)
         found = await place.shelf.aget(key) if key and place.shelf else None
-        return chosen | self._checked(state, window, place, found)
+        return self._kept(state, known | chosen | self._checked(state, window, place, found), place)
 
     def route(self, state: State) -> Destination:
         """Return the step that follows `check`."""
@@ -88,26 +98,29 @@ class Flow:
 
     def summarize(self, state: State, place: Place) -> Update:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
-        window = self.measure(state)
+        window, place = self.measure(state), self._histories.placed(state, place)
         if self.engine.in_background(window):
-            return self._advanced(state, window, place, self._written(state, window) if _is_due(state) else None)
+            outcome = self._written(state, window) if _is_due(state) else None
+            return self._kept(state, self._advanced(state, window, place, outcome), place)
         plan = self.engine.plan(window)
         if plan is None:
-            return self._uncompacted(state, window)
-        return self.compacted(state, window, plan, self.engine.apply(plan, window, call=self.called(state)))
+            return self._kept(state, self._uncompacted(state, window), place)
+        applied = self.engine.apply(plan, window, call=self.called(state))
+        return self._kept(state, self.compacted(state, window, plan, applied), place)
 
     async def asummarize(self, state: State, place: Place) -> Update:
         """Like `summarize`, awaiting the summarizer."""
-        window = self.measure(state)
+        window, place = self.measure(state), self._histories.placed(state, place)
         if self.engine.in_background(window):
             outcome = await self._awritten(state, window) if _is_due(state) else None
-            return self._advanced(state, window, place, outcome)
+            return self._kept(state, self._advanced(state, window, place, outcome), place)
         plan = self.engine.plan(window)
         if plan is None:
-            return self._uncompacted(state, window)
-        return self.compacted(state, window, plan, await self.engine.aapply(plan, window, call=self.called(state)))
+            return self._kept(state, self._uncompacted(state, window), place)
+        applied = await self.engine.aapply(plan, window, call=self.called(state))
+        return self._kept(state, self.compacted(state, window, plan, applied), place)
 
-    def compress(self, state: State) -> Update:
+    def compress(self, state: State, place: Place) -> Update:
         """Make the request fit without calling a model.
 
         Raises:
@@ -117,7 +130,8 @@ class Flow:
         compaction = self.engine.emergency(window) or self.engine.relieve(window)
         if compaction is None:
             return self._uncompacted(state, window)
-        return self.compacted(state, window, compaction, self.engine.apply(compaction, window))
+        applied = self.engine.apply(compaction, window)
+        return self._kept(state, self.compacted(state, window, compaction, applied), place)
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
@@ -157,9 +171,14 @@ class Flow:
         announce_compaction(compaction, after, refused=_refused(window, after))
         return {**update, **_pending(state, after), "context_report": after.report}
 
-    def _fitted(self, state: State, update: Update) -> Update:
+    def _fitted(self, state: State, update: Update, place: Place) -> Update:
         now = {**state, **update}
-        return update | self.compress(now) if self.route(now) == "force_compress" else update
+        return update | self.compress(now, place) if self.route(now) == "force_compress" else update
+
+    def _kept(self, state: State, update: Update, place: Place) -> Update:
+        """The update, which callers without a checkpointer find again."""
+        self._histories.keep({**state, **update}, place)
+        return update
 
     def _checked(self, state: State, window: Window, place: Place, found: Written | None) -> Update:
         announce_faults(window)
@@ -217,10 +236,10 @@ class Flow:
             window = self._summaries.repeated(window, pending, outcome)
         else:
             window = self._summaries.failed(window, pending, str(outcome))
-        return changed(state, {**window.session.to_json(), **_pending(state, window), "context_report": window.report})
+        return self._uncompacted(state, window)
 
     def _uncompacted(self, state: State, window: Window) -> Update:
-        return changed(state, {**_pending(state, window), "context_report": window.report})
+        return changed(state, {**window.session.to_json(), **_pending(state, window), "context_report": window.report})
 
 
 def _is_due(state: State) -> bool:

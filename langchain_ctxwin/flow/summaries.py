@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-
-from langgraph.runtime import Runtime
 
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.outcome import after_failure, with_cost
@@ -19,37 +17,15 @@ from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.events import announce_summary
+from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.state import State, flags_of
 from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.writing import Written
 
 PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need
 time too, and clocks differ."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a conversation runs."""
-
-    thread: str = ""
-    """Name of the conversation; empty when it has none."""
-
-    shelf: Shelf | None = None
-    """Where other processes put finished summaries; None when there is no store."""
-
-
-def place_of(runtime: Runtime[Any] | None) -> Place:
-    """Return the place of a graph run; an empty one outside of a graph."""
-    info = runtime.execution_info if runtime else None
-    if runtime is None or info is None or not info.thread_id:
-        return Place()
-    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
-    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    thread = "|".join([info.thread_id, *names])
-    return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
 
 
 Called = Callable[[], Any]

@@ -17,9 +17,9 @@ from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.flow.asked import asked_by, require_router, require_tool_binding
 from langchain_ctxwin.flow.choices import Choices, require_known_tools
 from langchain_ctxwin.flow.limits import limited_by
+from langchain_ctxwin.flow.place import Place, place_of
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow
-from langchain_ctxwin.flow.summaries import Place, place_of
 from langchain_ctxwin.graph.calls import ModelCall
 from langchain_ctxwin.graph.node import ContextNode
 from langchain_ctxwin.models.routing.router import ModelRouter
@@ -173,7 +173,7 @@ class ContextNodes:
         return await self._flow.asummarize(state, _place())
 
     def _compress(self, state: State, _: Config = None) -> Update:
-        return self._flow.compress(state)
+        return self._flow.compress(state, _place())
 
     def _build(self, state: State, _: Config = None) -> Update | Command[Any]:
         update = {"llm_input_messages": self._flow.request(self.measure(state))}

@@ -27,6 +27,7 @@ from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.flow.asked import asked_by
 from langchain_ctxwin.flow.choices import Choices, unknown_tools
 from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
+from langchain_ctxwin.flow.histories import Histories
 from langchain_ctxwin.flow.limits import limited_by
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
@@ -162,6 +163,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
+        self._histories: Lru[Histories] = Lru(MAX_ENGINES)
         self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
 
     def wrap_model_call(
@@ -207,6 +209,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             self._format_tools(request),
             limited_by=self._limits_of,
             choices=self._choices_of(request),
+            histories=once(self._histories, engine, lambda: Histories(engine)),
         )
 
     def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:

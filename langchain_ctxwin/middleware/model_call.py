@@ -14,9 +14,10 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.choices import Choices
 from langchain_ctxwin.flow.exchange import Attempt, Exchange, ModelExchange
+from langchain_ctxwin.flow.histories import Histories
+from langchain_ctxwin.flow.place import place_of
 from langchain_ctxwin.flow.state import State, Update, turn_is_finished
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.flow.summaries import place_of
 from langchain_ctxwin.middleware.agent_state import SESSION_KEYS
 from langchain_ctxwin.observe.validation import Validator
 
@@ -33,8 +34,9 @@ class AgentCall:
         *,
         limited_by: Callable[[Any], Any],
         choices: Choices,
+        histories: Histories,
     ) -> None:
-        self.flow = Flow(engine, self._measure, choices, self._called)
+        self.flow = Flow(engine, self._measure, choices, self._called, histories)
         self.place = place_of(request.runtime)
         stored: State = request.state
         self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}

@@ -37,7 +37,7 @@ def chat_on(
     checkpointer: Any = None,
     store: Any = None,
 ) -> Any:
-    """Compile a graph that calls a model, which is given with its tools bound."""
+    """Compile a graph that calls a model, which is given with its tools bound; `checkpointer=False` keeps no state."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
     builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model_node="model", model=call)
@@ -45,7 +45,8 @@ def chat_on(
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=checkpointer or InMemorySaver(), store=store)
+    saver = InMemorySaver() if checkpointer is None else checkpointer
+    return builder.compile(checkpointer=saver or None, store=store)
 
 
 def reports_before_calls(agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG) -> list[Any]:

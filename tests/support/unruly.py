@@ -16,8 +16,8 @@ from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
+from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.flow.summaries import Place
 from langchain_ctxwin.summarize.background import Job
 from langchain_ctxwin.summarize.shelf import Shelf
 from langchain_ctxwin.summarize.writing import attempt
