@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -419,10 +420,17 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
     for name, share in PASSES:
         waiting = [(key, item) for key, item in tiers[name] if key not in kept]
         bound = min(room_chars - used_chars, int(share * room_chars))
-        fit = take_while_fits(waiting, bound, lambda pair: len(pair[1].line.text) + 1)
+        told = _told(items[key].line for key in kept) if name in {"used", "seen"} else ()
+        fit = take_while_fits(waiting, bound, partial(_chars, told=told))
         kept.update(key for key, _ in fit.kept)
         used_chars += fit.tokens
     return kept
+
+
+def _chars(item: tuple[tuple[str, str], _Item], told: Collection[str]) -> int:
+    """What an item takes of the room: nothing, when another line shows its value."""
+    key, known = item
+    return 0 if key[0] == "seen" and key[1].strip('"') in told else len(known.line.text) + 1
 
 
 def _is_name(value: str) -> bool:
@@ -475,9 +483,25 @@ def _group(item: _Item) -> tuple[object, ...]:
 
 
 def _text(lines: Sequence[RecordLine]) -> str:
-    """The lines as they are shown; what people said in a row stands in one."""
+    """The lines as they are shown; what people said in a row stands in one, a value that a line tells of in none."""
+    told = _told(lines)
     shown = list[str]()
     for kind, run in groupby(lines, key=lambda line: line.kind):
-        texts = [line.text for line in run]
-        shown.extend([_PREFIX[kind] + " ".join(texts)] if kind == "said" else (_PREFIX[kind] + text for text in texts))
+        texts = [_untold(line.text, told) if kind == "seen" else line.text for line in run]
+        shown.extend([_PREFIX[kind] + " ".join(texts)] if kind == "said" else (_PREFIX[kind] + t for t in texts if t))
     return "\n".join(shown)
+
+
+def _told(lines: Iterable[RecordLine]) -> set[str]:
+    """The values that lines about calls and statements show."""
+    return {word.strip(EDGES) for line in lines if line.kind != "seen" for word in WORD.findall(line.text)}
+
+
+def _untold(text: str, told: set[str]) -> str:
+    """The values of a line that no other line shows."""
+    return " ".join(part for part in _PART.findall(text) if _value(part) not in told)
+
+
+def _value(part: str) -> str:
+    """The value without its label and quotes."""
+    return _key("seen", part)[1].strip('"')
