@@ -83,7 +83,7 @@ _SENTENCE_END = re.compile(
 )
 TELEGRAM = re.compile(
     rf"{_ALONE}(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    rf"|running|total|current|before|we|our|you|your|my|me|I|users?(?:['\u2019]s)?){_ENDS}\s*",
+    rf"|running|total|current|before|we|our|you|your|my|me|I|(?-i:Users?(?:['\u2019]s)?)){_ENDS}\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
@@ -411,7 +411,7 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
     tiers["seen"].sort(key=lambda pair: (newest - pair[1].age) * (1 if _is_name(pair[0][1]) else NUMBER_AGES))
     sizes: Counter[str] = Counter()
     for _, item in tiers["rules"]:
-        sizes[item.line.source] += len(item.line.text)
+        sizes[item.line.source] += len(item.line.text) - sum(map(len, filter(is_value, WORD.findall(item.line.text))))
     tiers["rules"].sort(
         key=lambda pair: sizes[pair[1].line.source] // RULE_CHARS
     )  # of two rules the shorter costs less
