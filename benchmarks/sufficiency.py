@@ -26,6 +26,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 import exact
 from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.config.context import PRESETS
 from needed_values import Needed, needed_values
 from plain_tails import Dropped, Newest
 from replay import common_tokens
@@ -121,6 +122,8 @@ class Play:
                 self.tally["", "refused"] += 1
                 break
             self._score(message, at, requests)
+            if sum(self.sizes[:at]) > self.room:
+                self._fill(requests)
             history.append(self._reported(message, requests))
         return self.tally
 
@@ -139,6 +142,12 @@ class Play:
         tokens = exact.request_tokens(requests[OURS], tools)
         usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
         return reply.model_copy(update={"usage_metadata": usage})
+
+    def _fill(self, requests: dict[str, list[AnyMessage]]) -> None:
+        """How much of the limit the requests take, from when something had to leave."""
+        self.tally["", "filled"] += 1
+        for arm, request in requests.items():
+            self.tally[arm, "filled"] += exact.request_tokens(request, self.job.transcript.tools) / self.job.limit
 
     def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
         """Count what the requests show, from when something had to leave."""
@@ -181,9 +190,9 @@ def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
     """Play on all cores, with progress; the order of the results is that of the jobs."""
     with multiprocessing.Pool(os.cpu_count()) as pool:
         for number, pair in enumerate(zip(jobs, pool.imap(play, jobs, chunksize=1), strict=True), 1):
-            print(f"\r{number} of {len(jobs)}", end="", file=sys.stderr, flush=True)
+            if sys.stderr.isatty():
+                print(f"\r{number} of {len(jobs)}", end="", file=sys.stderr, flush=True)
             yield pair
-    print(file=sys.stderr)
 
 
 def play(job: Job) -> Tally:
@@ -246,6 +255,17 @@ def front(chosen: Sequence[Transcript], windows: Sequence[int], grid: Iterable[t
             print(f"{window:>7}{values}{shares}{billed(rows[setting], OURS):>13.0f}")
 
 
+def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
+    """Print what each named set of settings shows and costs, and how much of the limit its requests take."""
+    named = {name: tuple(settings.items()) for name, settings in PRESETS.items()}
+    print(f"{'window':>7} {'preset':<14}" + "".join(f"{g:>9}" for g in GROUPS) + f"{'billed/call':>13}{'filled':>8}")
+    for window, (name, settings) in itertools.product(windows, named.items()):
+        jobs = [Job(transcript=t, window=window, arms=(OURS,), settings=settings) for t in chosen]
+        tally = sum((tally for _, tally in played(jobs)), Tally())
+        shares = "".join(f"{share(tally, OURS, group):>9.3f}" for group in GROUPS)
+        print(f"{window:>7} {name:<14}{shares}{billed(tally, OURS):>13.0f}{share(tally, OURS, 'filled'):>8.2f}")
+
+
 def pareto(found: dict[Any, tuple[float, float]]) -> list[Any]:
     """Return the settings of which no other shows as much for as little, the cheapest first."""
     best, kept = -1.0, list[Any]()
@@ -266,12 +286,15 @@ def main() -> None:
     parser.add_argument("--front", action="store_true", help="compare settings instead: keep by record_share")
     parser.add_argument("--keeps", type=float, nargs="+", default=list(KEEPS))
     parser.add_argument("--record-shares", type=float, nargs="+", default=list(RECORD_SHARES))
+    parser.add_argument("--presets", action="store_true", help="compare the named sets of settings instead")
     options = parser.parse_args()
     began = time.perf_counter()
     chosen = list(conversations(options.data, options.files, options.per_file, options.half))
     print(f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}")
     if options.front:
         front(chosen, options.windows, itertools.product(options.keeps, options.record_shares))
+    elif options.presets:
+        presets(chosen, options.windows)
     else:
         compare(chosen, options.windows)
     print(f"\n{time.perf_counter() - began:.0f} seconds")

@@ -32,7 +32,7 @@ LEAN_TOKENS = 8_000
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
     "lean": {"max_history_tokens": LEAN_TOKENS, "keep": 0.1},
-    "roomy": {"keep": 0.5},
+    "roomy": {"keep": 0.65},
 }
 
 
