@@ -43,7 +43,8 @@ class ContextEngine:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`).
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; with None the record
-            alone tells of what left. The object that is also the agent's model reads the conversation from the provider's prompt cache.
+            alone tells of what left. The object that is also the agent's model reads the conversation from the
+            provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
         jobs: writes summaries in the background; by default one set of threads for the whole process.

@@ -25,7 +25,7 @@ STORY = "The river ran past the mill, and the miller's daughter counted the boat
 WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
 CLOSE = 0.01  # of the reported size, for the typical request
 FEW = 4  # counts of a conversation that is several windows long
-FARTHEST = 0.04  # of the input limit, for every request after the first: a record is denser than what was reported
+FARTHEST = 0.05  # of the input limit, for every request after the first: a record is denser than what was reported
 EMPTIEST = 0.25  # of the input limit: what a compaction keeps of the history and the prompt
 
 

@@ -132,6 +132,7 @@ def test_the_exit_does_not_wait_without_a_shelf(options):
 def test_two_processes_write_one_summary(options, valkey_url):
     """The other sees that it is written elsewhere and finds the text on the shared shelf."""
     told = options | {"lease": valkey_url, "until": f"{options['log']}.seen"}  # a text comes when somebody waits for it
+    assert stored(options) is None  # the tables are there before two processes want to create them at once
     processes = [child(STAYS, told, stdin=subprocess.PIPE) for _ in range(2)]
     assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     for process in processes:

@@ -49,12 +49,11 @@ def extract(
 
 
 def test_it_writes_the_record_of_the_messages():
-    """What was said, done and seen, line by line."""
+    """What was said, done and seen, line by line; what one line tells, no other repeats."""
     assert extract(CHAT).splitlines() == [
         "user: Exchange the lamp of order #W12. Never ship to the old address.",
         "get_order(#W12)",
-        "#W12",
-        'name="Desk Lamp" id=1008292230 status=delivered',
+        'name="Desk Lamp" id=1008292230',
         "answered: Your lamp was delivered. Which one do you want instead?",
     ]
 
