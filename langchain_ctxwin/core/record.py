@@ -264,7 +264,7 @@ class _Item:
     """Number of the line that it was last met in: higher is newer."""
 
     rank: int
-    """Place among the values of its line."""
+    """Place among the values of its message, from 1: the first tell the most."""
 
 
 Items = dict[tuple[str, str], _Item]
@@ -306,12 +306,13 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
 def _merged(record: Record, added: Iterable[RecordLine]) -> Items:
     items: Items = {}
     told: dict[str, list[tuple[str, str]]] = {}
-    age, last = 0, ""
+    age, last, rank = 0, "", 0
     for line in (*record.lines, *added):
         if line.source != last or line.kind != "seen":
-            age, last = age + 1, line.source
+            age, last, rank = age + 1, line.source, 0
         parts = _PART.findall(line.text) if line.kind == "seen" else [line.text]
-        for rank, part in enumerate(parts):
+        for part in parts:
+            rank += 1
             item = _Item(replace(line, text=part), age, rank)
             _put(items, _key(line.kind, part), _in_place(items, told, item) if line.kind == "said" else item)
     return items
@@ -408,7 +409,9 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
         if name := _tier(key, item.line, visible):
             tiers[name].append((key, item))
     newest = max((item.age for item in items.values()), default=0)
-    tiers["seen"].sort(key=lambda pair: (newest - pair[1].age) * (1 if _is_name(pair[0][1]) else NUMBER_AGES))
+    tiers["seen"].sort(
+        key=lambda pair: (newest - pair[1].age) * pair[1].rank * (1 if _is_name(pair[0][1]) else NUMBER_AGES)
+    )
     sizes: Counter[str] = Counter()
     for _, item in tiers["rules"]:
         sizes[item.line.source] += len(item.line.text) - sum(map(len, filter(is_value, WORD.findall(item.line.text))))
