@@ -61,6 +61,11 @@ class Lru(Generic[V]):
                 self._values.popitem(last=False)
         return value
 
+    def drop(self, key: Hashable) -> None:
+        """Forget a value, if there is one."""
+        with self._lock:
+            self._values.pop(key, None)
+
 
 class HeardLimits:
     """The limits that providers stated since this process began, by model: an engine's own `LimitMemory`."""
@@ -102,30 +107,33 @@ class AcceptedSizes:
         return tokens if self._clock() < until else 0
 
 
-class Prices:
-    """Prices each message once while it is unchanged; in-place changes of content or calls are noticed."""
+class PerMessage(Generic[V]):
+    """Works out something of each message once while it is unchanged, such as its price.
 
-    def __init__(self, count: Price) -> None:
-        self._count = count
-        self._known: dict[int, tuple[ref[Any], Any, Any, int]] = {}
-        self._texts: Lru[int] = Lru(MAX_TEXTS)
+    In-place changes of content or calls are noticed.
+    """
 
-    def __call__(self, message: AnyMessage) -> int:
-        """Return the tokens of one message."""
+    def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
+        self._work_out = work_out
+        self._known: dict[int, tuple[ref[Any], Any, Any, V]] = {}
+        self._texts: Lru[V] = Lru(MAX_TEXTS)
+
+    def __call__(self, message: AnyMessage) -> V:
+        """Return what was worked out."""
         if isinstance(message, SystemMessage) and isinstance(message.content, str):
             known_text = self._texts.get(message.content)
-            return self._texts.put(message.content, self._count(message)) if known_text is None else known_text
+            return self._texts.put(message.content, self._work_out(message)) if known_text is None else known_text
         known = self._known.get(id(message))
         calls = message.tool_calls if isinstance(message, AIMessage) else None
         if known and known[0]() is message and _same(known[1], message.content) and known[2] == calls:
             return known[3]
-        tokens = self._count(message)
+        value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
             self._known.clear()
         key = id(message)
         alive = ref(message, lambda gone: self._forget(key, gone))
-        self._known[key] = (alive, _snapshot(message.content), _snapshot(calls), tokens)
-        return tokens
+        self._known[key] = (alive, _snapshot(message.content), _snapshot(calls), value)
+        return value
 
     def _forget(self, key: int, gone: ref[Any]) -> None:
         """Let go of the content of a message that no longer exists."""

@@ -16,7 +16,7 @@ from langchain_ctxwin.core.fill import filled
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, Steps, once
+from langchain_ctxwin.memo import MAX_TEXTS, Lru, PerMessage, Steps, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
@@ -42,7 +42,7 @@ class Pricing:
         self.remote = counter if isinstance(counter, RequestCounter) else None
         """Counts whole requests where the provider does; None for a counter that prices messages by itself."""
         self.counter = counter.estimator if isinstance(counter, RequestCounter) else counter
-        """Prices messages and tools."""
+        """PerMessage messages and tools."""
         self._estimator = TokenEstimator(family)
         is_own = isinstance(self.counter, OWN_COUNTERS)
         self._guard = None if is_own else GuardedCounter(self.counter, self._estimator)
@@ -50,7 +50,7 @@ class Pricing:
         """The counter, made safe."""
         self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
         self._base: tuple[int | None] | None = None
-        self.price = Prices(self._price)
+        self.price = PerMessage(self._price)
         self.show = Steps(self.price)
         self.fill = Fills()
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)

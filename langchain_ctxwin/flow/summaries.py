@@ -123,7 +123,7 @@ class Summaries:
     def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Called) -> Window:
         messages = window.request.messages
         pending = Pending(
-            key=_key(place.thread, snapshot.digest, window.session.summary),
+            key=_key(place, snapshot.digest, window.session.summary),
             start=position_of(messages, snapshot.start),
             through=position_of(messages, snapshot.stop - 1),
             digest=snapshot.digest,
@@ -151,7 +151,7 @@ class Summaries:
         return request.price_text(window.session.summary) + sum(map(request.price, messages))
 
 
-def _key(thread: str, digest: str, previous: str) -> str:
+def _key(place: Place, digest: str, previous: str) -> str:
     """Name the work: equal messages after another past, or in another branch, make another summary."""
-    parts = f"{thread}\0{digest}\0{previous}".encode("utf-8", "surrogatepass")
+    parts = f"{place.thread}\0{place.told}\0{digest}\0{previous}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(parts, digest_size=12).hexdigest()

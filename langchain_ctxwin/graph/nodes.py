@@ -161,19 +161,19 @@ class ContextNodes:
         return await self.choices.amade(state, self.measure)
 
     def _check(self, state: State, _: Config = None) -> Update:
-        return self._flow.check(state, _place())
+        return self._flow.check(state, self._place(state))
 
     async def _acheck(self, state: State, _: Config = None) -> Update:
-        return await self._flow.acheck(state, _place())
+        return await self._flow.acheck(state, self._place(state))
 
     def _summarize(self, state: State, _: Config = None) -> Update:
-        return self._flow.summarize(state, _place())
+        return self._flow.summarize(state, self._place(state))
 
     async def _asummarize(self, state: State, _: Config = None) -> Update:
-        return await self._flow.asummarize(state, _place())
+        return await self._flow.asummarize(state, self._place(state))
 
     def _compress(self, state: State, _: Config = None) -> Update:
-        return self._flow.compress(state, _place())
+        return self._flow.compress(state, self._place(state))
 
     def _build(self, state: State, _: Config = None) -> Update | Command[Any]:
         update = {"llm_input_messages": self._flow.request(self.measure(state))}
@@ -182,10 +182,10 @@ class ContextNodes:
         # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
         return Command(update=list(update.items()))
 
-
-def _place() -> Place:
-    """The thread and the store of this run."""
-    return place_of(current_runtime())
+    def _place(self, state: State) -> Place:
+        """The thread and the store of this run."""
+        runtime = current_runtime()
+        return place_of(runtime, lambda: _resolved(self._system_prompt, state, runtime))
 
 
 def current_runtime() -> Runtime[Any] | None:

@@ -37,7 +37,7 @@ class AgentCall:
         histories: Histories,
     ) -> None:
         self.flow = Flow(engine, self._measure, choices, self._called, histories)
-        self.place = place_of(request.runtime)
+        self.place = place_of(request.runtime, lambda: request.system_message or "")
         stored: State = request.state
         self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}
         self.state["messages"] = request.messages

@@ -32,7 +32,7 @@ def chat_on(
     call: Any,
     *,
     tools: Sequence[Any] = (),
-    prompt: str = PROMPT,
+    prompt: Any = PROMPT,
     model: Any = None,
     checkpointer: Any = None,
     store: Any = None,

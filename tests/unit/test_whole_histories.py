@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -105,6 +107,14 @@ class Caller:
 
 def questions(turns=TURNS):
     return [f"question {number} {WORDS}" for number in range(turns)]
+
+
+def until_stored(store):
+    """What a store holds, once the thread that writes it is done."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := store.search(NAMESPACE)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -206,6 +216,33 @@ def test_a_message_that_is_edited_begins_another_history():
     assert "hunter-2-7731" not in str(caller.requests[-1])
 
 
+DAMAGED = {
+    "view": {"context_view": {"start": 7, "pinned": 7, "clamped": [1]}},
+    "record": {"context_record": {"lines": 7}, "context_view": []},
+    "others": {"context_counts": {"measured": 7, "limits": [1]}, "context_guard": "x", "context_tools": [{}]},
+    "foreign": {"messages": [{"type": "human", "content": "INJECTED"}], "llm_input_messages": [7]},
+    "nested": {"context_guard": json.loads("[" * 900 + "]" * 900)},
+    "list": [["a"], 7],
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("session", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_session_in_the_store_costs_the_saving_only(adapter, session):
+    """Somebody wrote something else into the item of a history: the turn goes on from the messages."""
+    store = InMemoryStore()
+    caller = Caller(adapter, mode="inline", store=store)
+    for question in questions():
+        caller.say(question)
+    (item,) = until_stored(store)
+    written = {**json.loads(item.value["written"]), **session} if isinstance(session, dict) else session
+    store.put(NAMESPACE, item.key, {**item.value, "written": json.dumps(written)})
+    caller.restart()
+    assert caller.say("What now?").text
+    assert "INJECTED" not in str(caller.requests[-1])
+    assert not any(request.refused for request in caller.model.requests)
+
+
 @pytest.mark.parametrize("damage", ["value", "key", "gone"])
 def test_a_store_that_holds_something_odd_costs_the_saving_only(damage):
     """The turn goes on, and the next process finds what this one stored."""
@@ -220,6 +257,146 @@ def test_a_store_that_holds_something_odd_costs_the_saving_only(damage):
             else:
                 store.put(NAMESPACE, item.key, {**item.value, "written" if damage == "value" else "key": '[["a"], 7]'})
     assert not any(request.refused for request in caller.model.requests)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_thread_id_without_a_checkpointer_is_a_label(adapter):
+    """Servers pass one with every call; it keeps nothing, so the history is looked for all the same."""
+    saved, whole = Caller(adapter, "inline", is_saved=True), Caller(adapter, "inline")
+    for question in questions():
+        saved.say(question)
+        whole.heard(whole.agent.invoke(whole.given(question), CONFIG))
+    assert whole.writer.calls == saved.writer.calls > 0
+
+
+class Quoting(Writer):
+    """Writes who spoke: what no other history may show."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        self.calls += 1
+        return f"talk of {' '.join(sorted({message.name for message in messages if message.name}))}"
+
+
+def long_history(name=None):
+    return [
+        message
+        for number in range(14)
+        for message in (HumanMessage(f"question {number} {WORDS}", name=name), AIMessage(f"answer {number}"))
+    ]
+
+
+def test_speakers_tell_histories_apart():
+    """Who said something is part of what was said."""
+    engine = ContextEngine(
+        ModelLimits(context_window=WINDOW),
+        summarizer=Quoting(),
+        config=ContextConfig(output_reserve=0, summarize="inline"),
+    )
+    model = ScriptedChatModel(input_limit=WINDOW)
+    agent = chat_on(engine, model, checkpointer=False)
+    for name in ("alice", "bob"):
+        agent.invoke({"messages": [*long_history(name), HumanMessage("And?", name=name)]})
+    assert "talk of alice" not in str(model.requests[-1].messages)
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+def test_what_a_summary_quotes_of_a_system_prompt_stays_with_that_prompt(mode):
+    """A second tenant with the same history and another prompt gets a summary of its own."""
+    prompt, jobs, writer = "", SummaryJobs(), Writer()
+    engine = ContextEngine(
+        ModelLimits(context_window=WINDOW),
+        summarizer=writer,
+        config=ContextConfig(output_reserve=0, summarize=mode),
+        jobs=jobs,
+    )
+    model = ScriptedChatModel(input_limit=WINDOW)
+    agent = chat_on(engine, model, prompt=lambda state, runtime: prompt, checkpointer=False)
+    calls = []
+    for prompt in ("one", "one", "two"):  # noqa: B007  # read by the agent
+        history = []
+        for question in questions():
+            answer = agent.invoke({"messages": [*history, HumanMessage(question)]})["messages"][-1]
+            history += [HumanMessage(question), AIMessage(answer.text)]
+            jobs.drain(PATIENCE)
+        calls.append(writer.calls)
+    assert calls[0] == calls[1] < calls[2] == 2 * calls[0]
+
+
+WEIRD_IDS = ["id", "first", "lines", "context_view", "summary 1", "#3", "said"]
+
+
+@pytest.mark.parametrize("name", WEIRD_IDS)
+def test_an_id_may_be_spelled_like_anything(name):
+    """Ids are exchanged where ids stand, not where a text or a key is spelled like one."""
+    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+    session = {
+        "context_view": {
+            "start": {"id": name, "index": 2},
+            "cleared": [name],
+            "clamped": {name: {}},
+            "pinned": [[name, 0]],
+        },
+        "context_record": {"lines": [["said", "said", name, 0]]},
+        "context_summary": name,
+    }
+    texts = [HumanMessage("Hi"), AIMessage("Hello."), HumanMessage("Go on.")]
+    histories.keep({**session, "messages": [m.model_copy(update={"id": name}) for m in texts[:1]] + texts[1:]}, Place())
+    found = histories.found({"messages": [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]}, Place())
+    assert found["context_summary"] == name
+    assert found["context_view"]["start"]["id"] == found["context_view"]["cleared"][0] == "m0"
+    assert found["context_view"]["pinned"] == [["m0", 0]]
+    assert found["context_view"]["clamped"] == {"m0": {}}
+    assert found["context_record"]["lines"] == [["said", "said", "m0", 0]]
+
+
+CALLS = [{"name": "deploy", "args": {"to": place}, "id": place} for place in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([HumanMessage("Hi", name="alice")], [HumanMessage("Hi", name="bob")]),
+        ([ToolMessage("broken", tool_call_id="a")], [ToolMessage("broken", tool_call_id="a", status="error")]),
+        (
+            [AIMessage("", tool_calls=CALLS), ToolMessage("ok", tool_call_id="a")],
+            [AIMessage("", tool_calls=CALLS), ToolMessage("ok", tool_call_id="b")],
+        ),
+        ([ChatMessage("Hi", role="tester")], [ChatMessage("Hi", role="critic")]),
+        ([HumanMessage("Hi")], [SystemMessage("Hi")]),
+    ],
+    ids=["name", "status", "call", "role", "type"],
+)
+def test_all_that_a_record_tells_of_tells_histories_apart(one, other):
+    """What one of them did is not told in the other."""
+    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+    tail = [AIMessage("Done."), HumanMessage("Go on.")]
+    histories.keep({"messages": [*one, *tail], "context_summary": "what one did"}, Place())
+    assert histories.found({"messages": [*other, *tail]}, Place()) == {}
+    assert histories.found({"messages": [*one, *tail]}, Place())["context_summary"] == "what one did"
+
+
+def test_short_conversations_do_not_crowd_out_long_ones():
+    """Counts alone cost less to lose than a summary."""
+    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+    long = {
+        "messages": [HumanMessage("Hi"), AIMessage("Hello."), HumanMessage("Go on.")],
+        "context_summary": "greetings",
+    }
+    histories.keep(long, Place())
+    for number in range(2 * MAX_HISTORIES):
+        short = [HumanMessage(f"hello {number}"), AIMessage("hi")]
+        histories.keep({"messages": short, "context_counts": {"messages": 2}}, Place())
+    assert histories.found({"messages": long["messages"]}, Place())["context_summary"] == "greetings"
+
+
+@pytest.mark.parametrize("args", [{"m": {(1, 2): 3}}, {"m": {1, 2}}], ids=["keys", "set"])
+def test_calls_that_no_provider_could_have_made_are_remembered(args):
+    """They come from tests and from other frameworks."""
+    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+    call = {"name": "look", "args": args, "id": "c"}
+    messages = [HumanMessage("Hi"), AIMessage("", tool_calls=[call]), ToolMessage("seen", tool_call_id="c")]
+    histories.keep({"messages": messages, "context_summary": "a look"}, Place())
+    assert histories.found({"messages": messages}, Place())["context_summary"] == "a look"
 
 
 class Broken(InMemoryStore):

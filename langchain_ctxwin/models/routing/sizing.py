@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.content import compact_json
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
-from langchain_ctxwin.memo import MAX_TEXTS, Lru, Prices, once
+from langchain_ctxwin.memo import MAX_TEXTS, Lru, PerMessage, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 
 
@@ -61,7 +61,7 @@ class _Counted:
             int if exact else lambda tokens: int(tokens / headroom)
         )
         self._base: int | None = None
-        self._price = Prices(lambda message: self._net([message]))
+        self._price = PerMessage(lambda message: self._net([message]))
         self._tools: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
 
     def whole(self, messages: Sequence[AnyMessage], tools: Sequence[Any]) -> Size:
