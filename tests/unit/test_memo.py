@@ -5,7 +5,7 @@ import gc
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.pins import pin
-from langchain_ctxwin.memo import Lru, Marks, Prices, once
+from langchain_ctxwin.memo import Lru, Marks, PerMessage, once
 
 
 class Counted:
@@ -22,14 +22,14 @@ class Counted:
 def test_an_unchanged_message_is_priced_once():
     """Another object with the same text is another message."""
     count = Counted()
-    prices, message = Prices(count), HumanMessage("hello")
+    prices, message = PerMessage(count), HumanMessage("hello")
     assert prices(message) == prices(message) == prices(HumanMessage("hello"))
     assert count.calls == 2
 
 
 def test_changes_in_place_are_noticed():
     """Text, blocks inside a list, and call arguments."""
-    prices = Prices(Counted())
+    prices = PerMessage(Counted())
     text = HumanMessage("a")
     blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
     call = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "a"}, "id": "c"}])
@@ -43,14 +43,14 @@ def test_changes_in_place_are_noticed():
 def test_the_same_system_text_is_priced_once():
     """A system message is made anew for every request."""
     count = Counted()
-    prices = Prices(count)
+    prices = PerMessage(count)
     assert prices(SystemMessage("s")) == prices(SystemMessage("s"))
     assert count.calls == 1
 
 
 def test_the_content_of_a_message_that_is_gone_is_let_go():
     """Only living messages are held in mind."""
-    prices = Prices(Counted())
+    prices = PerMessage(Counted())
     message = HumanMessage("x" * 1000)
     prices(message)
     del message
