@@ -22,6 +22,7 @@ from langchain_ctxwin.core.record import (
     LABEL,
     WORD,
     RecordLine,
+    are_of_two_things,
     is_value,
     one_line,
     said,
@@ -67,6 +68,8 @@ Results = dict[str, Result]
 """Results by the id of the call that they answer."""
 
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
+_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0900-\u0dff\u0e30-\u0e4e'\u2019-])+")
+"""A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others."""
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _LIKE_A_START = re.compile(r"(?:user|open|answered|keep):", re.IGNORECASE)  # how lines of other kinds begin
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
@@ -129,7 +132,9 @@ def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[Recor
         if result is not None and COMPACT_KEY in result.additional_kwargs:
             yield from kept_lines(result, result_key)
             continue
-        yield RecordLine("done", f"{_call(call['name'], call['args'])}{_outcome(result)}", key, 1)
+        outcome = _outcome(result)  # who deletes a result takes back what it said
+        source = result_key if outcome and result is not None else key
+        yield RecordLine("done", f"{_call(call['name'], call['args'])}{outcome}", source, 1)
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:
             yield from _values(text_of(result.content), result_key, uses=0)
@@ -141,10 +146,12 @@ def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[Recor
 def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
     is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
     is_document = len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
-    if is_document:
-        yield from _values(text, key, uses=0 if is_output else 1)
     ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    for statement in _labelled_statements(ends) if not is_output or not is_document else ():
+    found = _labelled_statements(ends) if not is_output or not is_document else []
+    is_cut = len(found) == MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
+    if is_document or is_cut:
+        yield from _values(text, key, uses=0 if is_output and is_document else 1)
+    for statement in found:
         if not is_document or statement.uses >= HOLDS:
             yield replace(statement, source=key)
 
@@ -185,19 +192,21 @@ def _outcome(result: ToolMessage | None) -> str:
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for label, value in labelled(text):
-        found.setdefault(value, label)
+        part = _part(label, value)
+        is_new = value not in found or are_of_two_things(found[value][1], part)
+        found.setdefault(part if is_new and value in found else value, (value, part))
         if len(found) >= MAX_VALUES:
             break
     shapes: dict[str, int] = {}
     ranked = []
-    for order, (value, label) in enumerate(found.items()):
+    for order, (value, part) in enumerate(found.values()):
         shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE))
         shapes[shape] = shapes.get(shape, -1) + 1
-        ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, value, label))
-    for _, _, value, label in sorted(ranked):
-        yield RecordLine("seen", _part(label, value), key, uses)
+        ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, part))
+    for _, _, part in sorted(ranked):
+        yield RecordLine("seen", part, key, uses)
 
 
 def _part(label: str, value: str) -> str:
@@ -226,13 +235,13 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
-    if is_value(label):
+    if is_value(label) and not (label.isidentifier() and label.islower()):  # such a field has a value to show
         yield "", _unquoted(label)
     name = _name(label)
     if not isinstance(value, str):
         if not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
             yield name, str(value)
-    elif len(value) <= TEXT_VALUE_CHARS and (" " in value.strip() or _PLAIN_WORD.fullmatch(value)):
+    elif len(value) <= TEXT_VALUE_CHARS and (" " in value.strip() or _WORD.fullmatch(value)):
         if shown := _unquoted(value):
             yield name, shown
     else:

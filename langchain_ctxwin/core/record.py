@@ -74,16 +74,16 @@ _ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-
 """Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none."""
 
 FILLER = re.compile(
-    rf"{_ALONE}(?:the|an?|is|are|was|were|be|been|being|of(?= [^\d\W])|to|that|this|these|those|it|its|there|please"
-    rf"|just|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
+    rf"{_ALONE}(?:the|(?-i:[Aa]n|a|it)|is|are|was|were|be|been|being|of(?= [^\d\W])|that|this|these|those|its|there"
+    rf"|please|just|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
 TELEGRAM = re.compile(
-    rf"{_ALONE}(?:in|with|from|by|for|at|on|and|any|all|must|could|would|should|whether|over|as|use|wants?|based|still"
-    rf"|running|total|current|before|we|our|you|your|my|me|I|(?-i:Users?(?:['\u2019]s)?)){_ENDS}\s*",
+    rf"{_ALONE}(?:in|with|for|at|on|and|any|all|must|could|would|should|whether|as|use|wants?|based|still"
+    rf"|running|total|current|we|you|me|I|(?-i:Users?(?:['\u2019]s)?)){_ENDS}\s*",
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
@@ -92,7 +92,12 @@ _SIGNS = ".,:;!?"
 _STATES = frozenset(("is", "are", "was", "=", "equals"))
 """Words behind which the value of the subject is stated."""
 
-_ABSENT = str.maketrans("", "", "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\0")
+_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
+_CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)))
+_INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+_ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
+"""Signs that nobody sees and that a model reads: they could hide or turn around what a line says."""
+
 NO_MARKS = str.maketrans(
     "<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3
 )  # full-width and small forms read as the same
@@ -332,16 +337,26 @@ def _in_place(items: Items, told: dict[str, list[tuple[str, str]]], item: _Item)
 def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
     """Add an item; one that is met again moves to the end, unless a result merely shows what somebody used."""
     known = items.get(key)
+    if known and item.line.kind == "seen" and are_of_two_things(known.line.text, item.line.text):
+        key = item.line.kind, item.line.text
+        known = items.get(key)
     if known is None:
         items[key] = item
         return
     if item.line.kind == "seen" and item.line.uses == 0 and known.line.uses:
         return
-    text = known.line.text if item.line.kind == "seen" and "=" in known.line.text else item.line.text
+    is_bare = item.line.kind == "seen" and "=" not in item.line.text
+    text = known.line.text if is_bare and "=" in known.line.text else item.line.text
     is_said = item.line.kind == "said"
     uses = max(known.line.uses, item.line.uses) if is_said else known.line.uses + item.line.uses
     del items[key]
     items[key] = replace(item, line=replace(item.line, text=text, uses=uses))
+
+
+def are_of_two_things(one: str, other: str) -> bool:
+    """True for a number or a state under two labels: what names a thing is the same under any."""
+    is_labelled = "=" in one and "=" in other and one != other
+    return is_labelled and not (is_value(_value(other)) and _is_name(_value(other)))
 
 
 def _key(kind: Kind, text: str) -> tuple[str, str]:
@@ -349,7 +364,7 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
     if kind == "done":
         return kind, text.partition(" → ")[0]
     if kind == "seen":
-        return kind, text[text.find('"') :] if '"' in text else text.rpartition("=")[2]
+        return kind, _value(text)
     if kind == "open":
         return kind, text if text.startswith(KEEP) else ""
     return kind, (_telegram(text) or text).casefold()
@@ -410,7 +425,9 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
             tiers[name].append((key, item))
     newest = max((item.age for item in items.values()), default=0)
     tiers["seen"].sort(
-        key=lambda pair: (newest - pair[1].age) * pair[1].rank * (1 if _is_name(pair[0][1]) else NUMBER_AGES)
+        key=lambda pair: (
+            (newest - pair[1].age) * pair[1].rank * (1 if _is_name(_value(pair[1].line.text)) else NUMBER_AGES)
+        )
     )
     sizes: Counter[str] = Counter()
     for _, item in tiers["rules"]:
@@ -432,8 +449,9 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
 
 def _chars(item: tuple[tuple[str, str], _Item], told: Collection[str]) -> int:
     """What an item takes of the room: nothing, when another line shows its value."""
-    key, known = item
-    return 0 if key[0] == "seen" and key[1].strip('"') in told else len(known.line.text) + 1
+    _, known = item
+    is_told = known.line.kind == "seen" and _value(known.line.text) in told
+    return 0 if is_told else len(known.line.text) + 1
 
 
 def _is_name(value: str) -> bool:
@@ -444,7 +462,7 @@ def _is_name(value: str) -> bool:
 def _tier(key: tuple[str, str], line: RecordLine, visible: set[str]) -> str:
     """Which items compete with this one for room; empty for a value that the view shows anyway."""
     if key[0] == "seen":
-        return "" if key[1].strip('"') in visible else "used" if line.uses else "seen"
+        return "" if _value(line.text) in visible else "used" if line.uses else "seen"
     if key[0] == "open" and key[1]:
         return "rules"
     if key[0] != "said":
@@ -507,4 +525,4 @@ def _untold(text: str, told: set[str]) -> str:
 
 def _value(part: str) -> str:
     """The value without its label and quotes."""
-    return _key("seen", part)[1].strip('"')
+    return part[part.find('"') :].strip('"') if '"' in part else part.rpartition("=")[2]

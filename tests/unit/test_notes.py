@@ -29,10 +29,32 @@ def test_what_follows_a_label_holds_as_the_label_does():
 
 
 def test_a_call_is_done_with_what_came_of_it():
-    """Name, arguments and a short result are one line, from the message that called."""
-    assert lines_of(called("ship", {"to": "Oslo", "fast": True}), result("ok"))[:1] == [
-        RecordLine("done", "ship(to=Oslo, fast=true) → ok", "a", 1)
-    ]
+    """Name, arguments and a short result are one line, which goes when the result is deleted."""
+    call = called("ship", {"to": "Oslo", "fast": True})
+    assert lines_of(call, result("ok"))[:1] == [RecordLine("done", "ship(to=Oslo, fast=true) → ok", "r", 1)]
+    assert lines_of(call, result("long " * 50))[:1] == [RecordLine("done", "ship(to=Oslo, fast=true)", "a", 1)]
+
+
+@pytest.mark.parametrize("between", [", ", "\n"])
+def test_every_value_of_a_long_list_is_noted(between):
+    """Where statements are cut, the values they held are told by themselves."""
+    ids = [f"W{1000 + number}" for number in range(100)]
+    told = " ".join(line.text for line in lines_of(said(f"Process these:{between}{between.join(ids)}")))
+    assert [name for name in ids if name not in told] == []
+
+
+def test_fields_in_any_script_are_noted():
+    """Two signs are a word in some of them, and marks belong to the word in others."""
+    fields = {"city": "北京", "town": "मुंबई", "status": "in-progress", "guest": "O'Brien", "who": "Jean-Luc"}
+    told = " ".join(line.text for line in lines_of(called("look", {}), result(json.dumps({**fields, "pad": "x" * 99}))))
+    assert [value for value in fields.values() if value not in told] == []
+
+
+def test_equal_numbers_under_two_labels_are_two_values():
+    """A limit is no balance."""
+    fields = json.dumps({"balance": 1000, "credit_limit": 1000, "pad": "x" * 99})
+    told = [line.text for line in lines_of(called("look", {}), result(fields))]
+    assert {"balance=1000", "credit_limit=1000"} <= {*told}
 
 
 def test_a_call_that_failed_says_so():

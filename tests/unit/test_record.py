@@ -11,7 +11,7 @@ from langgraph.graph.message import add_messages
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.assembly import record_text
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.record import Record, RecordLine, extended
+from langchain_ctxwin.core.record import Record, RecordLine, extended, one_line
 from langchain_ctxwin.core.stored import valid_record
 from support.recording import (
     HOSTILE,
@@ -86,6 +86,23 @@ def test_a_value_keeps_its_label_when_it_is_met_without_one():
     assert record.lines == (RecordLine("seen", "order=88213", "m2", 1),)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("status=active", "previous_status=active"), ("min_price=1000", "max_price=1000")],
+)
+def test_a_value_under_another_label_is_another_one(first, second):
+    """What was the state is not what it is now."""
+    assert added(Record(), [_seen(first, "m1", 0), _seen(second, "m2", 0)]).lines == (
+        RecordLine("seen", first, "m1"),
+        RecordLine("seen", second, "m2"),
+    )
+
+
+def test_signs_that_nobody_sees_are_left_out():
+    """They could hide what a line says, or turn it around."""
+    assert one_line("a\x1b[2K b\x08\U000e0041\u202e c") == "a[2K b c"
+
+
 def test_texts_that_end_alike_are_two_values():
     """An equals sign inside quotes belongs to the value."""
     record = added(Record(), [_seen('q="where x = 1"', "m1", 0), _seen('q="and y = 1"', "m2", 0)])
@@ -120,6 +137,11 @@ def test_a_changed_value_replaces_the_one_before(first, second):
         ("Order 88213 is open.", "Order 88214 is now open."),
         ("Send 5000 to Anna.", "Send 7000 to Anna."),
         ("Never call.", "Never call now."),
+        ("Shipping from Oslo is 40 EUR.", "Shipping to Oslo is 60 EUR."),
+        ("My rate is 50 EUR.", "Your rate is 70 EUR."),
+        ("Export from Postgres.", "Export to Postgres."),
+        ("Plan A is 20 EUR.", "The plan is 30 EUR."),
+        ("Team A is at 20 points.", "Team is at 30 points."),
     ],
 )
 def test_what_may_be_about_another_thing_stays(first, second):
