@@ -1,4 +1,4 @@
-"""Where is the library that ranks by words? Imported on first use: numpy takes longer to import than this package."""
+"""BM25 ranking, imported on first use: numpy takes longer to import than this package."""
 
 from __future__ import annotations
 

@@ -13,9 +13,8 @@ from weakref import ref
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.learned_limits import unrefuted
-from langchain_ctxwin.core.pins import PinWhen, is_pinned
-from langchain_ctxwin.core.survey import Before, Price, after_steps, show_steps
+from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.survey import Before, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.turns import Step, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError

@@ -1,4 +1,4 @@
-"""How is a Redis server reached: through which client, and with how much patience?"""
+"""Redis clients: made with one time-out and one error for everybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does one statement end and the next begin, in prose, code and tool output of any size?"""
+"""Sentences: where one statement ends and the next begins, in prose, code and tool output of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which terms is a text found? Words without their endings, names whole and by parts, pairs of characters.
+"""Search terms of a text: words without their endings, names whole and by parts, pairs of characters.
 
 Pairs stand in for words in scripts that are written without spaces between them (Chinese, Japanese, Thai, ...) and in
 Korean, whose particles stick to the words.

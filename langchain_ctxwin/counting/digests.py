@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.tokens import tool_definition
 
 DIGEST_BYTES = 16

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from langchain_core.messages import MessageLikeRepresentation
 
-from langchain_ctxwin.core.framing import FRAMING
 from langchain_ctxwin.core.tokens import request_tokens
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError
 
 Count = Callable[[str], int]

@@ -7,9 +7,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
-from langchain_ctxwin.core.echo import request_texts
-from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.silent import LENGTH_STOPS, STOP_KEYS
+from langchain_ctxwin.core.overflow import classify_overflow, request_texts
+from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.chunks import places_of
 from langchain_ctxwin.decompose.parts import Parting
 from langchain_ctxwin.decompose.state import Answer, Failure, Outcome, Work

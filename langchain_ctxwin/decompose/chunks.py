@@ -7,8 +7,8 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.documents import Document
 
-from langchain_ctxwin.arguments import shown
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.measurer import shown
 
 CITED = ("id", "source", "url", "title", "page", "section")
 """Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""

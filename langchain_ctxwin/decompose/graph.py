@@ -10,7 +10,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.arguments import shown
 from langchain_ctxwin.decompose.collecting import whole_work
 from langchain_ctxwin.decompose.nodes import MapReduceNodes
 from langchain_ctxwin.decompose.parts import Parting
@@ -18,6 +17,7 @@ from langchain_ctxwin.decompose.prompts import MAP_PROMPT, REDUCE_PROMPT, Prompt
 from langchain_ctxwin.decompose.sizes import Sizes
 from langchain_ctxwin.decompose.state import MapReduceInput, MapReduceOutput, State
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.protocols import TokenCounter
 
 MAX_CONCURRENCY = 8

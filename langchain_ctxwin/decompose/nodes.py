@@ -11,7 +11,6 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, Overwrite
 
-from langchain_ctxwin.arguments import shown
 from langchain_ctxwin.decompose.attempts import Attempts, usage_of
 from langchain_ctxwin.decompose.chunks import Chunk, chunk_of
 from langchain_ctxwin.decompose.collecting import Next, next_step, sends, whole_work
@@ -20,6 +19,7 @@ from langchain_ctxwin.decompose.parts import Parting
 from langchain_ctxwin.decompose.questions import aask, ask, cut_question, read_questions, split_request
 from langchain_ctxwin.decompose.state import Report, State, Work
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.measurer import shown
 
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "map_reduce"}}
 """Config of every call but the last: the tag keeps partial answers out of a user's stream of tokens."""

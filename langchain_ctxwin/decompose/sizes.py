@@ -8,15 +8,14 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.learned_limits import Known, stated_limit
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import Known, ModelLimits, stated_limit
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import BudgetExceededError
+from langchain_ctxwin.measurer import Pricing
 from langchain_ctxwin.memo import Lru
-from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
 
 PLAIN_MARGIN = 1.2

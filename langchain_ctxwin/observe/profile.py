@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from langchain_ctxwin.core.content import Media, pieces
-from langchain_ctxwin.core.features import sample
+from langchain_ctxwin.core.edits import Media, pieces
+from langchain_ctxwin.core.tokens import sample
 
 PROFILED_MESSAGES = 1_000
 """Messages that are looked at, evenly spaced, so that a profile takes a few milliseconds at most."""

@@ -19,10 +19,8 @@ from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.echo import request_texts
-from langchain_ctxwin.core.learned_limits import Known, stated_limit
-from langchain_ctxwin.core.limits import ModelLimits, require_tokens
-from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
+from langchain_ctxwin.core.overflow import classify_overflow, request_texts
 from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.core.tokens import TokenEstimator

@@ -15,7 +15,7 @@ from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic import BaseModel
 
-from langchain_ctxwin.core.content import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.errors import ContextWindowError
 
 MAX_DEPTH = 100

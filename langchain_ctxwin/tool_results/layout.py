@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.tool_results.contents import Content
 
 MIN_ROWS = 2

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.errors import ResultGoneError
 
 LEVEL = 1

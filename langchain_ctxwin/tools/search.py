@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.stored import valid_tools
+from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, needs_of

@@ -13,10 +13,10 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
+from langchain_ctxwin.core.survey import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.flow.place import Place
+from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize.background import Job
 from langchain_ctxwin.summarize.shelf import Shelf

@@ -14,8 +14,8 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLi
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
-from langchain_ctxwin.flow.place import Place
-from langchain_ctxwin.flow.summaries import Summaries
+from langchain_ctxwin.flow.histories import Place
+from langchain_ctxwin.flow.steps import Summaries
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.summarize.shelf import Shelf
 from support.fakes import ScriptedChatModel, exact_count

@@ -26,7 +26,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.flow.asked import with_tools
+from langchain_ctxwin.flow.choices import with_tools
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ContextNodes
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.daemon import in_daemon
-from langchain_ctxwin.flow.place import Place
+from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize.background import SummaryJobs
 from support.fakes import exact_count

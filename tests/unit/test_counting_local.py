@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.counting import TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.counting.local import LocalCounter
 from langchain_ctxwin.counting.vocabulary import CACHE_FILES, CACHE_VARIABLE

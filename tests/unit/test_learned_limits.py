@@ -7,16 +7,16 @@ from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
-from langchain_ctxwin.core.learned_limits import (
+from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
     MOST_TIMES_OFF,
     Known,
+    NamedLimits,
     for_everybody,
     remembered,
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.memo import AcceptedSizes, HeardLimits
 from langchain_ctxwin.models.registry import ModelRegistry

@@ -4,7 +4,7 @@ import gc
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.pins import pin
+from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.memo import Lru, Marks, PerMessage, once
 
 

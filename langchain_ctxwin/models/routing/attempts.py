@@ -11,8 +11,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin.core.echo import request_texts
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import stated_input
 from langchain_ctxwin.core.reported import reported_tokens
 from langchain_ctxwin.errors import NoModelFitsError

@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_ctxwin.core.outputs import CALL_ARGUMENTS
-from langchain_ctxwin.core.stated import models_behind
+from langchain_ctxwin.core.limits import models_behind
+from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.routing.instances import Instance
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_ctxwin.core.framing import FRAMING
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY, family_of, model_name
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.outputs import only_model
+from langchain_ctxwin.core.recovery import only_model
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 
 Given = Any

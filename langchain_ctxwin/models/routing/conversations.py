@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.edits import compact_json
 
 MAX_CONVERSATIONS = 10_000
 """Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""

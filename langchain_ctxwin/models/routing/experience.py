@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-from langchain_ctxwin.core.learned_limits import Known, for_everybody, stated_limit, unrefuted
+from langchain_ctxwin.core.limits import Known, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, smaller_of
 from langchain_ctxwin.memo import AcceptedSizes

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.overflow_evidence import Evidence, evidence_of
+from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
 from langchain_ctxwin.errors import ContextWindowError
 
 SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)})

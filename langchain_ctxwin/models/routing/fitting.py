@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.content import MEDIA_TYPES
+from langchain_ctxwin.core.edits import MEDIA_TYPES
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.routing.candidates import Candidate
 from langchain_ctxwin.models.routing.sizing import Size

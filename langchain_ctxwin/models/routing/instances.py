@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.outputs import only_model
+from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.routing.candidates import Candidate
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.content import compact_json
+from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
 from langchain_ctxwin.memo import MAX_TEXTS, Lru, PerMessage, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter

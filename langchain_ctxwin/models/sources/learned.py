@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from langchain_ctxwin.core.learned_limits import unrefuted
+from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
