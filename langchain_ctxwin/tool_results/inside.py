@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from langchain_ctxwin.tool_results.paths import joined
+from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
 
 SMALL_CHARS = 200

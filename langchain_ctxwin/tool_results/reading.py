@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, restored
@@ -16,7 +17,6 @@ from langchain_ctxwin.tool_results.found import Search
 from langchain_ctxwin.tool_results.layout import Layout, layout_of
 from langchain_ctxwin.tool_results.notes import TERSE_TOKENS, Cursors, Notes, Reading, nothing_more
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, page_at
-from langchain_ctxwin.tool_results.paths import compile_fields
 from langchain_ctxwin.tool_results.record import Record
 from langchain_ctxwin.tool_results.reduction import chosen, first_page, style_of
 from langchain_ctxwin.tool_results.view import Shown, View

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from langchain_ctxwin.tool_results.automatic import project_automatically
+from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.tool_results.contents import is_media, without_data
 from langchain_ctxwin.tool_results.extraction import Words, extract
 from langchain_ctxwin.tool_results.layout import Layout
-from langchain_ctxwin.tool_results.paths import joined
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
-from langchain_ctxwin.tool_results.projection import Projected, project
+from langchain_ctxwin.tool_results.projection import Projected, project, project_automatically
 
 EVERYTHING = ("*",)
 """Fields of a read that leaves nothing out."""

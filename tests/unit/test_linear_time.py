@@ -28,7 +28,7 @@ from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.boundaries import pieces_of
 from langchain_ctxwin.models.routing.complexity import complexity
 from langchain_ctxwin.terms import terms
-from langchain_ctxwin.tool_results.classes import classify
+from langchain_ctxwin.tool_results.projection import classify
 from langchain_ctxwin.tool_results.extraction import extract
 from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.texts import page_end, passages
