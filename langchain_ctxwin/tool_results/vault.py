@@ -12,7 +12,7 @@ import structlog
 from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ResultGoneError
 from langchain_ctxwin.protocols import ResultStore
-from langchain_ctxwin.tool_results.stores.threads import in_thread
+from langchain_ctxwin.tool_results.stores import in_thread
 
 STORE_SECONDS = 3.0
 """Longest wait for a store: a tool call waits for it, and a healthy one takes milliseconds for a megabyte."""
