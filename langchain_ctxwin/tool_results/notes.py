@@ -13,9 +13,9 @@ from typing import Any
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.tool_results.layout import Layout
+from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.pages import Page
-from langchain_ctxwin.tool_results.record import Record
+from langchain_ctxwin.tool_results.view import Layout
 
 READ_MORE = "read_more"
 """Name of the tool that reads on."""

@@ -1,4 +1,4 @@
-"""What does a cursor give to read? Pages of a stored result, searches in it, and other fields."""
+"""Reading of a kept result from a cursor on: its next page, a search in it, or other fields."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, restored
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
-from langchain_ctxwin.tool_results.found import Search
-from langchain_ctxwin.tool_results.layout import Layout, layout_of
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
 from langchain_ctxwin.tool_results.notes import TERSE_TOKENS, Cursors, Notes, Reading, nothing_more
-from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, page_at
-from langchain_ctxwin.tool_results.record import Record
-from langchain_ctxwin.tool_results.reduction import chosen, first_page, style_of
-from langchain_ctxwin.tool_results.view import Shown, View
+from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, chosen, first_page, page_at, style_of
+from langchain_ctxwin.tool_results.search import Search
+from langchain_ctxwin.tool_results.view import Layout, Shown, View, layout_of
 
 NOTE_TOKENS = 250
 """What the notes around a page take, before they are written: two lines, a dozen names of fields, a cursor."""
@@ -56,10 +53,6 @@ class Question:
     rows: int | None = None
     """Most rows of a page."""
 
-    def limited_to(self, rows: int | None) -> Question:
-        """Return the question with a limit of rows."""
-        return replace(self, rows=rows)
-
     @property
     def digest(self) -> int:
         """Tells this search, or these chosen fields, from others in a few bits; 0 when nothing is chosen."""
@@ -87,8 +80,8 @@ class Answer:
         return self.record.shows_everything and self.page.is_everything
 
 
-class Desk:
-    """Writes the pages of one stored result, with their cursors."""
+class Reader:
+    """Writes the pages of one kept result, with their cursors."""
 
     def __init__(self, result_id: str, signer: CursorSigner, price: WholePrice, *, ttl_seconds: float) -> None:
         self._result_id = result_id

@@ -8,12 +8,9 @@ from langchain_ctxwin.errors import CursorError
 from langchain_ctxwin.tool_results import inside
 from langchain_ctxwin.tool_results.budget import MIN_TOKENS
 from langchain_ctxwin.tool_results.contents import content_of
-from langchain_ctxwin.tool_results.inside import Inside
-from langchain_ctxwin.tool_results.layout import layout_of
-from langchain_ctxwin.tool_results.pages import Room
+from langchain_ctxwin.tool_results.pages import Room, style_of
 from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.reduction import style_of
-from langchain_ctxwin.tool_results.view import Style, View, row_lines
+from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, row_lines
 from support.walking import PRICE, answers, ask, cursor_in, entries_in, guard_of, pages, walk
 
 RUNS = settings(

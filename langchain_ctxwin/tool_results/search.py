@@ -12,7 +12,7 @@ from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.tool_results.pages import Page, Place, Room
 from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.texts import page_end, passages
+from langchain_ctxwin.tool_results.text_pages import page_end, passages
 from langchain_ctxwin.tool_results.view import Shown, View, row_lines
 
 ENTRY_SHARE = 0.25
