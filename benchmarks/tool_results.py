@@ -221,7 +221,7 @@ def holds_all(answers: list[Answer], style: Style) -> bool:
 def lines(view: View, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
-    texts = view.shown(whole).texts if whole else ()
+    texts = view.shown(whole).value if whole else ()
     return [text for index, text in zip(whole, texts, strict=True) if text or index >= first_row]
 
 

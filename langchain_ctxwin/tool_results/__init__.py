@@ -2,10 +2,9 @@
 
     guard       what users hold: a result is priced (budget), read (contents), kept (cursors, stores), and shown
     wrapping    wraps tools, tool nodes and agents; the tool `read_more`
-    reading     answers a cursor: the first view, the next page, a search, other fields
+    reading     answers a cursor: the first view, the next page, a search, other fields; writes the lines around pages
     pages       what fits on one page: the mildest form that shows all, else whole entries; text_pages for plain text
     view        the entries of a result, and how they look: projection, extraction, printing
-    notes       the lines around a page
 
 Nothing here knows the engine: the room that is left comes from `context_report` in the state of the graph.
 """

@@ -110,7 +110,8 @@ class CursorSigner:
     def __init__(
         self, keys: str | bytes | Sequence[str | bytes], ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
     ) -> None:
-        if not _is_number(ttl_seconds) or not 0 < ttl_seconds < math.inf:
+        is_number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
+        if not is_number or not 0 < ttl_seconds < math.inf:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r:.60}: pass a positive, finite number of seconds")
         self._signer = Signer(
             _checked_keys(keys),
@@ -193,20 +194,16 @@ class CursorSigner:
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call, whatever they hold; their order does not matter."""
-    text = _canonical(dict(arguments))
+    try:
+        text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
+    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
+        text = _described(arguments)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ARGS_DIGEST_CHARS]
 
 
-def _canonical(arguments: dict[Any, Any]) -> str:
+def _described(arguments: Mapping[Any, Any]) -> str:
     try:
-        return json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)
-    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
-        return _described(arguments)
-
-
-def _described(arguments: dict[Any, Any]) -> str:
-    try:
-        return repr(arguments)
+        return repr(dict(arguments))
     except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
         return f"{len(arguments)} arguments: {type(error).__name__}"
 
@@ -229,7 +226,14 @@ def _check(cursor: Cursor) -> None:
         value = getattr(cursor, name)
         if not isinstance(value, str):
             raise ConfigError(f"{name} of a cursor is {type(value).__name__:.60}: pass text")
-    check_place(cursor.result_id, cursor.offset)
+    result_id, offset = cursor.result_id, cursor.offset
+    if not _SHORT_ID.fullmatch(result_id) and not _HEX_ID.fullmatch(result_id):
+        raise ConfigError(
+            f"result_id={result_id[:QUOTED_CHARS]!r:.{QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
+            f"{MAX_ID_CHARS} of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex digits"
+        )
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < MAX_OFFSET:
+        raise ConfigError(f"offset={offset!r:.60}: pass a whole number from 0 to below {MAX_OFFSET:,}")
 
 
 def _checked_keys(keys: Any) -> list[bytes]:
@@ -238,19 +242,12 @@ def _checked_keys(keys: Any) -> list[bytes]:
         raise ConfigError(f"keys is {type(keys).__name__:.60}: pass a text, bytes, or a list of them, oldest first")
     if not several:
         raise ConfigError("keys is empty: pass at least one secret, or use CursorSigner.random()")
-    return [_checked_key(key, place) for place, key in enumerate(several)]
-
-
-def _checked_key(key: Any, place: int) -> bytes:
-    if not isinstance(key, str | bytes):
-        raise ConfigError(f"key {place} is {type(key).__name__:.60}: pass a text or bytes")
-    if not key.strip():
-        raise ConfigError(f"key {place} is empty: pass a secret of 32 random characters or more")
-    return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    for place, key in enumerate(several):
+        if not isinstance(key, str | bytes):
+            raise ConfigError(f"key {place} is {type(key).__name__:.60}: pass a text or bytes")
+        if not key.strip():
+            raise ConfigError(f"key {place} is empty: pass a secret of 32 random characters or more")
+    return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +279,9 @@ def parsed(text: Any) -> Parsed:
     if match is None:
         raise tampered(text, f"({len(text):,} characters) has not the form of a cursor")
     result_id, offset, time_seconds, tag = match.groups()
-    found = Parsed(result_id=_unpacked(result_id), offset=int(offset, 36), time_seconds=int(time_seconds, 36), tag=tag)
+    if len(result_id) == _PACKED_ID_CHARS:
+        result_id = base64_decode(result_id).hex()
+    found = Parsed(result_id=result_id, offset=int(offset, 36), time_seconds=int(time_seconds, 36), tag=tag)
     # Base64 reads several last characters as the same bytes: without this, a changed text could still verify.
     if f"{found.head}.{base64_encode(base64_decode(tag)).decode()}" != text:
         raise tampered(text, "was changed")
@@ -299,26 +298,9 @@ def tampered(text: str, what: str) -> CursorTamperedError:
 
 def written_head(result_id: str, offset: int, time_seconds: int) -> str:
     """Write everything but the tag."""
-    return f"{_packed(result_id)}.{_base36(offset)}.{_base36(time_seconds)}"
-
-
-def check_place(result_id: str, offset: Any) -> None:
-    """Raise `ConfigError` for a result id or an offset that cursors cannot hold."""
-    if not _SHORT_ID.fullmatch(result_id) and not _HEX_ID.fullmatch(result_id):
-        raise ConfigError(
-            f"result_id={result_id[:QUOTED_CHARS]!r:.{QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
-            f"{MAX_ID_CHARS} of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex digits"
-        )
-    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < MAX_OFFSET:
-        raise ConfigError(f"offset={offset!r:.60}: pass a whole number from 0 to below {MAX_OFFSET:,}")
-
-
-def _packed(result_id: str) -> str:
-    return base64_encode(bytes.fromhex(result_id)).decode() if _HEX_ID.fullmatch(result_id) else result_id
-
-
-def _unpacked(text: str) -> str:
-    return base64_decode(text).hex() if len(text) == _PACKED_ID_CHARS else text
+    is_hex = _HEX_ID.fullmatch(result_id)
+    packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
+    return f"{packed}.{_base36(offset)}.{_base36(time_seconds)}"
 
 
 def _base36(number: int) -> str:
@@ -384,7 +366,9 @@ class Record:
         """
         try:
             stated = json.loads(_decompressed(value).decode("utf-8", "surrogatepass"))
-            return cls(**{name: _restored(stated[name]) for name in (field.name for field in fields(cls))})
+            values: dict[str, Any] = {field.name: stated[field.name] for field in fields(cls)}
+            lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+            return cls(**(values | lists))
         except (zlib.error, ValueError, TypeError, KeyError) as error:
             raise ResultGoneError(
                 "the stored result is damaged: call the tool again only if repeating it is safe"
@@ -403,7 +387,3 @@ def _decompressed(value: bytes) -> bytes:
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError("cut off, or too large")
     return text
-
-
-def _restored(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

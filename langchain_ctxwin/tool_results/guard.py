@@ -35,8 +35,7 @@ from langchain_ctxwin.tool_results.budget import (
 from langchain_ctxwin.tool_results.contents import content_of, is_blocks, is_media, jsonable, stays_blocks
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.extraction import query_words
-from langchain_ctxwin.tool_results.notes import READ_MORE
-from langchain_ctxwin.tool_results.reading import Answer, Fields, Question, Reader, question_of
+from langchain_ctxwin.tool_results.reading import READ_MORE, Answer, Fields, Question, Reader, question_of
 from langchain_ctxwin.tool_results.stores import MemoryResultStore, in_thread
 from langchain_ctxwin.tool_results.wrapping import (
     Reduced,

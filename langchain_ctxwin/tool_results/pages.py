@@ -12,8 +12,9 @@ from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.extraction import Words, extract
+from langchain_ctxwin.tool_results.projection import Projected
 from langchain_ctxwin.tool_results.text_pages import page_end, tail_start
-from langchain_ctxwin.tool_results.view import Inside, Shown, Style, View, layout_of
+from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, with_omissions
 
 FIRST_ROWS = 32
 """Rows that are printed at first to see whether a page is full; twice as many each time it is not."""
@@ -83,7 +84,7 @@ class Page:
     stop: int
     """Index after the last entry that is shown to its end."""
 
-    shown: Shown
+    shown: Projected
     inside: str = ""
     """Name of the entry that is not shown to its end, or of which this is a later part."""
 
@@ -92,6 +93,9 @@ class Page:
 
     end: str = ""
     """The end of a text, when it is shown with its beginning."""
+
+    matches: Sequence[int] = ()
+    """All entries in which the searched text occurs, when this is a page of a search."""
 
     form: str = ""
     """What this is of the whole, when it is no part of it but a shortened form."""
@@ -136,7 +140,7 @@ def fits_whole(view: View, room: Room) -> bool:
     count = FIRST_ROWS
     while room.rows is None or len(view) - view.layout.head <= room.rows:
         indexes = _indexes(view, 0, count)
-        if room.price(_body(view.shown(indexes).texts)) > room.tokens:
+        if room.price(_body(view.shown(indexes).value)) > room.tokens:
             return False
         if len(indexes) == len(view):
             return True
@@ -149,18 +153,18 @@ def _whole_entries(view: View, place: Place, room: Room) -> Page:
     while True:
         indexes = _indexes(view, place.entry, min(count, room.rows or count))
         shown = view.shown(indexes)
-        if len(indexes) < count or room.price(_body(shown.texts)) > room.tokens:
+        if len(indexes) < count or room.price(_body(shown.value)) > room.tokens:
             break
         count *= 2
-    stop = len(_that_fit(shown.texts, room).kept)
+    stop = len(_that_fit(shown.value, room).kept)
     if stop < len(indexes):
         shown = view.shown(indexes[:stop])
-    while stop and room.price(_body(shown.texts)) > room.tokens:
+    while stop and room.price(_body(shown.value)) > room.tokens:
         stop = int(stop * SHRINK)
         shown = view.shown(indexes[:stop])
     end = place.entry + stop
     following = Place(entry=end, question=place.question) if end < len(view) else None
-    return Page(body=_body(shown.texts), start=place, next=following, stop=end, shown=shown)
+    return Page(body=_body(shown.value), start=place, next=following, stop=end, shown=shown)
 
 
 def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
@@ -175,13 +179,13 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
     left = room.tokens - room.price(f"{page.body}\n")
     if page.next is None or left < room.tokens // 2 or _is_full(page, room):
         return page
-    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).texts)) <= room.tokens:
+    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page
     following = _inside_page(view, page.next, replace(room, tokens=left), None)
     body = f"{page.body}\n{following.body}"
     if room.price(body) > room.tokens:
         return page
-    shown = page.shown.with_(following.shown)
+    shown = with_omissions(page.shown, following.shown)
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
 
 
@@ -304,15 +308,15 @@ def _only_page(record: Record, view: View, config: ToolResultConfig, room: Room)
     """All of a result in one shortened form."""
     if view.layout.unit == "text":
         body = _shortened(view.layout.rows[0], record, config, room)
-        return _page_of(view, body, TELLING if config.extraction else EDGES, Shown(texts=()))
+        return _page_of(view, body, TELLING if config.extraction else EDGES, Projected(value=()))
     shown = view.shown(range(len(view)))
-    whole = "\n".join(filter(None, shown.texts))
+    whole = "\n".join(filter(None, shown.value))
     if room.price(whole) <= room.tokens:
         return _page_of(view, whole, "", shown)
     return _page_of(view, _head_and_tail(whole, room), EDGES, shown)
 
 
-def _page_of(view: View, body: str, form: str, shown: Shown) -> Page:
+def _page_of(view: View, body: str, form: str, shown: Projected) -> Page:
     return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown, form=form)
 
 

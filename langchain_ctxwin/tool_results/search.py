@@ -12,8 +12,9 @@ from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.tool_results.pages import Page, Place, Room
 from langchain_ctxwin.tool_results.printing import print_value
+from langchain_ctxwin.tool_results.projection import Projected
 from langchain_ctxwin.tool_results.text_pages import page_end, passages
-from langchain_ctxwin.tool_results.view import Shown, View, row_lines
+from langchain_ctxwin.tool_results.view import View, row_lines
 
 ENTRY_SHARE = 0.25
 """Largest part of a page that one entry takes before only its passages with the text are shown."""
@@ -68,7 +69,9 @@ class Search:
         body = _body(taken[:shown]) if shown or not taken else self._cut(taken[0][1], room)
         shown = max(shown, 1)
         following = taken[shown][0] if len(taken) > shown else following
-        return Page(body=body, start=place, next=following, stop=place.entry, shown=Shown(texts=()))
+        return Page(
+            body=body, start=place, next=following, stop=place.entry, shown=Projected(value=()), matches=entries
+        )
 
     def _occurs(self, entry: Any) -> bool:
         if self._is_printed and not isinstance(entry, str):

@@ -57,39 +57,13 @@ class Style:
         return self.fields == EVERYTHING or (not self.fields and self.text_chars is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Entries as they are printed, and what that left out."""
-
-    texts: tuple[str, ...]
-    """One text per entry; the header of a table is part of the first row's."""
-
-    left_out: tuple[str, ...] = ()
-    """Paths of fields that these entries have and that are not shown."""
-
-    shortened: tuple[str, ...] = ()
-    """Paths of texts that are not shown to their end."""
-
-    missing: tuple[str, ...] = ()
-    """The asked fields that none of these entries has."""
-
-    def with_(self, other: Shown) -> Shown:
-        """Return what is left out of these entries or of others."""
-        return replace(
-            self,
-            left_out=_each_once((*self.left_out, *other.left_out)),
-            shortened=_each_once((*self.shortened, *other.shortened)),
-            missing=tuple(path for path in self.missing if path in other.missing),
-        )
-
-
 class View:
     """The entries of a result in one style."""
 
     def __init__(self, layout: Layout, style: Style) -> None:
         self.layout = layout
         self.style = style
-        self._printed: dict[range, Shown] = {}
+        self._printed: dict[range, Projected] = {}
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -98,29 +72,20 @@ class View:
         """Return what of an entry is shown; an empty object when all of it is left out."""
         return self._projected([index]).value[0]
 
-    def shown(self, indexes: range) -> Shown:
-        """Print entries in order."""
+    def shown(self, indexes: range) -> Projected:
+        """Print entries in order, one text each; the header of a table is part of the first row's."""
         if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
-            self._printed[indexes] = self._shown(indexes)
+            one = self._projected(indexes)
+            self._printed[indexes] = replace(one, value=tuple(self._texts(indexes, one.value)))
         return self._printed[indexes]
-
-    def _shown(self, indexes: Sequence[int]) -> Shown:
-        one = self._projected(indexes)
-        return Shown(
-            texts=tuple(self._texts(indexes, one.value)),
-            left_out=one.left_out,
-            shortened=one.shortened,
-            missing=one.missing,
-        )
 
     def texts(self, indexes: Sequence[int]) -> list[str]:
         """Print any entries, one text each."""
         return self._texts(indexes, self._projected(indexes).value)
 
-    def omitted(self, index: int) -> Shown:
+    def omitted(self, index: int) -> Projected:
         """Return what showing this entry leaves out, without printing it."""
-        one = self._projected([index])
-        return Shown(texts=(), left_out=one.left_out, shortened=one.shortened, missing=one.missing)
+        return replace(self._projected([index]), value=())
 
     def _projected(self, indexes: Sequence[int]) -> Projected:
         """The entries as a list, and what is left out of any of them; paths are as in one entry."""
@@ -207,6 +172,16 @@ class View:
             return extract(text, max_chars, self.style.words)
         more = len(text) - max_chars
         return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
+
+
+def with_omissions(shown: Projected, other: Projected) -> Projected:
+    """Return what is shown of entries, with what is left out of them or of others."""
+    return replace(
+        shown,
+        left_out=_each_once((*shown.left_out, *other.left_out)),
+        shortened=_each_once((*shown.shortened, *other.shortened)),
+        missing=tuple(path for path in shown.missing if path in other.missing),
+    )
 
 
 def row_lines(values: Sequence[Any]) -> list[str]:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, RootModel, create_model
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
 from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable
-from langchain_ctxwin.tool_results.notes import READ_MORE
+from langchain_ctxwin.tool_results.reading import READ_MORE
 
 TAG = "ctxwin:read_more"
 """Marks the tool, also in traces."""

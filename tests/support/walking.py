@@ -141,7 +141,7 @@ def _without_title(text, title):
 def _lines(view, whole):
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
-    return [text for index, text in zip(whole, view.shown(whole).texts, strict=True) if text or index >= first_row]
+    return [text for index, text in zip(whole, view.shown(whole).value, strict=True) if text or index >= first_row]
 
 
 def _partial(page):

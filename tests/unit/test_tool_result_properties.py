@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import CursorError
-from langchain_ctxwin.tool_results import inside
+from langchain_ctxwin.tool_results import view as module
 from langchain_ctxwin.tool_results.budget import MIN_TOKENS
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.pages import Room, style_of
@@ -115,7 +115,7 @@ def test_what_is_shown_of_an_entry_does_not_depend_on_its_page(result, style):
     assume(view.layout.unit == "rows")
     rows = range(view.layout.head, len(view))
 
-    assert list(view.shown(rows).texts) == list(row_lines([view.value(index) for index in rows]))
+    assert list(view.shown(rows).value) == list(row_lines([view.value(index) for index in rows]))
 
 
 @RUNS
@@ -155,7 +155,7 @@ def exact(value):
 def test_different_values_are_read_differently_inside(values, small_chars):
     """Also where keys look like paths, and where something is empty."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inside, "SMALL_CHARS", small_chars)
+        patch.setattr(module, "SMALL_CHARS", small_chars)
         texts = {exact(value): Inside(value, "r[0]").text for value in values}
 
     assert len(set(texts.values())) == len(texts)
