@@ -126,13 +126,10 @@ def text_of(block: Any) -> str | None:
     """Return the text of a block that is nothing but a text, None for other blocks: their keys are data as well."""
     if isinstance(block, str):
         return block
-    is_plain = block.get("type", "text") == "text" and all(_says_nothing(*item) for item in block.items())
-    text = block.get("text") if is_plain else None
+    others = {key: value for key, value in block.items() if key not in ("type", "text")}
+    is_marked_only = others.keys() <= {"id"} and str(others.get("id", LC_AUTO_PREFIX)).startswith(LC_AUTO_PREFIX)
+    text = block.get("text") if is_marked_only and block.get("type", "text") == "text" else None
     return text if isinstance(text, str) else None
-
-
-def _says_nothing(key: str, value: Any) -> bool:
-    return key in ("type", "text") or (key == "id" and str(value).startswith(LC_AUTO_PREFIX))
 
 
 def is_media(block: Any) -> bool:

@@ -177,7 +177,8 @@ def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
 def _filled_up(view: View, page: Page, room: Room) -> Page:
     """Add the beginning of an entry that is larger than a page where it would leave most of this page empty."""
     left = room.tokens - room.price(f"{page.body}\n")
-    if page.next is None or left < room.tokens // 2 or _is_full(page, room):
+    is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
+    if page.next is None or left < room.tokens // 2 or is_full:
         return page
     if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page
@@ -187,10 +188,6 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
         return page
     shown = with_omissions(page.shown, following.shown)
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
-
-
-def _is_full(page: Page, room: Room) -> bool:
-    return room.rows is not None and page.stop - page.start.entry >= room.rows
 
 
 def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) -> Page:

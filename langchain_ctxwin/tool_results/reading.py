@@ -177,7 +177,8 @@ class Reader:
         style = style_of(record)
         view = View(layout, replace(style, fields=question.fields) if question.fields else style)
         if place.entry >= len(layout):
-            return _past_the_end(record, layout, place)
+            end = Page(body="", start=place, next=None, stop=place.entry, shown=Projected(value=()))
+            return Answer(text=_nothing_more(record), record=record, page=end, layout=layout)
         search = Search(view, question.contains) if question.contains else None
         entries = search.entries() if search else []
         notes = self._notes(record, layout, tokens)
@@ -187,7 +188,7 @@ class Reader:
             if search:
                 found = search.page(entries, place, room)
             else:
-                found = page_at(view, place, room, stop_char=_stop_char(record, place))
+                found = page_at(view, place, room, stop_char=None if place.question else record.tail_start)
             return self._written(record, layout, found, question, notes, is_extended=is_extended)
 
         return self._fitted(page, tokens)
@@ -218,19 +219,9 @@ class Reader:
         return self._signer.sign(Cursor(record.tool, record.args_digest, record.thread, self._result_id, place.offset))
 
 
-def _past_the_end(record: Record, layout: Layout, place: Place) -> Answer:
-    page = Page(body="", start=place, next=None, stop=place.entry, shown=Projected(value=()))
-    return Answer(text=nothing_more(record), record=record, page=page, layout=layout)
-
-
 def _body_tokens(tokens: int) -> int:
     notes = TERSE_NOTE_TOKENS if tokens < TERSE_TOKENS else NOTE_TOKENS
     return max(1, int(tokens * MIN_BODY_SHARE), tokens - notes)
-
-
-def _stop_char(record: Record, place: Place) -> int | None:
-    """Where a text ends: before the part that was shown with its first page, unless it is read anew."""
-    return None if place.question else record.tail_start
 
 
 class Notes:
@@ -378,7 +369,7 @@ class Notes:
         return text if is_short else instead
 
 
-def nothing_more(record: Record) -> str:
+def _nothing_more(record: Record) -> str:
     """Say that a cursor stands after the last page."""
     return (
         f'[No more pages: all of the result of {record.tool} was shown. Add contains="text" to search it, or '

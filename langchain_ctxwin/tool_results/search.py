@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from langchain_ctxwin.core.field_paths import joined
@@ -173,20 +173,12 @@ def _lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
     if layout.unit == "fields":
         return dict(zip(indexes, view.texts(indexes), strict=True))
     values = {index: view.value(index) for index in indexes if index >= layout.head and layout.unit == "rows"}
-    objects = {index: _as_object(value) for index, value in values.items()}
-    name = next(name for name in _number_names() if not any(name in value for value in objects.values()))
+    objects = {index: value if isinstance(value, dict) else {"value": value} for index, value in values.items()}
+    # What the number of a row is called: something that the rows themselves do not have.
+    names = chain(["row"], (f"row_{number}" for number in count()))
+    name = next(name for name in names if not any(name in value for value in objects.values()))
     numbered = [{name: index - layout.head + 1, **value} for index, value in objects.items()]
     return dict(zip(values, row_lines(numbered), strict=True))
-
-
-def _number_names() -> Iterator[str]:
-    """What the number of a row is called: something that the rows themselves do not have."""
-    yield "row"
-    yield from (f"row_{number}" for number in count())
-
-
-def _as_object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"value": value}
 
 
 def _body(blocks: Sequence[Block]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
@@ -64,18 +65,6 @@ Known = Mapping[str, Any]
 NOTHING_KNOWN: Known = MappingProxyType({})
 
 
-class OutputGuard(Protocol):
-    """What is done with the output of a wrapped tool."""
-
-    def output(self, output: Any, tool: str, args: Any, runtime: Any) -> Any:
-        """Return the output to hand on; `args` are those the model gave."""
-        ...
-
-    async def aoutput(self, output: Any, tool: str, args: Any, runtime: Any) -> Any:
-        """Like `output`, without blocking the event loop."""
-        ...
-
-
 def structured(tool: BaseTool) -> BaseTool:
     """Return a copy of a tool whose results come as JSON where Python's `str` would come: models, dataclasses, sets.
 
@@ -91,10 +80,11 @@ def structured(tool: BaseTool) -> BaseTool:
     return _copied(tool, methods)
 
 
-def guarded(tool: BaseTool, guard: OutputGuard) -> BaseTool:
+def guarded(tool: BaseTool, guard: Any) -> BaseTool:
     """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
 
-    The copy asks LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
+    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
+    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
     """
     inner = structured(tool)
     kind, own = type(inner), _asks_for_runtime(tool)
@@ -233,7 +223,7 @@ def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
     """
     if isinstance(output, ToolMessage):
         return _shown(output, look)
-    if _is_outputs(output):
+    if _is_output_list(output):
         return [with_views(item, look, known) for item in output]
     if isinstance(output, Command):
         update = _updated(output.update, lambda item: _message(item, look, known))
@@ -257,7 +247,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     if type(value) not in (list, tuple):
         return change(value)
     changed = [change(item) for item in value]
-    return value if all(map(_is, changed, value)) else type(value)(changed)
+    return value if all(map(operator.is_, changed, value)) else type(value)(changed)
 
 
 def _message(item: Any, look: Look, known: Known) -> Any:
@@ -279,14 +269,6 @@ def _shown(message: ToolMessage, look: Look) -> ToolMessage:
     return message.model_copy(
         update={"content": view.content, "response_metadata": {**message.response_metadata, **facts}}
     )
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
-def _is_outputs(output: Any) -> bool:
-    return isinstance(output, list) and bool(output) and all(isinstance(item, ToolMessage | Command) for item in output)
 
 
 def is_read_more(tool: BaseTool) -> bool:
