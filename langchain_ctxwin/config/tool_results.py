@@ -1,4 +1,4 @@
-"""How much of a tool's result does the model see, and what is kept of it?"""
+"""Settings for large tool results: how much the model sees, and what is kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import SettingsConfigDict
 
-from langchain_ctxwin.config.field_paths import FieldPath
 from langchain_ctxwin.config.settings import Settings, faults_told, unknown
 from langchain_ctxwin.config.times import Seconds
+from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.errors import ConfigError
 
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A part of something, at most all of it."""
@@ -22,6 +23,17 @@ def _checked_key(key: SecretStr) -> SecretStr:
     return key
 
 
+def _checked_path(path: str) -> str:
+    try:
+        compile_fields([path])
+    except ConfigError as error:
+        raise PydanticCustomError(
+            "field_path", "give keys joined by dots, such as price.base or items[].id, others in double quotes"
+        ) from error
+    return path
+
+
+FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, AfterValidator(_checked_key)]
 
 

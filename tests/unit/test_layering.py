@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "daemon", "sentences", "redis_clients", "terms", "bm25"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"memo", "guarded", "pricing", "measurer", "planner"}
+COLLABORATORS = {"memo", "guarded", "measurer", "planner"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     "counting",
@@ -37,17 +37,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"core", "errors"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
-    "arguments": BASE | {"summarize"},
-    "engine": BASE | COLLABORATORS | {"summarize", "arguments", "hooks"},
-    "hooks": BASE,
+    "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE | {"memo"},
     "compact_tool": BASE,
     **dict.fromkeys(("recall", "models", "tools"), BASE | {"memo"}),
     "tool_results": BASE | {"memo", "guarded"},
     "flow": BASE | COLLABORATORS | MIDDLE,
-    **dict.fromkeys(
-        ("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow", "arguments", "hooks"}
-    ),
+    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow"}),
 }
 FREE = {"", "__main__", "cli", "demo", "model_table"}
 # The package root and the programs see everything; nothing sees them.

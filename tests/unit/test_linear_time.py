@@ -28,10 +28,10 @@ from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.boundaries import pieces_of
 from langchain_ctxwin.models.routing.complexity import complexity
 from langchain_ctxwin.terms import terms
-from langchain_ctxwin.tool_results.classes import classify
 from langchain_ctxwin.tool_results.extraction import extract
 from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.texts import page_end, passages
+from langchain_ctxwin.tool_results.projection import classify
+from langchain_ctxwin.tool_results.text_pages import page_end, passages
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.needs import parts_of
 from langchain_ctxwin.tools.wording import kinds_of_values

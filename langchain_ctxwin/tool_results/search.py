@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
+from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.tool_results.pages import Page, Place, Room
-from langchain_ctxwin.tool_results.paths import joined
 from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.texts import page_end, passages
-from langchain_ctxwin.tool_results.view import Shown, View, row_lines
+from langchain_ctxwin.tool_results.projection import Projected
+from langchain_ctxwin.tool_results.text_pages import page_end, passages
+from langchain_ctxwin.tool_results.view import View, row_lines
 
 ENTRY_SHARE = 0.25
 """Largest part of a page that one entry takes before only its passages with the text are shown."""
@@ -68,7 +69,9 @@ class Search:
         body = _body(taken[:shown]) if shown or not taken else self._cut(taken[0][1], room)
         shown = max(shown, 1)
         following = taken[shown][0] if len(taken) > shown else following
-        return Page(body=body, start=place, next=following, stop=place.entry, shown=Shown(texts=()))
+        return Page(
+            body=body, start=place, next=following, stop=place.entry, shown=Projected(value=()), matches=entries
+        )
 
     def _occurs(self, entry: Any) -> bool:
         if self._is_printed and not isinstance(entry, str):
@@ -170,20 +173,12 @@ def _lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
     if layout.unit == "fields":
         return dict(zip(indexes, view.texts(indexes), strict=True))
     values = {index: view.value(index) for index in indexes if index >= layout.head and layout.unit == "rows"}
-    objects = {index: _as_object(value) for index, value in values.items()}
-    name = next(name for name in _number_names() if not any(name in value for value in objects.values()))
+    objects = {index: value if isinstance(value, dict) else {"value": value} for index, value in values.items()}
+    # What the number of a row is called: something that the rows themselves do not have.
+    names = chain(["row"], (f"row_{number}" for number in count()))
+    name = next(name for name in names if not any(name in value for value in objects.values()))
     numbered = [{name: index - layout.head + 1, **value} for index, value in objects.items()]
     return dict(zip(values, row_lines(numbered), strict=True))
-
-
-def _number_names() -> Iterator[str]:
-    """What the number of a row is called: something that the rows themselves do not have."""
-    yield "row"
-    yield from (f"row_{number}" for number in count())
-
-
-def _as_object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"value": value}
 
 
 def _body(blocks: Sequence[Block]) -> str:

@@ -1,4 +1,4 @@
-"""Which fields does a path such as `items[].price.base` name?
+"""Paths of fields in JSON values, such as `items[].price.base`: read, written, and followed.
 
 A path is keys joined by dots: `price.base`. `*` stands for any one key, `[]` says that a list is meant; it may be left
 out, because a key is looked up in every item of a list. A key with a dot, bracket, quote or star in it is written as a
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -33,17 +32,8 @@ _BARE_KEY = re.compile(r'[^\s".\[\]*](?:[^".\[\]*\x00-\x1f]*[^\s".\[\]*])?')
 _COMPILED_MAX = 256  # sets of fields kept compiled: the tools of a process and what its models ask for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """Compiled paths, in the order given."""
-
-    paths: tuple[str, ...]
-    wanted: Wanted
-    """The steps of each path."""
-
-
-def compile_fields(fields: Sequence[str]) -> Fields:
-    """Parse paths once.
+def compile_fields(fields: Sequence[str]) -> Wanted:
+    """Return the steps of each path; the same paths are parsed once.
 
     Raises:
         ConfigError: There is no path, or one cannot be read; the message names it and what is wrong.
@@ -83,8 +73,8 @@ def exists(value: Any, steps: tuple[Step, ...]) -> bool:
 
 
 @lru_cache(maxsize=_COMPILED_MAX)
-def _compiled(paths: tuple[str, ...]) -> Fields:
-    return Fields(paths=paths, wanted=tuple(_steps(path) for path in paths))
+def _compiled(paths: tuple[str, ...]) -> Wanted:
+    return tuple(map(_steps, paths))
 
 
 def _steps(path: str) -> tuple[Step, ...]:

@@ -1,20 +1,41 @@
-"""How is a tool wrapped, so that nothing about it changes but what becomes of its results?"""
+"""Wrapping of tools: nothing about a tool changes but what becomes of its results."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
+import operator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
-from langchain_core.tools import BaseTool, InjectedToolArg
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import ToolRuntime
+from langgraph.types import Command
 from pydantic import BaseModel, RootModel, create_model
 
-from langchain_ctxwin.errors import ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
 from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable
+from langchain_ctxwin.tool_results.reading import READ_MORE
+
+TAG = "ctxwin:read_more"
+"""Marks the tool, also in traces."""
+
+DESCRIPTION = (
+    "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
+    "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
+    '(["*"] for all); `page_tokens` makes the page smaller.'
+)
+
+CursorText = Annotated[str, "The cursor, exactly as it stands in the note."]
+Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]
+FieldPaths = Annotated[list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
+PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
+Runtime = Annotated[Any, InjectedToolArg]
 
 NAMED_RUNTIME = "runtime"
 """The argument in which LangGraph hands a tool its runtime, whatever the argument's type."""
@@ -24,17 +45,24 @@ OUR_RUNTIME = "ctxwin_runtime"
 
 Returned = Callable[..., Any]
 
+METADATA = "ctxwin"
+"""Key of a message's `response_metadata` that tells programs what the notes tell the model."""
 
-class OutputGuard(Protocol):
-    """What is done with the output of a wrapped tool."""
 
-    def output(self, output: Any, tool: str, args: Any, runtime: Any) -> Any:
-        """Return the output to hand on; `args` are those the model gave."""
-        ...
+class Reduced(NamedTuple):
+    """What is shown of a large result."""
 
-    async def aoutput(self, output: Any, tool: str, args: Any, runtime: Any) -> Any:
-        """Like `output`, without blocking the event loop."""
-        ...
+    content: str | list[Any]
+    """Content of the message."""
+
+    facts: dict[str, Any]
+    """What the notes say, for programs."""
+
+
+Look = Callable[[Any], Reduced | None]
+Known = Mapping[str, Any]
+
+NOTHING_KNOWN: Known = MappingProxyType({})
 
 
 def structured(tool: BaseTool) -> BaseTool:
@@ -52,10 +80,11 @@ def structured(tool: BaseTool) -> BaseTool:
     return _copied(tool, methods)
 
 
-def guarded(tool: BaseTool, guard: OutputGuard) -> BaseTool:
+def guarded(tool: BaseTool, guard: Any) -> BaseTool:
     """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
 
-    The copy asks LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
+    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
+    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
     """
     inner = structured(tool)
     kind, own = type(inner), _asks_for_runtime(tool)
@@ -174,3 +203,117 @@ def _with_runtime(schema: Any) -> Any:
     # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
     base = None if issubclass(schema, RootModel) else schema
     return create_model(schema.__name__, __base__=base, **extra)
+
+
+def contents(output: Any, known: Known = NOTHING_KNOWN) -> list[Any]:
+    """Return the contents in an output: of a message, of the messages in a command or a list, or the value itself."""
+    found: list[Any] = []
+    with_views(output, found.append, known)
+    return found
+
+
+def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
+    """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
+
+    Args:
+        output: what a tool returned.
+        look: returns what is shown of a content, None when it is shown as it is.
+        known: contents in the history by the ids of their messages: a command that hands a conversation over
+            repeats them.
+    """
+    if isinstance(output, ToolMessage):
+        return _shown(output, look)
+    if _is_output_list(output):
+        return [with_views(item, look, known) for item in output]
+    if isinstance(output, Command):
+        update = _updated(output.update, lambda item: _message(item, look, known))
+        return output if update is output.update else replace(output, update=update)
+    view = look(output)
+    return output if view is None else view.content
+
+
+def _updated(update: Any, message: Callable[[Any], Any]) -> Any:
+    """An update in any of its forms: an object, pairs of keys and values, or messages."""
+    if isinstance(update, Mapping):
+        values = {key: _each(value, message) for key, value in update.items()}
+        return update if all(values[key] is value for key, value in update.items()) else values
+    if isinstance(update, list | tuple):
+        return _each(update, lambda item: _each(item, lambda value: _each(value, message)))
+    return update
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """What becomes of one value, or of each in a list; the list itself when nothing changes."""
+    if type(value) not in (list, tuple):
+        return change(value)
+    changed = [change(item) for item in value]
+    return value if all(map(operator.is_, changed, value)) else type(value)(changed)
+
+
+def _message(item: Any, look: Look, known: Known) -> Any:
+    if isinstance(item, ToolMessage):
+        return item if item.id and known.get(item.id) == item.content else _shown(item, look)
+    if not isinstance(item, dict) or "tool" not in (item.get("role"), item.get("type")) or "content" not in item:
+        return item
+    view = look(item["content"])
+    return item if view is None else {**item, "content": view.content}
+
+
+def _shown(message: ToolMessage, look: Look) -> ToolMessage:
+    if METADATA in message.response_metadata:  # a page already: another guard stands further inside
+        return message
+    view = look(message.content)
+    if view is None:
+        return message
+    facts = {METADATA: view.facts}
+    return message.model_copy(
+        update={"content": view.content, "response_metadata": {**message.response_metadata, **facts}}
+    )
+
+
+def is_read_more(tool: BaseTool) -> bool:
+    """Say whether this is the tool of a guard, rather than one that somebody gave the same name."""
+    return tool.name == READ_MORE and TAG in (tool.tags or ())
+
+
+def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
+    """Return the tool; what is wrong with a cursor is told to the model in a sentence that it can act on.
+
+    Args:
+        read: `ToolResultGuard.read`.
+        aread: `ToolResultGuard.aread`.
+    """
+
+    def read_more(
+        cursor: CursorText,
+        contains: Contains = None,
+        fields: FieldPaths = None,
+        page_tokens: PageTokens = None,
+        runtime: Runtime = None,
+    ) -> str:
+        try:
+            return read(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    async def aread_more(
+        cursor: CursorText,
+        contains: Contains = None,
+        fields: FieldPaths = None,
+        page_tokens: PageTokens = None,
+        runtime: Runtime = None,
+    ) -> str:
+        try:
+            return await aread(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        read_more,
+        aread_more,
+        name=READ_MORE,
+        description=DESCRIPTION,
+        tags=[TAG],
+        handle_tool_error=True,
+        parse_docstring=False,
+    )
