@@ -10,9 +10,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.routing.calling import output_tokens_of
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel, output_tokens_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

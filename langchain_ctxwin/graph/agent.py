@@ -26,9 +26,9 @@ from langchain_ctxwin.graph.nodes import ContextNodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector

@@ -22,8 +22,8 @@ from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow
 from langchain_ctxwin.graph.calls import ModelCall
 from langchain_ctxwin.graph.node import ContextNode
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")

@@ -35,10 +35,9 @@ from langchain_ctxwin.middleware.agent_state import ContextKeys
 from langchain_ctxwin.middleware.model_call import AgentCall
 from langchain_ctxwin.middleware.response_format import definitions_of
 from langchain_ctxwin.middleware.tool_calls import guarding
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard

@@ -27,10 +27,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.failures import failure_of
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from langchain_tests.unit_tests import ChatModelUnitTests
 
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.routing import RoutedChatModel
 from support.routing import router, scripted
 
 

@@ -20,11 +20,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
-from langchain_ctxwin.models.routing.conversations import conversation_key
-from langchain_ctxwin.models.routing.request import Request
-from langchain_ctxwin.models.routing.roster import FACTS_SECONDS
-from langchain_ctxwin.models.routing.router import ModelRouter
-from langchain_ctxwin.models.routing.sizing import Size
+from langchain_ctxwin.routing import ModelRouter, Request, Size, conversation_key
+from langchain_ctxwin.routing.candidates import FACTS_SECONDS
 from support.fakes import ScriptedChatModel
 from support.routing import FixedQuality, TableRegistry, exact, info, scripted
 
@@ -141,8 +138,8 @@ def test_the_measured_time_counts_when_it_has_a_weight():
     """Of two equal candidates the faster one is taken; one that was never asked counts as fast."""
     models = [info("slow", 8_192, "1"), info("fast", 8_192, "1")]
     quick = of_infos(*models, config=RoutingConfig(latency=0.5))
-    quick.experience.answered("slow", 9.0)
-    quick.experience.answered("fast", 1.0)
+    for name, seconds in (("slow", 9.0), ("fast", 1.0)):
+        quick.answered(quick.route("hi", prefer=name), "", seconds)
     assert quick.route("hi").name == "fast"
 
 

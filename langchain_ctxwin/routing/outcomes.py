@@ -1,18 +1,23 @@
-"""Which models did well on which kinds of tasks, in any conversation and any process?"""
+"""Outcomes: which models did well on which kinds of tasks, counted in any conversation and any process."""
 
 from __future__ import annotations
 
 import contextvars
+import json
 import os
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any
 
 import structlog
+from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
-from langchain_ctxwin.models.routing.counts import Cell, Count, Counts, Stored, read_file, replace_file, together
+from langchain_ctxwin.models.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.protocols import Clock
 
 FLUSH_SECONDS = 5.0
@@ -21,7 +26,44 @@ FLUSH_SECONDS = 5.0
 MAX_NAME_CHARS = 256
 """Longest name of a bucket or a model that is kept, so that the file stays small; far above any name in use."""
 
+MAX_TRIALS = 200.0
+"""Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
+successes is then known to about 3 points."""
+
+MAX_CELLS = 4096
+"""Pairs of a bucket and a model that are kept: fifty models in every bucket; about half a megabyte."""
+
+LARGEST = 1e12
+"""Numbers above it are no times and no counts; the times of the next thirty thousand years are below."""
+
+FILE_VERSION = 1
+
+_Number = Annotated[float, Field(ge=0, le=LARGEST)]
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Outcomes of one model on one kind of task."""
+
+    successes: _Number = 0.0
+    trials: _Number = 0.0
+    at: _Number = 0.0
+    """When the latest was recorded, in seconds since the epoch."""
+
+    def plus(self, other: Count) -> Count:
+        """Return both together, scaled down to `MAX_TRIALS` when there are more."""
+        trials = self.trials + other.trials
+        share = min(1.0, MAX_TRIALS / trials) if trials else 1.0
+        return Count(
+            successes=(self.successes + other.successes) * share, trials=trials * share, at=max(self.at, other.at)
+        )
+
+
+Cell = tuple[str, str]
+"""Bucket and model."""
+
+Counts = Mapping[Cell, Count]
 
 
 class Outcomes:
@@ -60,16 +102,17 @@ class Outcomes:
         Raises:
             ConfigError: a name is empty or too long, or `success` is no boolean; nothing was counted.
         """
-        _require_name("bucket", bucket)
-        _require_name("model", model)
+        for what, name in (("bucket", bucket), ("model", model)):
+            if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
+                raise ConfigError(f"{what}={name!r}: give a name of 1 to {MAX_NAME_CHARS} characters")
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
         one = {(bucket, model): Count(successes=float(success), trials=1.0, at=self._clock())}
         with self._lock:
             if self._path is None:
-                self._saved = together(self._saved, one)
+                self._saved = added(self._saved, one)
                 return
-            self._new = together(self._new, one)
+            self._new = added(self._new, one)
             self._save_soon(self._path)
 
     def of(self, bucket: str, model: str) -> Count:
@@ -85,7 +128,7 @@ class Outcomes:
         if self._path is None:
             return
         try:
-            stored = read_file(self._path)
+            stored = _read_file(self._path)
         except OSError as error:
             self._report("models.outcomes_unreadable", fault_of(error))
             return
@@ -128,7 +171,7 @@ class Outcomes:
                 saved = None
             with self._lock:
                 if saved is None:
-                    self._new, self._saving = together(self._saving, self._new), {}
+                    self._new, self._saving = added(self._saving, self._new), {}
                     return self._rest()
                 self._saved, self._saving = saved, {}
 
@@ -140,13 +183,14 @@ class Outcomes:
         """Add the new counts to the file and return all; None when the file must stay as it is."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone(path):
-            stored = read_file(path)
+            stored = _read_file(path)
             if stored.is_newer:
                 self._report("models.outcomes_not_saved", stored.fault)
                 return None
-            _set_aside_faulty(path, stored)
-            counts = together(stored.counts, self._saving)
-            replace_file(path, counts)
+            if stored.fault:
+                _log.info("models.outcomes_set_aside", path=str(path), moved_to=str(set_aside(path)))
+            counts = added(stored.counts, self._saving)
+            _replace_file(path, counts)
         self._report("models.outcomes_not_saved", "")
         return counts
 
@@ -157,11 +201,73 @@ class Outcomes:
         self._reported[event] = reason
 
 
-def _set_aside_faulty(path: Path, stored: Stored) -> None:
-    if stored.fault:
-        _log.info("models.outcomes_set_aside", path=str(path), moved_to=str(set_aside(path)))
+def added(one: Counts, other: Counts) -> dict[Cell, Count]:
+    """Return the sums per cell; of more than `MAX_CELLS` the ones that were heard of last."""
+    nothing = Count()
+    both = {cell: one.get(cell, nothing).plus(other.get(cell, nothing)) for cell in chain(one, other)}
+    if len(both) <= MAX_CELLS:
+        return both
+    newest = sorted(both, key=lambda cell: (both[cell].at, cell))[-MAX_CELLS:]
+    return {cell: both[cell] for cell in newest}
 
 
-def _require_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-        raise ConfigError(f"{what}={name!r}: give a name of 1 to {MAX_NAME_CHARS} characters")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What a file holds, and what is wrong with it."""
+
+    counts: Counts = field(default_factory=dict)
+    fault: str = ""
+    is_newer: bool = False
+    """Written by a later version of this package: it is not replaced."""
+
+
+def _read_file(path: Path) -> _File:
+    """Return what the file holds: nothing when it is missing, what is valid in it when it has a fault.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return _File()
+    except (ValueError, RecursionError) as error:
+        return _File(fault=f"not JSON: {error}")
+    version = document.get("version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version > FILE_VERSION:
+        return _File(fault=f"of version {version}, newer than {FILE_VERSION}", is_newer=True)
+    buckets = document.get("outcomes") if version == FILE_VERSION else None
+    if not isinstance(buckets, dict):
+        return _File(fault=f"not outcomes of version {FILE_VERSION}")
+    return _valid_cells(buckets)
+
+
+def _replace_file(path: Path, counts: Counts) -> None:
+    """Write all counts; a reader sees the old file or the new one, never a part.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    buckets: dict[str, dict[str, dict[str, float]]] = {}
+    for (bucket, model), count in counts.items():
+        buckets.setdefault(bucket, {})[model] = asdict(count)
+    replace_text(path, json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True))
+
+
+def _valid_cells(buckets: dict[str, Any]) -> _File:
+    """What is valid in the file; what is not is left out and said."""
+    counts: dict[Cell, Count] = {}
+    invalid: list[str] = []
+    adapter = TypeAdapter(Count)
+    for bucket, models in buckets.items():
+        for model, value in models.items() if isinstance(models, dict) else [("", models)]:
+            try:
+                count = adapter.validate_python(value)
+            except ValidationError:
+                count = None
+            if count is None or count.successes > count.trials or not (bucket and model):
+                invalid.append(f"{bucket}.{model}")
+            else:
+                counts[bucket, model] = count
+    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
+    return _File(counts=added(counts, {}), fault=fault)
