@@ -27,6 +27,7 @@ from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
 from langchain_ctxwin.memo import AcceptedSizes
 from langchain_ctxwin.models.memories import declared_limits
+from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.request import Request, Size
 
@@ -170,19 +171,6 @@ class Candidate:
         return f"{limit:,} (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
-    what: str
-    until: float
-    """When the candidate has rested enough, in seconds since the epoch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
-    limits: Mapping[str, int]
-    until: float
-
-
 class Candidates:
     """The candidates of a router; thread-safe, losing what happened so far costs a few refused requests.
 
@@ -203,8 +191,8 @@ class Candidates:
         self._reading: Future[Any] | None = None
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._failures: dict[str, _Failure] = {}
-        self._heard: dict[str, _Heard] = {}
+        self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when it rests
+        self._heard = LearnedSource(ttl_seconds=HEARD_SECONDS, clock=clock)
         self._seconds: dict[str, deque[float]] = {}
         self._accepted = AcceptedSizes(clock)
         self._made: dict[str, BaseChatModel] = {}
@@ -248,13 +236,13 @@ class Candidates:
     def failed(self, name: str, what: str, *, rest_seconds: float) -> None:
         """Let a candidate rest."""
         with self._lock:
-            self._failures[name] = _Failure(what=what, until=self._clock() + rest_seconds)
+            self._failures[name] = (what, self._clock() + rest_seconds)
 
     def resting(self, name: str) -> str:
         """Return why a candidate rests, and for how long; empty when it does not."""
-        failure = self._failures.get(name)
-        left = failure.until - self._clock() if failure else 0.0
-        return f"failed ({failure.what}), rests for {left:.0f} s more" if failure and left > 0 else ""
+        what, until = self._failures.get(name) or ("", 0.0)
+        left = until - self._clock()
+        return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
 
     def seconds(self, name: str) -> float | None:
         """Return how long an answer usually takes; None before the first one."""
@@ -265,10 +253,9 @@ class Candidates:
     def answered(self, name: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up how long an answer took, and the input it was reported to be for; whoever answers is well."""
         self._accepted.note(name, tokens)
+        self._heard.accepted(name, tokens)
         with self._lock:
             self._failures.pop(name, None)
-            if heard := self._heard.get(name):
-                self._heard[name] = replace(heard, limits=unrefuted(heard.limits, tokens))
             self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
@@ -288,21 +275,16 @@ class Candidates:
         stated = for_everybody(stated_limit(overflow, known), declared)
         inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}
         if limits := stated or unrefuted(for_everybody(inferred, declared), known.accepted_tokens):
-            with self._lock:
-                both = smaller_of(self._live(name), limits)
-                self._heard[name] = _Heard(limits=both, until=self._clock() + HEARD_SECONDS)
+            with suppress(ContextWindowError):  # no plausible number
+                self._heard.learn(name, smaller_of(self._heard.recall(name), limits))
         if stated and self._registry is not None:
             with suppress(ContextWindowError):  # a registry may hold it for no plausible limit: nothing to learn then
                 self._registry.learn(refusing.info, stated)
 
     def _with_heard(self, candidate: Candidate) -> Candidate:
         """The candidate with the limits it was heard to have, where those are smaller."""
-        heard = self._live(candidate.name)
+        heard = self._heard.recall(candidate.name)
         return replace(candidate, limits=lowered(candidate.limits, heard)) if heard else candidate
-
-    def _live(self, name: str) -> Mapping[str, int]:
-        heard = self._heard.get(name)
-        return heard.limits if heard and heard.until > self._clock() else {}
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what it was heard to say."""
