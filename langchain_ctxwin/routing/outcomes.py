@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 import os
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,11 @@ from typing import Annotated, Any
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
+from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, replace_text, set_aside
+from langchain_ctxwin.models.forks import renew_after_fork
+from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 
 FLUSH_SECONDS = 5.0
@@ -91,10 +95,16 @@ class Outcomes:
         self._saved: Counts = {}  # these three are replaced as a whole, never changed
         self._saving: Counts = {}
         self._new: Counts = {}
-        self._lock = threading.Condition()  # notified when the writer rests
-        self._writer: threading.Thread | None = None
-        self._reported: dict[str, str] = {}
+        self._troubles = Troubles(path=str(self._path))
+        self.renew()
+        renew_after_fork(self)
         self.refresh()
+
+    def renew(self) -> None:
+        """Make the lock anew and forget the writer; in a forked process, what is unsaved is the parent's to save."""
+        self._lock = threading.Lock()
+        self._writing: Future[Any] | None = None
+        self._saved, self._saving, self._new = added(self._saved, added(self._saving, self._new)), {}, {}
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
         """Count one outcome; returns at once, also on an event loop.
@@ -113,7 +123,11 @@ class Outcomes:
                 self._saved = added(self._saved, one)
                 return
             self._new = added(self._new, one)
-            self._save_soon(self._path)
+            if self._writing is None:
+                try:  # in a thread: files must not be touched on an event loop
+                    self._writing = in_daemon(partial(self._save_all, self._path))
+                except RuntimeError as error:  # the process may have no more threads, or is about to end
+                    self._troubles.tell("models.outcomes_not_saved", str(error))
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
@@ -130,54 +144,36 @@ class Outcomes:
         try:
             stored = _read_file(self._path)
         except OSError as error:
-            self._report("models.outcomes_unreadable", fault_of(error))
+            self._troubles.tell("models.outcomes_unreadable", fault_of(error))
             return
-        self._report("models.outcomes_unreadable", stored.fault)
+        self._troubles.tell("models.outcomes_unreadable", stored.fault)
         with self._lock:
             if not self._saving and stored.counts:  # else the writer is about to take over the same and more
                 self._saved = stored.counts
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not self._is_writing(), timeout_seconds)
-
-    def _is_writing(self) -> bool:
-        return self._writer is not None and self._writer.is_alive()  # a forked process has the name of it only
-
-    def _save_soon(self, path: Path) -> None:
-        """Let a daemon thread with an empty context save: files must not be touched on an event loop."""
-        if self._is_writing():
-            return
-        context = contextvars.Context()
-        writer = threading.Thread(target=context.run, args=(self._save_all, path), name="ctxwin-outcomes", daemon=True)
-        self._writer = writer
-        try:
-            writer.start()
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._report("models.outcomes_not_saved", str(error))
+        writing = self._writing
+        return writing is None or not wait([writing], timeout_seconds).not_done
 
     def _save_all(self, path: Path) -> None:
         """Save until nothing new is left, or it fails: what failed is kept and tried again with the next outcome."""
         while True:
             with self._lock:
                 if not self._new:
-                    return self._rest()
+                    self._writing = None
+                    return
                 self._saving, self._new = self._new, {}
             try:
                 saved = self._save(path)
             except OSError as error:
-                self._report("models.outcomes_not_saved", fault_of(error))
+                self._troubles.tell("models.outcomes_not_saved", fault_of(error))
                 saved = None
             with self._lock:
                 if saved is None:
-                    self._new, self._saving = added(self._saving, self._new), {}
-                    return self._rest()
+                    self._new, self._saving, self._writing = added(self._saving, self._new), {}, None
+                    return
                 self._saved, self._saving = saved, {}
-
-    def _rest(self) -> None:
-        self._writer = None
-        self._lock.notify_all()
 
     def _save(self, path: Path) -> Counts | None:
         """Add the new counts to the file and return all; None when the file must stay as it is."""
@@ -185,20 +181,17 @@ class Outcomes:
         with alone(path):
             stored = _read_file(path)
             if stored.is_newer:
-                self._report("models.outcomes_not_saved", stored.fault)
+                self._troubles.tell("models.outcomes_not_saved", stored.fault)
                 return None
             if stored.fault:
                 _log.info("models.outcomes_set_aside", path=str(path), moved_to=str(set_aside(path)))
             counts = added(stored.counts, self._saving)
-            _replace_file(path, counts)
-        self._report("models.outcomes_not_saved", "")
+            buckets: dict[str, dict[str, Any]] = {}
+            for (bucket, model), count in counts.items():
+                buckets.setdefault(bucket, {})[model] = asdict(count)
+            replace_text(path, json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True))
+        self._troubles.tell("models.outcomes_not_saved", "")
         return counts
-
-    def _report(self, event: str, reason: str) -> None:
-        """Warn once per trouble: again only when the reason changes, or after it was over (no reason)."""
-        if reason and self._reported.get(event) != reason:
-            _log.warning(event, path=str(self._path), reason=reason)
-        self._reported[event] = reason
 
 
 def added(one: Counts, other: Counts) -> dict[Cell, Count]:
@@ -240,18 +233,6 @@ def _read_file(path: Path) -> _File:
     if not isinstance(buckets, dict):
         return _File(fault=f"not outcomes of version {FILE_VERSION}")
     return _valid_cells(buckets)
-
-
-def _replace_file(path: Path, counts: Counts) -> None:
-    """Write all counts; a reader sees the old file or the new one, never a part.
-
-    Raises:
-        OSError: the file is as it was.
-    """
-    buckets: dict[str, dict[str, dict[str, float]]] = {}
-    for (bucket, model), count in counts.items():
-        buckets.setdefault(bucket, {})[model] = asdict(count)
-    replace_text(path, json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True))
 
 
 def _valid_cells(buckets: dict[str, Any]) -> _File:

@@ -153,6 +153,34 @@ def test_processes_share_the_file(path):
     assert known(Outcomes(path), "b") == (40.0, 40.0)
 
 
+FORKING = """
+import os, pathlib, sys
+from langchain_ctxwin.routing import Outcomes
+path = pathlib.Path(sys.argv[1]) / "outcomes.json"
+outcomes = Outcomes(path)
+def saved():
+    outcomes.record("b", "m", success=True)
+    assert outcomes.flush(30)
+path.parent.write_text("a file where a folder is needed")
+saved()
+path.parent.unlink()
+child = os.fork()
+saved()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print(Outcomes(path).of("b", "m").trials)
+os._exit(sys.stdout.flush() or 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_counts_on(tmp_path):
+    """What its parent has not saved yet is the parent's to save: nothing is lost or counted twice."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(tmp_path / "folder")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "3.0"
+
+
 def test_recording_writes_in_a_background_thread(path, monkeypatch):
     """Files are not touched on the caller's thread, which may run an event loop."""
     writers = []
@@ -163,7 +191,7 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
 
     monkeypatch.setattr("langchain_ctxwin.routing.outcomes.replace_text", write)
     saved(Outcomes(path))
-    assert writers == ["ctxwin-outcomes"]
+    assert writers == ["ctxwin"]
 
 
 @pytest.mark.parametrize(
