@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, smaller_of
 from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
 from langchain_ctxwin.memo import AcceptedSizes
+from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.memories import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
@@ -188,15 +188,19 @@ class Candidates:
         self._clock = clock
         self._read = candidates_of(given, registry)
         self._read_at = clock()
-        self._reading: Future[Any] | None = None
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
         self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when it rests
         self._heard = LearnedSource(ttl_seconds=HEARD_SECONDS, clock=clock)
         self._seconds: dict[str, deque[float]] = {}
         self._accepted = AcceptedSizes(clock)
         self._made: dict[str, BaseChatModel] = {}
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make locks anew and forget the thread that asks the registry; neither means anything after a fork."""
+        self._lock = threading.Lock()
         self._making = threading.Lock()
+        self._reading: Future[Any] | None = None
 
     def current(self) -> tuple[Candidate, ...]:
         """Return the candidates in the order they were given, at once: facts that are old serve until newer arrive."""
@@ -296,10 +300,9 @@ class Candidates:
     def _begin_reading(self) -> None:
         """Have the registry asked in a thread, one at a time: a source may hang, the caller may be an event loop."""
         with self._lock:
-            is_reading = self._reading is not None and not self._reading.done()
-            if is_reading and self._pid == os.getpid():  # the thread of a parent process does not answer here
+            if self._reading is not None and not self._reading.done():
                 return
-            self._read_at, self._pid = self._clock(), os.getpid()
+            self._read_at = self._clock()
             with suppress(RuntimeError):  # no thread is free: what is known serves for another while
                 self._reading = in_few_daemons(self._read_again)
 
