@@ -7,7 +7,7 @@
 A route is data: the model, why, and why not each of the others.
 """
 
-from langchain_ctxwin.routing.attempts import Attempts, RemainingTooSmallError, failure_of
+from langchain_ctxwin.routing.attempts import RemainingTooSmallError, failure_of
 from langchain_ctxwin.routing.candidates import Candidate
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.routing.outcomes import Outcomes
@@ -17,7 +17,6 @@ from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights
 
 __all__ = [
-    "Attempts",
     "Candidate",
     "ModelRouter",
     "Outcomes",

@@ -397,7 +397,12 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
     """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
     if isinstance(given, ModelInfo):
         return given
-    known = _looked_up(given if not isinstance(given, str) else _registry_name(given), registry)
+    part = None if isinstance(given, str) else only_model(given)
+    asked = _registry_name(given) if isinstance(given, str) else part[0] if part else given
+    known: ModelInfo | None = None
+    if registry is not None:
+        with suppress(UnknownModelError):
+            known = registry.lookup(asked)
     if known is not None and (known.limits.known or isinstance(given, str)):
         return known
     if isinstance(given, str):
@@ -414,16 +419,6 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
         max_output_tokens=own.max_output_tokens,
         provenance={**facts.provenance, "context_window": own.source},
     )
-
-
-def _looked_up(model: Any, registry: Registry | None) -> ModelInfo | None:
-    if registry is None:
-        return None
-    part = None if isinstance(model, str) else only_model(model)
-    try:
-        return registry.lookup(part[0] if part else model)
-    except UnknownModelError:
-        return None
 
 
 def _with_request(limits: ModelLimits, given: CandidateModel) -> ModelLimits:
@@ -451,19 +446,17 @@ def _made(candidate: Candidate) -> BaseChatModel:
             f"candidate {candidate.name!r} is a name: install langchain-ctxwin[agents] to turn names into chat models, "
             "or pass the chat model itself"
         ) from missing
-    provider, name = _provider_and_name(candidate)
+    given = candidate.given
+    provider, slash, name = candidate.name.partition("/")
+    if isinstance(given, ModelInfo):
+        provider, name = given.provider or "", given.name
+    elif not slash:
+        provider, name = "", candidate.name
     try:
-        model: BaseChatModel = init_chat_model(name, model_provider=INTEGRATIONS.get(provider or "", provider))
+        model: BaseChatModel = init_chat_model(name, model_provider=INTEGRATIONS.get(provider, provider) or None)
     except Exception as error:
         raise CannotBeMadeError(
             f"candidate {candidate.name!r} cannot be made into a chat model ({type(error).__name__}: {error}): install "
             "its integration and set its key, or pass the chat model itself"
         ) from error
     return model
-
-
-def _provider_and_name(candidate: Candidate) -> tuple[str | None, str]:
-    if isinstance(candidate.given, ModelInfo):
-        return candidate.given.provider, candidate.given.name
-    provider, slash, name = candidate.name.partition("/")
-    return (provider, name) if slash else (None, candidate.name)
