@@ -18,8 +18,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.routing.attempts import EMPTY_STREAM, Attempts, Call
 from langchain_ctxwin.routing.candidates import PROFILE_KEYS
+from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
 from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
 from langchain_ctxwin.routing.router import ModelRouter
 
@@ -154,13 +154,13 @@ class RoutedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
         **kwargs: Any,
     ) -> ChatResult:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         while True:
-            call = attempts.next()
-            with attempts.watched():
+            call = fallbacks.next()
+            with fallbacks.watched():
                 result = _answer_of(call, messages, stop or self.stop)
-            if attempts.is_well:
-                return _labelled(result, attempts.answered(result.generations[0].message))
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
 
     async def _agenerate(
         self,
@@ -169,13 +169,13 @@ class RoutedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
         **kwargs: Any,
     ) -> ChatResult:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         while True:
-            call = await attempts.anext()
-            with attempts.watched():
+            call = await fallbacks.anext()
+            with fallbacks.watched():
                 result = await _aanswer_of(call, messages, stop or self.stop)
-            if attempts.is_well:
-                return _labelled(result, attempts.answered(result.generations[0].message))
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
 
     def _stream(
         self,
@@ -184,20 +184,20 @@ class RoutedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         run = {"run_manager": run_manager} if run_manager else {}
         chunk: ChatGenerationChunk | None = None
-        while not attempts.is_well:
-            chunks = _chunks_of(attempts.next(), messages, stop or self.stop, run)
-            with attempts.watched():
+        while not fallbacks.is_well:
+            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run)
+            with fallbacks.watched():
                 chunk = _begun(next(chunks, None))
         if chunk is not None:
-            chunk = _with_route(chunk, attempts.metadata())
+            chunk = _with_route(chunk, fallbacks.metadata())
         while chunk is not None:
-            yield attempts.noted(chunk)
-            with attempts.watched(final=True):
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
                 chunk = next(chunks, None)
-        attempts.answered()
+        fallbacks.answered()
 
     async def _astream(
         self,
@@ -206,22 +206,22 @@ class RoutedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         run = {"run_manager": run_manager} if run_manager else {}
         chunk: ChatGenerationChunk | None = None
-        while not attempts.is_well:
-            chunks = _achunks_of(await attempts.anext(), messages, stop or self.stop, run)
-            with attempts.watched():
+        while not fallbacks.is_well:
+            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run)
+            with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
         if chunk is not None:
-            chunk = _with_route(chunk, attempts.metadata())
+            chunk = _with_route(chunk, fallbacks.metadata())
         while chunk is not None:
-            yield attempts.noted(chunk)
-            with attempts.watched(final=True):
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
                 chunk = await anext(chunks, None)
-        attempts.answered()
+        fallbacks.answered()
 
-    def _attempts(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Attempts:
+    def _fallbacks(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Fallbacks:
         defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
         shown = cast("list[AnyMessage]", messages)
@@ -236,7 +236,7 @@ class RoutedChatModel(BaseChatModel):
             prefer=prefer,
             prefer_reason=reason,
         )
-        return Attempts(self.router, request, given)
+        return Fallbacks(self.router, request, given)
 
     def _resolve_model_profile(self) -> ModelProfile:
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
@@ -279,18 +279,18 @@ def _wish(route: Any) -> tuple[str, str]:
 # every handler would then count its tokens, and show its chunks, twice.
 
 
-def _answer_of(call: Call, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
     return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
 
 
-async def _aanswer_of(call: Call, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
     """Like `_answer_of`, for async runs."""
     return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
 
 
 def _chunks_of(
-    call: Call, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
 ) -> Iterator[ChatGenerationChunk]:
     """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
     if not _streams(call, async_api=False):
@@ -302,7 +302,7 @@ def _chunks_of(
 
 
 async def _achunks_of(
-    call: Call, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
 ) -> AsyncIterator[ChatGenerationChunk]:
     """Like `_chunks_of`, for async runs."""
     if not _streams(call, async_api=True):
@@ -332,7 +332,7 @@ def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
     return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
 
 
-def _streams(call: Call, *, async_api: bool) -> bool:
+def _streams(call: CandidateCall, *, async_api: bool) -> bool:
     model: BaseChatModel = call.model
     return model._should_stream(async_api=async_api, **{**call.arguments, "stream": True})  # noqa: SLF001  # see above
 

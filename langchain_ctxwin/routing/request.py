@@ -56,7 +56,7 @@ class Request:
     """Size as it was measured elsewhere, an upper bound."""
 
     sizes: Mapping[str, Size] = field(default_factory=dict)
-    """Sizes by tokenizer family as they were measured elsewhere; a family that is missing is counted."""
+    """RequestSizes by tokenizer family as they were measured elsewhere; a family that is missing is counted."""
 
     output_tokens: int | None = None
     """What the call asks for; None leaves it to the model's own setting."""
@@ -135,7 +135,7 @@ def _media(messages: Sequence[AnyMessage]) -> Iterator[str]:
                 yield kind
 
 
-class Sizes:
+class RequestSizes:
     """Counts requests with one counter, or with the estimator of each tokenizer family."""
 
     def __init__(self, counter: TokenCounter | RequestCounter | None, *, headroom: float) -> None:

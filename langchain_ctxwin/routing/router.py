@@ -29,7 +29,7 @@ from langchain_ctxwin.routing.candidates import (
 )
 from langchain_ctxwin.routing.choice import Option, choose, estimated_cost, strengths
 from langchain_ctxwin.routing.quality import Quality
-from langchain_ctxwin.routing.request import Request, Sizes, needed_capabilities
+from langchain_ctxwin.routing.request import Request, RequestSizes, needed_capabilities
 
 MAX_CONVERSATIONS = 10_000
 """Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""
@@ -119,7 +119,7 @@ class ModelRouter:
         self.quality = quality or Quality()
         self.clock = clock
         self._candidates = Candidates(candidates, registry, clock=clock)
-        self._sizes = Sizes(counter, headroom=self.config.headroom)
+        self._sizes = RequestSizes(counter, headroom=self.config.headroom)
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
 
     @property

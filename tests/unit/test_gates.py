@@ -23,7 +23,7 @@ from langchain_ctxwin.observe.measures import (
     utilization,
 )
 from langchain_ctxwin.observe.records import RequestRecord
-from langchain_ctxwin.routing.attempts import TOO_SMALL
+from langchain_ctxwin.routing.fallbacks import TOO_SMALL
 
 REPORT = {"input_limit": 6_000, "total_tokens": 1_100, "tool_tokens": 300, "reserved_tokens": 2_000}
 USAGE = {"input_tokens": 1_000, "output_tokens": 50, "total_tokens": 1_050}

@@ -1,4 +1,4 @@
-"""Attempts at one request: a candidate is called, and what its failure means for the others decides who is next."""
+"""Fallbacks of one request: a candidate is called, and what its failure means for the others decides who is next."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CannotBindToolsError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class CandidateFailure:
     """A failure that another model may survive."""
 
     what: str
@@ -124,21 +124,21 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CandidateCall:
     """A model and the arguments of one call."""
 
     model: BaseChatModel
     arguments: dict[str, Any]
 
 
-class Attempts:
-    """The attempts at one request: each failure that another model may survive leads to the next one."""
+class Fallbacks:
+    """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
     def __init__(self, router: ModelRouter, request: Request, arguments: Mapping[str, Any]) -> None:
         self._router = router
         self._request = request
         self._arguments = arguments
-        self._tried: list[tuple[str, Failure]] = []
+        self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
         self._unasked: Exception | None = None
         self._route: Route | None = None
@@ -148,7 +148,7 @@ class Attempts:
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
 
-    def next(self) -> Call:
+    def next(self) -> CandidateCall:
         """Return the next call to make.
 
         Raises:
@@ -163,7 +163,7 @@ class Attempts:
                 call = call_of(name, self._router.instance(name), self._arguments)
         return call
 
-    async def anext(self) -> Call:
+    async def anext(self) -> CandidateCall:
         """Like `next`, for async runs."""
         call = None
         while call is None:
@@ -235,10 +235,10 @@ class Attempts:
         except CannotBeMadeError as error:
             self._unasked = error
             self._router.failed(name, NOT_MADE)
-            self._leave(name, Failure(what=NOT_MADE, meaning=NOT_MADE))
+            self._leave(name, CandidateFailure(what=NOT_MADE, meaning=NOT_MADE))
         except CannotBindToolsError as error:
             self._unasked = self._unasked or error
-            self._leave(name, Failure(what=NO_TOOLS, meaning=NO_TOOLS))
+            self._leave(name, CandidateFailure(what=NO_TOOLS, meaning=NO_TOOLS))
 
     def _decided(self) -> Route:
         """The next route; the largest window may still take what surely fits nowhere, before anyone gives up."""
@@ -284,7 +284,7 @@ class Attempts:
         self._annotate(error)
         return error
 
-    def _take_up(self, failure: Failure) -> None:
+    def _take_up(self, failure: CandidateFailure) -> None:
         route = self._chosen()
         if failure.overflow is not None:
             self._look_above(self._refusing_limit(route, failure.overflow), failure.overflow)
@@ -307,7 +307,7 @@ class Attempts:
         believed = self._router.believed_limit(route.name, self._request)
         return min(believed, overflow.limit or believed)
 
-    def _leave(self, name: str, failure: Failure) -> None:
+    def _leave(self, name: str, failure: CandidateFailure) -> None:
         self._tried.append((name, failure))
         self._request = replace(
             self._request, exclude={**self._request.exclude, name: f"failed: {failure.what}"}, prefer="", renew=False
@@ -319,7 +319,7 @@ class Attempts:
             error.add_note(f"routing asked {name}: it {failure.meaning}")
 
 
-def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Call:
+def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> CandidateCall:
     """Return how a candidate is called.
 
     Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
@@ -334,7 +334,7 @@ def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Call
     tools: Sequence[Any] = given.pop("tools", None) or ()
     given = {_known_as(model, key): value for key, value in given.items()}
     if not tools:
-        return Call(model=model, arguments={**bound, **given})
+        return CandidateCall(model=model, arguments={**bound, **given})
     try:
         part, formatted = next(models_behind(model.bind_tools(tools, **given)))
     except NotImplementedError as error:
@@ -344,7 +344,7 @@ def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Call
             f"the tools of this request cannot be described to {name!r} ({type(error).__name__}: {error}): "
             "correct their schemas"
         ) from error
-    return Call(model=part, arguments={**bound, **formatted})
+    return CandidateCall(model=part, arguments={**bound, **formatted})
 
 
 def _known_as(model: BaseChatModel, argument: str) -> str:
@@ -354,7 +354,7 @@ def _known_as(model: BaseChatModel, argument: str) -> str:
     return next((name for name in CALL_ARGUMENTS if hasattr(model, name)), argument)
 
 
-def failure_of(error: Exception, request: Iterable[str] = ()) -> Failure | None:
+def failure_of(error: Exception, request: Iterable[str] = ()) -> CandidateFailure | None:
     """Return what an exception means for other candidates; None when the request itself, or our code, is wrong.
 
     What it quotes of the `request` says nothing about a limit.
@@ -363,21 +363,27 @@ def failure_of(error: Exception, request: Iterable[str] = ()) -> Failure | None:
         return None
     overflow = classify_overflow(error, request=request)
     if overflow is not None:
-        return Failure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
+        return CandidateFailure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
     if isinstance(error, OSError) and error.errno in NETWORK_ERRNOS:
-        return Failure(what=type(error).__name__, meaning=UNREACHABLE)
+        return CandidateFailure(what=type(error).__name__, meaning=UNREACHABLE)
     return next((failure for said in evidence_of(error) if (failure := _judged(said))), None)
 
 
-def _judged(said: Evidence) -> Failure | None:
+def _judged(said: Evidence) -> CandidateFailure | None:
     name = said.class_names[0] if said.class_names else "error"
     if said.status in SURVIVABLE_STATUSES:
-        return Failure(what=f"{name}, status {said.status}", meaning=MEANINGS.get(said.status or 0, OTHER_MEANING))
+        return CandidateFailure(
+            what=f"{name}, status {said.status}", meaning=MEANINGS.get(said.status or 0, OTHER_MEANING)
+        )
     if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
-        return Failure(what=UNSUITED, meaning=UNSUITED) if UNSUPPORTED.search(said.text) else None
+        return CandidateFailure(what=UNSUITED, meaning=UNSUITED) if UNSUPPORTED.search(said.text) else None
     known = any(map(SURVIVABLE_CLASSES.match, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes))
     is_empty = EMPTY_STREAMS.match(said.text)
-    return Failure(what="empty stream" if is_empty else name, meaning=_meaning(name)) if known or is_empty else None
+    return (
+        CandidateFailure(what="empty stream" if is_empty else name, meaning=_meaning(name))
+        if known or is_empty
+        else None
+    )
 
 
 def _meaning(class_name: str) -> str:
