@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.routing import Quality, Sample, TextWeights
 from langchain_ctxwin.routing.quality import LEVELS
-from langchain_ctxwin.routing.text_weights import CHEAP, DEAR, READ_CHARS, dumped, loaded, phrase_counts
+from langchain_ctxwin.routing.text_weights import CHEAP, DEAR, READ_CHARS, dumped, loaded, phrase_counts, shipped
 
 SHIPPED = Quality()
 texts = st.text(max_size=100) | st.lists(
@@ -191,6 +191,16 @@ def test_texts_without_a_common_phrase_are_learned_from():
     """Then only the share of successes is known."""
     rare = [Sample(text=word, model=model, success=model == "b") for word in ("red", "green", "blue") for model in "ab"]
     assert advantage(Quality().fit(rare), "red") > 0
+
+
+def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
+    """No file is read on an event loop, also beside weights of one's own."""
+    shipped.cache_clear()
+    quality = Quality(weights=SHIPPED.weights)
+    monkeypatch.setattr("langchain_ctxwin.routing.text_weights.files", None)
+    assert quality.chances("a text of today", ["m"], strengths=[1.0]) == SHIPPED.chances(
+        "a text of today", ["m"], strengths=[1.0]
+    )
 
 
 # The written form
