@@ -37,10 +37,9 @@ from langchain_ctxwin.graph.agent import create_context_agent
 from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector

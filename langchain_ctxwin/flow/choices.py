@@ -20,14 +20,16 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.flow.events import announce_mended, announce_model, announce_tools
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, tools_of
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
-from langchain_ctxwin.models.routing.calling import output_tokens_of
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.request import Request
-from langchain_ctxwin.models.routing.route import Route
-from langchain_ctxwin.models.routing.router import ModelRouter
-from langchain_ctxwin.models.routing.sizing import Size
 from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.routing import (
+    ModelRouter,
+    RemainingTooSmallError,
+    Request,
+    Route,
+    RoutedChatModel,
+    Size,
+    output_tokens_of,
+)
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 

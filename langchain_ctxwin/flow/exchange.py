@@ -21,9 +21,9 @@ from langchain_ctxwin.flow.choices import known_name
 from langchain_ctxwin.flow.events import announce_lesson, announce_recovery, announce_reset
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.routing import RemainingTooSmallError
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.flow.choices import require_free_name
 from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector

@@ -36,10 +36,9 @@ from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.measurer import check_collaborators, shown
 from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
 from langchain_ctxwin.middleware.agent_state import SESSION_KEYS, ContextKeys
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import as_summarizer
 from langchain_ctxwin.summarize.background import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard

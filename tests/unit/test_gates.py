@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo
-from langchain_ctxwin.models.routing.failures import TOO_SMALL
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, quality_report
 from langchain_ctxwin.observe.measures import (
     Ratio,
@@ -24,6 +23,7 @@ from langchain_ctxwin.observe.measures import (
     utilization,
 )
 from langchain_ctxwin.observe.records import RequestRecord
+from langchain_ctxwin.routing.fallbacks import TOO_SMALL
 
 REPORT = {"input_limit": 6_000, "total_tokens": 1_100, "tool_tokens": 300, "reserved_tokens": 2_000}
 USAGE = {"input_tokens": 1_000, "output_tokens": 50, "total_tokens": 1_050}

@@ -26,7 +26,7 @@ import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
 from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.boundaries import pieces_of
-from langchain_ctxwin.models.routing.complexity import complexity
+from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.terms import terms
 from langchain_ctxwin.tool_results.extraction import extract
 from langchain_ctxwin.tool_results.printing import print_value
@@ -351,9 +351,9 @@ def price(text):
 
 
 READS: dict[str, Read] = {
+    "bucket_of_a_task": Quality().bucket,
     "classify": partial(classify, "total"),
     "classify_overflow": classify_overflow,
-    "complexity": complexity,
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),
     "estimate": TokenEstimator().count_text,
     "extract": lambda text: extract(text, 200),

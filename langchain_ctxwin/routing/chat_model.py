@@ -1,15 +1,15 @@
-"""A chat model that asks whichever candidate of a router fits each request."""
+"""Routed chat model: a chat model in front of several, of which the router chooses one for each request."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import Field
@@ -18,21 +18,12 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.routing.answers import (
-    aanswer_of,
-    achunks_of,
-    answer_of,
-    begun,
-    chunks_of,
-    labelled,
-    labelled_chunk,
-)
-from langchain_ctxwin.models.routing.attempts import Attempts
-from langchain_ctxwin.models.routing.calling import output_tokens_of
-from langchain_ctxwin.models.routing.candidates import PROFILE_KEYS
-from langchain_ctxwin.models.routing.conversations import conversation_key, thread_key
-from langchain_ctxwin.models.routing.request import Request
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing.candidates import PROFILE_KEYS
+from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
+from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
+from langchain_ctxwin.routing.router import ModelRouter
+
+_Generation = TypeVar("_Generation", ChatGeneration, ChatGenerationChunk)
 
 
 class RoutedChatModel(BaseChatModel):
@@ -123,49 +114,38 @@ class RoutedChatModel(BaseChatModel):
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
         return self.bind(tools=list(tools), **choice, **kwargs)
 
-    def invoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # the name of the overridden method
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    # The config does not reach the call, so the run's thread is handed on as an argument.
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the name of the overridden method
         """Call the candidate that fits."""
-        return super().invoke(input, config, stop=stop, **_placed(config, kwargs))
+        return super().invoke(input, config, **_in_thread(config, kwargs))
 
     async def ainvoke(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,  # noqa: A002  # as above
         config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
         **kwargs: Any,
     ) -> AIMessage:
         """Call the candidate that fits."""
-        return await super().ainvoke(input, config, stop=stop, **_placed(config, kwargs))
+        return await super().ainvoke(input, config, **_in_thread(config, kwargs))
 
     def stream(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,  # noqa: A002  # as above
         config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Stream from the candidate that fits."""
-        return super().stream(input, config, stop=stop, **_placed(config, kwargs))
+        return super().stream(input, config, **_in_thread(config, kwargs))
 
     def astream(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,  # noqa: A002  # as above
         config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """Stream from the candidate that fits."""
-        return super().astream(input, config, stop=stop, **_placed(config, kwargs))
+        return super().astream(input, config, **_in_thread(config, kwargs))
 
     def _generate(
         self,
@@ -174,13 +154,13 @@ class RoutedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
         **kwargs: Any,
     ) -> ChatResult:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         while True:
-            call = attempts.next()
-            with attempts.watched():
-                result = answer_of(call, messages, stop or self.stop)
-            if attempts.is_well:
-                return labelled(result, attempts.answered(result.generations[0].message))
+            call = fallbacks.next()
+            with fallbacks.watched():
+                result = _answer_of(call, messages, stop or self.stop)
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
 
     async def _agenerate(
         self,
@@ -189,13 +169,13 @@ class RoutedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
         **kwargs: Any,
     ) -> ChatResult:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         while True:
-            call = await attempts.anext()
-            with attempts.watched():
-                result = await aanswer_of(call, messages, stop or self.stop)
-            if attempts.is_well:
-                return labelled(result, attempts.answered(result.generations[0].message))
+            call = await fallbacks.anext()
+            with fallbacks.watched():
+                result = await _aanswer_of(call, messages, stop or self.stop)
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
 
     def _stream(
         self,
@@ -204,20 +184,20 @@ class RoutedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         run = {"run_manager": run_manager} if run_manager else {}
         chunk: ChatGenerationChunk | None = None
-        while not attempts.is_well:
-            chunks = chunks_of(attempts.next(), messages, stop or self.stop, run)
-            with attempts.watched():
-                chunk = begun(next(chunks, None))
+        while not fallbacks.is_well:
+            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run)
+            with fallbacks.watched():
+                chunk = _begun(next(chunks, None))
         if chunk is not None:
-            chunk = labelled_chunk(chunk, attempts.metadata())
+            chunk = _with_route(chunk, fallbacks.metadata())
         while chunk is not None:
-            yield attempts.noted(chunk)
-            with attempts.watched(final=True):
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
                 chunk = next(chunks, None)
-        attempts.answered()
+        fallbacks.answered()
 
     async def _astream(
         self,
@@ -226,22 +206,22 @@ class RoutedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        attempts = self._attempts(messages, kwargs)
+        fallbacks = self._fallbacks(messages, kwargs)
         run = {"run_manager": run_manager} if run_manager else {}
         chunk: ChatGenerationChunk | None = None
-        while not attempts.is_well:
-            chunks = achunks_of(await attempts.anext(), messages, stop or self.stop, run)
-            with attempts.watched():
-                chunk = begun(await anext(chunks, None))
+        while not fallbacks.is_well:
+            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run)
+            with fallbacks.watched():
+                chunk = _begun(await anext(chunks, None))
         if chunk is not None:
-            chunk = labelled_chunk(chunk, attempts.metadata())
+            chunk = _with_route(chunk, fallbacks.metadata())
         while chunk is not None:
-            yield attempts.noted(chunk)
-            with attempts.watched(final=True):
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
                 chunk = await anext(chunks, None)
-        attempts.answered()
+        fallbacks.answered()
 
-    def _attempts(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Attempts:
+    def _fallbacks(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Fallbacks:
         defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
         shown = cast("list[AnyMessage]", messages)
@@ -256,7 +236,7 @@ class RoutedChatModel(BaseChatModel):
             prefer=prefer,
             prefer_reason=reason,
         )
-        return Attempts(self.router, request, given)
+        return Fallbacks(self.router, request, given)
 
     def _resolve_model_profile(self) -> ModelProfile:
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
@@ -280,8 +260,8 @@ class RoutedChatModel(BaseChatModel):
         return {"ls_model_name": _wish(kwargs.get("route"))[0] or names, **params, "ls_provider": self._llm_type}
 
 
-def _placed(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with the run's thread as conversation: the config itself does not reach the call."""
+def _in_thread(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the run's thread as conversation, unless they name one."""
     thread = thread_key(config)
     return {"conversation": thread, **arguments} if thread else arguments
 
@@ -293,3 +273,82 @@ def _wish(route: Any) -> tuple[str, str]:
     if route is None or isinstance(route, str):
         return route or "", ""
     raise ConfigError(f"route={route!r}: give the name of a candidate")
+
+
+# `_generate_with_cache` and `_stream` belong to BaseChatModel: an `invoke` would be a run of its own inside ours, and
+# every handler would then count its tokens, and show its chunks, twice.
+
+
+def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+    """Call a candidate under its own cache and rate limiter."""
+    return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+
+
+async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+    """Like `_answer_of`, for async runs."""
+    return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+
+
+def _chunks_of(
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+) -> Iterator[ChatGenerationChunk]:
+    """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
+    if not _streams(call, async_api=False):
+        yield _as_chunk(_answer_of(call, messages, stop))
+        return
+    if call.model.rate_limiter:
+        call.model.rate_limiter.acquire(blocking=True)
+    yield from call.model._stream(messages, stop=stop, **run, **call.arguments)  # noqa: SLF001  # see above
+
+
+async def _achunks_of(
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+) -> AsyncIterator[ChatGenerationChunk]:
+    """Like `_chunks_of`, for async runs."""
+    if not _streams(call, async_api=True):
+        yield _as_chunk(await _aanswer_of(call, messages, stop))
+        return
+    if call.model.rate_limiter:
+        await call.model.rate_limiter.aacquire(blocking=True)
+    async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
+        yield chunk
+
+
+def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
+    """The first chunk of a stream; without one an error in the words that LangChain has for it."""
+    if chunk is None:
+        raise ValueError(EMPTY_STREAM)
+    return chunk
+
+
+def _labelled(result: ChatResult, route: dict[str, Any]) -> ChatResult:
+    """The result with the route in its messages; a copy, because caches keep what they return."""
+    return result.model_copy(update={"generations": [_with_route(one, route) for one in result.generations]})
+
+
+def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
+    message = generation.message
+    metadata = {**message.response_metadata, "route": route}
+    return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
+
+
+def _streams(call: CandidateCall, *, async_api: bool) -> bool:
+    model: BaseChatModel = call.model
+    return model._should_stream(async_api=async_api, **{**call.arguments, "stream": True})  # noqa: SLF001  # see above
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    generation: ChatGeneration = result.generations[0]
+    message = generation.message
+    if not isinstance(message, AIMessage):
+        return ChatGenerationChunk(message=AIMessageChunk(content=message.content, chunk_position="last"))
+    whole = AIMessageChunk(
+        content=message.content,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        additional_kwargs=message.additional_kwargs,
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)

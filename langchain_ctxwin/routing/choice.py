@@ -1,4 +1,4 @@
-"""Which of the candidates that fit is worth its money and time, and why?"""
+"""Choice among the candidates that fit: chance of a good answer against cost and time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from langchain_ctxwin.config.routing import RoutingConfig
-from langchain_ctxwin.models.routing.candidates import Candidate
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.routing.candidates import Candidate
+
+PRICED_TOKENS = 1_000_000
+"""Tokens that prices are stated for."""
+
+MIDDLE = 0.5
+"""Presumed strength where prices say nothing."""
 
 CENT = Decimal("0.01")
 """Amounts below are shown with two significant digits, others in cents."""
@@ -28,18 +35,12 @@ class Option:
     """Usual time of an answer; None before the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The best option, and why each option was taken or left."""
+def choose(
+    options: Sequence[Option], config: RoutingConfig, *, others_fit: bool = False
+) -> tuple[Candidate, str, dict[str, str]]:
+    """Return the option with the highest score, why, and why not each other one.
 
-    best: Option
-    reason: str
-    left: dict[str, str]
-    """Name of every other candidate -> why it was not taken."""
-
-
-def choose(options: Sequence[Option], config: RoutingConfig, *, others_fit: bool = False) -> Choice:
-    """Return the option with the highest score; of equal ones the cheapest, then the one that was given first.
+    Of equal ones the cheapest is taken, then the one that was given first.
 
     Args:
         options: the candidates that can be asked.
@@ -50,15 +51,40 @@ def choose(options: Sequence[Option], config: RoutingConfig, *, others_fit: bool
     scores = {option.candidate.name: score for option, score in zip(options, _scores(options, config), strict=True)}
     ranked = sorted(enough, key=lambda option: (-scores[option.candidate.name], _by_cost(option)))
     best = ranked[0] if ranked else max(options, key=lambda option: option.chance)
-    return Choice(
-        best=best,
-        reason=_reason(best, options, enough, others_fit=others_fit),
-        left={
-            option.candidate.name: _left(option, best, scores, is_enough=option in enough)
-            for option in options
-            if option is not best
-        },
-    )
+    rejected = {
+        option.candidate.name: _left(option, best, scores, is_enough=option in enough)
+        for option in options
+        if option is not best
+    }
+    return best.candidate, _reason(best, options, enough, others_fit=others_fit), rejected
+
+
+def estimated_cost(info: ModelInfo, *, input_tokens: int, cached_tokens: int, output_tokens: int) -> Decimal | None:
+    """Return USD for one request, or None when a price is unknown.
+
+    Args:
+        info: the prices; without one for cached input, that costs what other input costs.
+        input_tokens: the whole request.
+        cached_tokens: the part of it that the model has seen before, at most the whole.
+        output_tokens: the expected answer.
+    """
+    if info.input_price is None or info.output_price is None:
+        return None
+    cached = min(cached_tokens, input_tokens)
+    cached_price = info.input_price if info.cache_read_price is None else info.cache_read_price
+    priced = (input_tokens - cached) * info.input_price + cached * cached_price + output_tokens * info.output_price
+    return priced / PRICED_TOKENS
+
+
+def strengths(infos: Sequence[ModelInfo]) -> list[float]:
+    """Return how strong each model presumably is, 0 to 1, by the rank of its price; in the middle when it is unknown.
+
+    Models of one price share a rank. A price says little of one task, but is all that is known before any outcome.
+    """
+    prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
+    ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
+    highest = max(1, len(ranks) - 1)
+    return [MIDDLE if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
 
 
 def _scores(options: Sequence[Option], config: RoutingConfig) -> list[float]:
