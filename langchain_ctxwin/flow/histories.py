@@ -25,7 +25,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.memo import Lru, PerMessage
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize import SummaryStore as Shelf
 
 MAX_HISTORIES = 512
 """Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""

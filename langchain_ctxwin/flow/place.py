@@ -11,7 +11,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize import SummaryStore as Shelf
 
 CHECKPOINTER = "__pregel_checkpointer"
 """Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""

@@ -21,7 +21,7 @@ from langchain_ctxwin.flow.histories import Histories
 from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
 from langchain_ctxwin.flow.summaries import Summaries
-from langchain_ctxwin.summarize.writing import Written
+from langchain_ctxwin.summarize import Written
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 Outcome = Written | SummarizationError | None

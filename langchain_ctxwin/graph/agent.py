@@ -29,7 +29,7 @@ from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 

@@ -39,8 +39,7 @@ from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize import as_summarizer
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 
