@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError
-from langchain_ctxwin.counting.gate import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MINUTE_SECONDS, Gate
+from langchain_ctxwin.counting.remote import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MINUTE_SECONDS, Gate
 
 
 class FakeClock:

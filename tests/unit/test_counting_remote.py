@@ -13,9 +13,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, TokenEstimator
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
-from langchain_ctxwin.counting.digests import request_digest
-from langchain_ctxwin.counting.gate import FIRST_PAUSE_SECONDS
-from langchain_ctxwin.counting.remote import RemoteCounter
+from langchain_ctxwin.counting.remote import FIRST_PAUSE_SECONDS, RemoteCounter, request_digest
 from langchain_ctxwin.protocols import RequestCounter
 
 HI = [HumanMessage("hi")]
