@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from statistics import fmean
 from typing import Any, Literal, TypeGuard
@@ -364,13 +365,6 @@ def _accuracy(comparisons: Collection[Comparison]) -> Accuracy:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    messages: Sequence[AnyMessage]
-    tools: Sequence[Any]
-    use: Callable[[int], object]
-
-
 class ExactCounts:
     """Counts requests one after the other, in a daemon thread that lives while there is something to count.
 
@@ -388,7 +382,7 @@ class ExactCounts:
         if not callable(count):
             raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
         self._count: Callable[..., Any] = count
-        self._waiting: deque[_Task] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._lock = threading.Condition()  # notified when the thread rests
         self._thread: threading.Thread | None = None
         self._lost = 0
@@ -406,9 +400,8 @@ class ExactCounts:
 
         The sequences are kept until then: give copies.
         """
-        task = _Task(messages=messages, tools=tools, use=use)
         with self._lock:
-            fault = self._enqueue(task)
+            fault = self._enqueue(partial(self._count_one, messages, tools, use))
         if fault:
             self._lose(fault)
 
@@ -420,7 +413,7 @@ class ExactCounts:
     def _is_counting(self) -> bool:
         return self._thread is not None and self._thread.is_alive()  # a forked process has the name of it only
 
-    def _enqueue(self, task: _Task) -> str:
+    def _enqueue(self, task: Callable[[], None]) -> str:
         """Return why the task could not be accepted; empty when it was."""
         if len(self._waiting) >= MAX_WAITING:
             return f"the counter is busy and {MAX_WAITING} requests wait"
@@ -439,9 +432,9 @@ class ExactCounts:
 
     def _count_all(self) -> None:
         while (task := self._next()) is not None:
-            self._count_one(task)
+            task()
 
-    def _next(self) -> _Task | None:
+    def _next(self) -> Callable[[], None] | None:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -449,15 +442,15 @@ class ExactCounts:
             self._lock.notify_all()
             return None
 
-    def _count_one(self, task: _Task) -> None:
+    def _count_one(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
         try:
-            counted = self._count(task.messages, tools=task.tools)
+            counted = self._count(messages, tools=tools)
         except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
             self._lose(type(error).__name__)  # its text may quote the request
             return
         if is_count(counted):
             self._is_reported = False
-            task.use(counted)
+            use(counted)
         else:
             self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
 

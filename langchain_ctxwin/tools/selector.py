@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
 from typing import Any
@@ -130,19 +130,19 @@ class ToolSelector:
         self._entries: tuple[Entry, ...] = entries_of(tools)
         self._numbers = _numbers(self._entries)
         self.max_tool_tokens = _positive(max_tool_tokens)
-        self._prices = tool_prices([entry.tool for entry in self._entries], counter)
-        self._dearest_first = sorted(range(len(self._entries)), key=lambda number: -_size(self._prices.each[number]))
+        self._room = priced_room([entry.tool for entry in self._entries], self.max_tool_tokens, counter)
+        self._dearest_first = sorted(range(len(self._entries)), key=lambda number: -_size(self._room.each[number]))
         self._always = tuple(dict.fromkeys(self._number_of(tool) for tool in _listed(always)))
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
-        if too_large := self._too_large(self._room(None)):
+        if too_large := self._too_large(self._room):
             _log.warning("tools.skipped", tools=self._names(too_large), max_tool_tokens=self.max_tool_tokens)
         self.search_tools: BaseTool = create_search_tool(
             self._entries, self._ranker, counter, never=frozenset(too_large)
         )
         """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
 
-        self.search_tokens: int = tool_prices([self.search_tools], counter).each[0] or 0
+        self.search_tokens: int = priced_room([self.search_tools], 0, counter).each[0] or 0
         """What `search_tools` itself adds to a request: it is part of no selection, nor of its tokens."""
 
     def select(
@@ -158,7 +158,7 @@ class ToolSelector:
                 `always`, as much of that is selected as fits.
         """
         needs = self._needs(query_or_messages)
-        room = self._room(max_tool_tokens)
+        room = self._room_of(max_tool_tokens)
         ranking = _NOT_RANKED if room.holds_all else self._ranker.rank(needs)
         return self._selection(needs, ranking, room, previous)
 
@@ -167,7 +167,7 @@ class ToolSelector:
     ) -> ToolSelection:
         """Like `select`, awaiting the embeddings."""
         needs = self._needs(query_or_messages)
-        room = self._room(max_tool_tokens)
+        room = self._room_of(max_tool_tokens)
         ranking = _NOT_RANKED if room.holds_all else await self._ranker.arank(needs)
         return self._selection(needs, ranking, room, previous)
 
@@ -179,7 +179,7 @@ class ToolSelector:
     @property
     def holds_all(self) -> bool:
         """True when all tools fit together, so that nothing has to be chosen."""
-        return self._room(None).holds_all
+        return self._room.holds_all
 
     def __contains__(self, name: object) -> bool:
         return name in self._numbers
@@ -199,7 +199,7 @@ class ToolSelector:
         return ToolSelection(
             selected=tuple(self._entries[number].tool for number in chosen),
             deferred=tuple(self._entries[number].tool for number in left),
-            tokens=self._prices.total(chosen),
+            tokens=self._room.total(chosen),
             names=self._names(chosen),
             added=self._names(number for number in chosen if number not in before),
             removed=self._names(number for number in before if number not in loaded),
@@ -215,16 +215,15 @@ class ToolSelector:
         given = all(isinstance(message, BaseMessage) for message in asked)
         return needs_of(list(asked) if given else convert_to_messages(asked), SEARCH_NAME)  # type: ignore[arg-type]
 
-    def _room(self, tokens: int | None) -> Room:
+    def _room_of(self, tokens: int | None) -> Room:
         if isinstance(tokens, bool) or not isinstance(tokens, int | None):
             raise ConfigError(f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector")
-        limit = self.max_tool_tokens if tokens is None else tokens
-        return Room(tokens=limit, prices=self._prices)
+        return self._room if tokens is None else replace(self._room, tokens=tokens)
 
     def _too_large(self, room: Room) -> list[int]:
         """The tools that do not even fit as the only one beside those that are always there."""
         left = room.left(self._always)
-        large = takewhile(lambda number: _size(self._prices.each[number]) > left, self._dearest_first)
+        large = takewhile(lambda number: _size(self._room.each[number]) > left, self._dearest_first)
         return sorted(set(large).difference(self._always))
 
     def _known(self, names: Iterable[str]) -> list[int]:
@@ -243,13 +242,13 @@ class ToolSelector:
         return self._numbers[name]
 
     def _require_room_for_always(self) -> None:
-        if self._room(None).fits(self._always):
+        if self._room.fits(self._always):
             return
         rows = "\n".join(
-            f"  {self._entries[number].name}: {_shown(self._prices.each[number])}" for number in self._always
+            f"  {self._entries[number].name}: {_shown(self._room.each[number])}" for number in self._always
         )
         raise ConfigError(
-            f"always needs {self._prices.total(self._always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens:\n"
+            f"always needs {self._room.total(self._always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens:\n"
             f"{rows}\nraise max_tool_tokens or name fewer tools"
         )
 
@@ -294,33 +293,49 @@ class Room:
     """What the tools of one request may cost, and what they do cost."""
 
     tokens: int
-    prices: ToolPrices
+    """What they may cost."""
+
+    base: int
+    """Once, when any tool is bound, in tokens."""
+
+    each: tuple[int | None, ...]
+    """Per tool, in tokens; None for one that the counter cannot read."""
+
+    all_tokens: int | None
+    """The whole set; None when one of them cannot be read."""
+
+    least: int
+    """The price of the cheapest tool."""
 
     @property
     def holds_all(self) -> bool:
         """True when nothing has to be chosen."""
-        return self.prices.all_tokens is not None and self.prices.all_tokens <= self.tokens
+        return self.all_tokens is not None and self.all_tokens <= self.tokens
+
+    def total(self, chosen: Collection[int]) -> int:
+        """Return the tokens of the tools at these positions."""
+        return self.base + sum(self.each[index] or 0 for index in chosen) if chosen else 0
 
     def admits(self, index: int) -> bool:
         """Say whether a tool fits when it is the only one."""
-        return self.prices.each[index] is not None and self.fits([index])
+        return self.each[index] is not None and self.fits([index])
 
     def fits(self, chosen: Collection[int]) -> bool:
         """Say whether all of these fit together."""
-        return self.prices.total(chosen) <= self.tokens
+        return self.total(chosen) <= self.tokens
 
     def left(self, chosen: Collection[int], share: float = 1.0) -> int:
         """Return the tokens that are free beside the chosen ones."""
-        return int(self.tokens * share) - (self.prices.total(chosen) or self.prices.base)
+        return int(self.tokens * share) - (self.total(chosen) or self.base)
 
     def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
         left = self.left(chosen, share)
         taken, kept = set(chosen), list[int]()
         for index in wanted:
-            if left < self.prices.least:
+            if left < self.least:
                 break
-            price = self.prices.each[index]
+            price = self.each[index]
             if price is None or price > left or index in taken:
                 continue
             taken.add(index)
@@ -348,7 +363,7 @@ class Wanted:
 def choose(wanted: Wanted, previous: Sequence[int], room: Room) -> list[int]:
     """Return the positions of the tools to bind, in their order."""
     if room.holds_all:
-        return list(dict.fromkeys((*previous, *wanted.always, *range(len(room.prices.each)))))
+        return list(dict.fromkeys((*previous, *wanted.always, *range(len(room.each)))))
     if not previous:
         return _first_set(wanted, room)
     kept = list(dict.fromkeys(previous))
@@ -418,28 +433,7 @@ def _in_given_order(added: Iterable[int], always: Sequence[int]) -> list[int]:
     return sorted(added, key=lambda index: (index not in always, index))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPrices:
-    """The prices of a tool set."""
-
-    base: int
-    """Once, when any tool is bound, in tokens."""
-
-    each: tuple[int | None, ...]
-    """Per tool, in tokens; None for one that the counter cannot read."""
-
-    all_tokens: int | None
-    """The whole set; None when one of them cannot be read."""
-
-    least: int
-    """The price of the cheapest tool."""
-
-    def total(self, chosen: Collection[int]) -> int:
-        """Return the tokens of the tools at these positions."""
-        return self.base + sum(self.each[index] or 0 for index in chosen) if chosen else 0
-
-
-def tool_prices(tools: Sequence[Any], counter: TokenCounter | None) -> ToolPrices:
+def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> Room:
     """Price every tool once, as what it adds to a request.
 
     Raises:
@@ -457,7 +451,7 @@ def tool_prices(tools: Sequence[Any], counter: TokenCounter | None) -> ToolPrice
     known = [price for price in each if price is not None]
     everything = base + sum(known) if known else 0
     all_tokens = everything if len(known) == len(each) else None
-    return ToolPrices(base=base, each=each, all_tokens=all_tokens, least=min(known, default=0))
+    return Room(tokens=tokens, base=base, each=each, all_tokens=all_tokens, least=min(known, default=0))
 
 
 def _price(tool: Any, count: TokenCounter, without: int) -> int | None:
