@@ -29,9 +29,15 @@ from langchain_ctxwin.errors import BudgetExceededError, ConfigError, Summarizat
 from langchain_ctxwin.measurer import Measurer, check_collaborators
 from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize import ModelSummarizer, as_summarizer
-from langchain_ctxwin.summarize.background import SummaryJobs, default_jobs
-from langchain_ctxwin.summarize.writing import Written, awrite_summary, write_summary
+from langchain_ctxwin.summarize import (
+    ModelSummarizer,
+    SummaryJobs,
+    Written,
+    as_summarizer,
+    awrite_summary,
+    default_jobs,
+    write_summary,
+)
 
 log = structlog.get_logger("langchain_ctxwin")
 

@@ -27,7 +27,7 @@ from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.memo import Lru, PerMessage
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize import SummaryStore as Shelf
 
 CHECKPOINTER = "__pregel_checkpointer"
 """Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""

@@ -26,7 +26,7 @@ from langchain_ctxwin.flow.histories import Histories, Place
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, flags_of, report_of, turn_is_finished
 from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.writing import Written
+from langchain_ctxwin.summarize import Written
 
 PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need

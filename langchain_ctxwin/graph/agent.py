@@ -27,7 +27,7 @@ from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextSta
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import RoutedChatModel
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 

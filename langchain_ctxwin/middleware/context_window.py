@@ -39,8 +39,7 @@ from langchain_ctxwin.middleware.agent_state import SESSION_KEYS, ContextKeys
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
-from langchain_ctxwin.summarize import as_summarizer
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 

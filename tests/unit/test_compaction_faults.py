@@ -15,7 +15,7 @@ from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import exact_count
 from support.spoiled import (
     PATIENCE,

@@ -229,7 +229,7 @@ def test_a_planted_import_is_reported(module, source):
     [
         ("core.plan", "import json, hashlib\nfrom collections.abc import Sequence\nfrom .turns import Turn"),
         ("core.plan", "from uuid import NAMESPACE_OID, uuid5\nfrom langchain_core.messages import AnyMessage"),
-        ("engine", "import time\nfrom langchain_ctxwin.summarize.extractive import ExtractiveSummarizer"),
+        ("engine", "import time\nfrom langchain_ctxwin.summarize import ExtractiveSummarizer"),
         ("graph.agent", "def ready():\n    from langchain.chat_models import init_chat_model"),
         ("graph.agent", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich"),
         ("middleware", "from langchain.agents.middleware import AgentMiddleware\nfrom .engine import ContextEngine"),

@@ -33,8 +33,7 @@ from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import classify
 from langchain_ctxwin.tool_results.text_pages import page_end, passages
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.needs import parts_of
-from langchain_ctxwin.tools.wording import kinds_of_values
+from langchain_ctxwin.tools.needs import kinds_of_values, parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 

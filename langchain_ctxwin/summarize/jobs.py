@@ -1,25 +1,41 @@
-"""How are summaries written off the critical path, each at most once in a process?"""
+"""Summary jobs: each at most once in a process, off the critical path, within a time, with what it costs."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextvars
 import os
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any, Literal
 
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.tracers.context import register_configure_hook
+
 from langchain_ctxwin.daemon import in_daemon
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.lease import LEASE_SECONDS, Lease, check_lease, give_back, granted
-from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.writing import Written, attempt, lost_elsewhere, too_slow
+from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.protocols import Clock, Summarizer
+from langchain_ctxwin.summarize.store import (
+    LEASE_SECONDS,
+    Lease,
+    SummaryStore,
+    Written,
+    check_lease,
+    count,
+    give_back,
+    granted,
+)
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -40,7 +56,7 @@ class Job:
     """What is known of one summary."""
 
     state: Literal["running", "elsewhere", "done", "failed"]
-    """`elsewhere` is being written by another process, which puts it on the shelf."""
+    """`elsewhere` is being written by another process, which stores it."""
     written: Written | None = None
     """The summary, when done."""
     reason: str = ""
@@ -54,7 +70,7 @@ class _Run:
     key: str
     timeout_seconds: float
     deadline: float
-    shelf: Shelf | None
+    shelf: SummaryStore | None
     job: Job = Job(state="running")
     written: Written | None = None
     """The text, once it came in time; the job is done when it was stored, too."""
@@ -70,7 +86,7 @@ class SummaryJobs:
     Key init args:
         max_running: summaries written at a time.
         lease: lets one process of a fleet write what several of them find due.
-        drain_seconds: longest wait at exit for summaries that go to a shelf.
+        drain_seconds: longest wait at exit for summaries that go to a store.
         clock: monotonic seconds.
 
     Instantiate:
@@ -105,9 +121,11 @@ class SummaryJobs:
         """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
         self._drains_at_exit = False
         if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=partial(_restart_in_child, weakref.ref(self)))
+            os.register_at_fork(after_in_child=_while_alive(self._restart_in_child))
 
-    def start(self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: Shelf | None = None) -> bool:
+    def start(
+        self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
+    ) -> bool:
         """Write a summary in the background; False when no thread is free, and nothing is remembered then.
 
         A key that is known, whatever became of it, is not started again: `forget` it first.
@@ -130,7 +148,7 @@ class SummaryJobs:
             self._make_room()
             if shelf is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
-                atexit.register(_drain_at_exit, weakref.ref(self))
+                atexit.register(_while_alive(self._drain_stored))
         return True
 
     def find(self, key: str) -> Job | None:
@@ -146,7 +164,7 @@ class SummaryJobs:
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored.
 
-        A summary that is being stored at this moment may still reach the shelf.
+        A summary that is being stored at this moment may still be stored.
         """
         with self._lock:
             run = self._runs.pop(key, None)
@@ -192,7 +210,9 @@ class SummaryJobs:
             self._make_room()
 
     def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
-        is_ours = self._take_lease(run)
+        is_ours = granted(self._lease, run.key, run.timeout_seconds)
+        with self._lock:
+            run.has_lease = is_ours
         if run.shelf is not None and (stored := run.shelf.get(run.key)):
             return _done(stored)
         if not is_ours:
@@ -205,12 +225,6 @@ class SummaryJobs:
         if is_wanted and run.shelf is not None:
             run.shelf.put(run.key, written)
         return _done(written)
-
-    def _take_lease(self, run: _Run) -> bool:
-        is_ours = granted(self._lease, run.key, run.timeout_seconds)
-        with self._lock:
-            run.has_lease = is_ours
-        return is_ours
 
     def _give_lease_back(self, run: _Run, *, wait_seconds: float = 0.0) -> None:
         """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
@@ -226,9 +240,13 @@ class SummaryJobs:
         if run.written is not None:  # only the store is late
             run.job = _done(run.written)
         elif run.job.state == "running":
-            run.job = Job(state="failed", reason=str(too_slow(run.timeout_seconds)))
+            run.job = Job(state="failed", reason=str(_too_slow(run.timeout_seconds)))
         else:
-            run.job = Job(state="failed", reason=lost_elsewhere(run.timeout_seconds))
+            reason = (
+                f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
+                "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
+            )
+            run.job = Job(state="failed", reason=reason)
 
     def _running(self) -> list[_Run]:
         """The attempts that are still waited for; called under the lock."""
@@ -246,7 +264,7 @@ class SummaryJobs:
         for run in sorted(ended, key=lambda run: run.job.state == "done")[: max(0, excess)]:
             del self._runs[run.key]
 
-    def _drain_shelved(self) -> None:
+    def _drain_stored(self) -> None:
         with self._lock:
             ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
         wait(ended, self._drain_seconds)
@@ -272,14 +290,15 @@ def _done(written: Written) -> Job:
     return Job(state="done", written=written)
 
 
-def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
-    if alive := jobs():
-        alive._drain_shelved()  # noqa: SLF001  # ours; a bound method would keep the jobs alive until the exit
+def _while_alive(method: Callable[[], None]) -> Callable[[], None]:
+    """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
+    weak = weakref.WeakMethod(method)
 
+    def call() -> None:
+        if alive := weak():
+            alive()
 
-def _restart_in_child(jobs: weakref.ref[SummaryJobs]) -> None:
-    if alive := jobs():
-        alive._restart_in_child()  # noqa: SLF001  # see _drain_at_exit
+    return call
 
 
 _default_lock = threading.Lock()
@@ -292,3 +311,153 @@ def default_jobs() -> SummaryJobs:
         if not _defaults:
             _defaults.append(SummaryJobs())
         return _defaults[0]
+
+
+def write_summary(
+    summarizer: Summarizer,
+    messages: Sequence[AnyMessage],
+    *,
+    previous: str,
+    max_tokens: int,
+    timeout_seconds: float,
+) -> Written:
+    """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
+    job = in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)))
+    try:
+        written: Written = job.result(timeout_seconds)
+    except TimeoutError as error:
+        raise _too_slow(timeout_seconds) from error
+    return written
+
+
+async def awrite_summary(
+    summarizer: Summarizer,
+    messages: Sequence[AnyMessage],
+    *,
+    previous: str,
+    max_tokens: int,
+    timeout_seconds: float,
+) -> Written:
+    """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
+    asummarize = getattr(summarizer, "asummarize", None)
+    if asummarize is None:
+        job = in_daemon(
+            lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
+        )
+        task: asyncio.Future[Written] = asyncio.wrap_future(job)
+    else:
+        writing = ametered(lambda: asummarize(messages, previous=previous, max_tokens=max_tokens))
+        # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
+        task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
+    try:
+        return _checked(await asyncio.wait_for(task, timeout_seconds))
+    except TimeoutError as error:
+        raise _too_slow(timeout_seconds) from error
+    except SummarizationError:
+        raise
+    except Exception as error:  # a summarizer is soft: any failure of it only means that there is no summary
+        raise _failed(error) from error
+
+
+def attempt(write: Callable[[], str]) -> Written:
+    """Write one summary, metered, or raise `SummarizationError` whatever went wrong.
+
+    For a thread of its own: not even a crash that is no `Exception`, such as a panic in an extension, passes through.
+    """
+    try:
+        return _checked(metered(write))
+    except SummarizationError:
+        raise
+    except BaseException as error:
+        raise _failed(error) from error
+
+
+def _too_slow(timeout_seconds: float) -> SummarizationError:
+    return SummarizationError(
+        f"no summary within {timeout_seconds:g} seconds: use a faster summarizer or raise summary_timeout_seconds"
+    )
+
+
+def _checked(written: Written) -> Written:
+    text: object = written.text  # a summarizer may return anything
+    if not isinstance(text, str) or not text.strip():
+        raise SummarizationError(f"the summarizer returned {text!r}: expected a text that is not empty")
+    return written
+
+
+def _failed(error: BaseException) -> SummarizationError:
+    return SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}")
+
+
+def metered(work: Callable[[], str], clock: Clock = time.perf_counter) -> Written:
+    """Run `work` and return its text with what its model calls cost.
+
+    Calls are seen wherever LangChain's callbacks reach: nested runnables, retries, fallbacks, several threads of its
+    own executors. Start it in an empty context, or the caller's callbacks see those calls too.
+    """
+    with _metering() as meter:
+        started = clock()
+        return meter.written(work(), clock() - started)
+
+
+async def ametered(work: Callable[[], Awaitable[str]], clock: Clock = time.perf_counter) -> Written:
+    """Like `metered`, awaiting what `work` returns."""
+    with _metering() as meter:
+        started = clock()
+        return meter.written(await work(), clock() - started)
+
+
+class _Meter(BaseCallbackHandler):
+    """Counts the calls of one piece of work; any thread may report."""
+
+    run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cost = {"calls": 0, "input_tokens": 0, "output_tokens": 0}
+
+    def on_llm_start(self, *_: Any, **__: Any) -> None:
+        with self._lock:
+            self._cost["calls"] += 1
+
+    on_chat_model_start = on_llm_start
+
+    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        usage = _usage(response)
+        with self._lock:
+            for name in ("input_tokens", "output_tokens"):
+                self._cost[name] += count(usage.get(name))
+
+    def written(self, text: str, seconds: float) -> Written:
+        with self._lock:
+            return Written(text=text, seconds=max(0.0, seconds), **self._cost)
+
+
+_meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
+_registering = threading.Lock()
+
+
+@contextmanager
+def _metering() -> Iterator[_Meter]:
+    with _registering:
+        _register_hook()
+    meter = _Meter()
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+@cache
+def _register_hook() -> None:
+    """Let LangChain look at our variable: once per process, since a hook is never removed again."""
+    register_configure_hook(_meter, inheritable=True)
+
+
+def _usage(response: LLMResult) -> Mapping[str, Any]:
+    """What the provider reported for one call; several choices of one answer repeat the same report."""
+    first = next((choice for choices in response.generations for choice in choices), None)
+    if isinstance(first, ChatGeneration) and isinstance(first.message, AIMessage):
+        return first.message.usage_metadata or {}
+    return {}

@@ -12,9 +12,9 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.daemon import MAX_HANGING, in_daemon, in_few_daemons
-from langchain_ctxwin.summarize import shelf as module
-from langchain_ctxwin.summarize.shelf import NAMESPACE, Shelf
-from langchain_ctxwin.summarize.writing import Written
+from langchain_ctxwin.summarize import SummaryStore, Written
+from langchain_ctxwin.summarize import store as module
+from langchain_ctxwin.summarize.store import NAMESPACE
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -50,42 +50,42 @@ async def store(request, tmp_path):
 
 async def test_what_a_job_put_is_read_by_both_ways(store):
     """A thread puts and gets, the event loop gets, and both see the same."""
-    shelf = Shelf(store, "thread")
-    await elsewhere(lambda: shelf.put("key", WRITTEN))
-    read = await elsewhere(lambda: shelf.get("key"))
-    assert (read, await shelf.aget("key")) == (WRITTEN, WRITTEN)
+    summaries = SummaryStore(store, "thread")
+    await elsewhere(lambda: summaries.put("key", WRITTEN))
+    read = await elsewhere(lambda: summaries.get("key"))
+    assert (read, await summaries.aget("key")) == (WRITTEN, WRITTEN)
 
 
 async def test_nothing_is_read_before_anything_was_put(store):
     """An empty place is None, silently."""
-    shelf = Shelf(store, "thread")
+    summaries = SummaryStore(store, "thread")
     with capture_logs() as logs:
-        assert (await elsewhere(lambda: shelf.get("key")), await shelf.aget("key")) == (None, None)
+        assert (await elsewhere(lambda: summaries.get("key")), await summaries.aget("key")) == (None, None)
     assert logs == []
 
 
 async def test_the_next_summary_takes_the_place_of_the_last(store):
     """One item per conversation: the store does not grow with its summaries."""
-    shelf = Shelf(store, "thread")
-    await elsewhere(lambda: [shelf.put(f"key {number}", WRITTEN) for number in range(3)])
-    found = [await shelf.aget(f"key {number}") for number in range(3)]
+    summaries = SummaryStore(store, "thread")
+    await elsewhere(lambda: [summaries.put(f"key {number}", WRITTEN) for number in range(3)])
+    found = [await summaries.aget(f"key {number}") for number in range(3)]
     items = await elsewhere(lambda: store.search(NAMESPACE))
     assert (found, len(items)) == ([None, None, WRITTEN], 1)
 
 
 async def test_conversations_do_not_see_each_other(store):
     """The same key in another thread is another summary."""
-    await elsewhere(lambda: Shelf(store, "a").put("key", WRITTEN))
-    assert await Shelf(store, "b").aget("key") is None
+    await elsewhere(lambda: SummaryStore(store, "a").put("key", WRITTEN))
+    assert await SummaryStore(store, "b").aget("key") is None
 
 
 @pytest.mark.parametrize("thread", ["", "a.b", "langgraph", "\0", "\ud800", "x" * 10_000, "日本"])
 async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
     """Ids with periods, empty ones and odd characters, and texts that databases refuse."""
     written = Written(text="nul \0, lone \ud800 and 日本")
-    shelf = Shelf(store, thread)
-    await elsewhere(lambda: shelf.put("key", written))
-    assert await shelf.aget("key") == written
+    summaries = SummaryStore(store, thread)
+    await elsewhere(lambda: summaries.put("key", written))
+    assert await summaries.aget("key") == written
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
 )
 async def test_a_damaged_item_is_none(store, value):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
-    shelf = Shelf(store, "thread")
-    await elsewhere(lambda: store.put(NAMESPACE, shelf._place, value))
-    assert (await shelf.aget("key"), await elsewhere(lambda: shelf.get("key"))) == (None, None)
-    await elsewhere(lambda: shelf.put("key", WRITTEN))
-    assert await shelf.aget("key") == WRITTEN
+    summaries = SummaryStore(store, "thread")
+    await elsewhere(lambda: store.put(NAMESPACE, summaries._place, value))
+    assert (await summaries.aget("key"), await elsewhere(lambda: summaries.get("key"))) == (None, None)
+    await elsewhere(lambda: summaries.put("key", WRITTEN))
+    assert await summaries.aget("key") == WRITTEN
 
 
 def test_the_item_expires_only_where_the_store_can_let_it():
@@ -120,7 +120,7 @@ def test_the_item_expires_only_where_the_store_can_let_it():
     plain, expiring = Recording(), Recording()
     expiring.supports_ttl = True
     for store in (plain, expiring):
-        Shelf(store, "thread").put("key", WRITTEN)
+        SummaryStore(store, "thread").put("key", WRITTEN)
     assert (plain.seen, expiring.seen) == ((False, {}), (False, {"ttl": module.TTL_MINUTES}))
 
 
@@ -132,7 +132,7 @@ def test_reading_does_not_write():
             self.refresh = refresh_ttl
 
     store = Recording()
-    Shelf(store, "thread").get("key")
+    SummaryStore(store, "thread").get("key")
     assert store.refresh is False
 
 
@@ -155,10 +155,10 @@ class Broken(InMemoryStore):
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_store_that_fails_is_reported_and_never_raises(moment):
     """Put and both reads log what happened."""
-    shelf = Shelf(Broken(moment), "thread")
+    summaries = SummaryStore(Broken(moment), "thread")
     with capture_logs() as logs:
-        shelf.put("key", WRITTEN)
-        assert (shelf.get("key"), await shelf.aget("key")) == (None, None)
+        summaries.put("key", WRITTEN)
+        assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
     failed = {"thread": "thread", "error": "ConnectionError: the store is gone", "log_level": "warning"}
     assert logs == [
         {"event": "summary.not_stored", **failed},
@@ -191,9 +191,9 @@ def hung():
 async def test_a_store_that_hangs_is_not_waited_for(monkeypatch, hung):
     """Both reads give up after a named time, with a warning."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
-    shelf = Shelf(hung, "thread")
+    summaries = SummaryStore(hung, "thread")
     with capture_logs() as logs:
-        assert (shelf.get("key"), await shelf.aget("key")) == (None, None)
+        assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
     assert [entry["error"] for entry in logs] == ["TimeoutError: no answer within 0.05 seconds"] * 2
 
 
@@ -202,7 +202,7 @@ async def test_an_async_store_that_hangs_is_not_waited_for(monkeypatch, tmp_path
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
         with capture_logs() as logs:
-            assert await Shelf(store, "thread").aget("key") is None
+            assert await SummaryStore(store, "thread").aget("key") is None
     assert [entry["event"] for entry in logs] == ["summary.not_read"]
 
 
@@ -211,7 +211,7 @@ async def test_a_sync_read_on_the_loop_of_an_async_store_gives_up(monkeypatch, t
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store:
         with capture_logs() as logs:
-            assert Shelf(store, "thread").get("key") is None
+            assert SummaryStore(store, "thread").get("key") is None
         await asyncio.sleep(0)
     assert [entry["event"] for entry in logs] == ["summary.not_read"]
 
@@ -233,13 +233,13 @@ def test_reads_that_hang_do_not_pile_up(monkeypatch):
 
     monkeypatch.setattr(module, "in_few_daemons", in_few)
     hung = Counting()
-    shelf = Shelf(hung, "thread")
+    summaries = SummaryStore(hung, "thread")
     with capture_logs() as logs:
-        assert {shelf.get("key") for _ in range(80)} == {None}
+        assert {summaries.get("key") for _ in range(80)} == {None}
     assert len(started) <= MAX_HANGING < len(logs) == 80
     hung.opened.set()
     assert all(ended.acquire(timeout=PATIENCE) for _ in started)
-    healthy = Shelf(InMemoryStore(), "thread")
+    healthy = SummaryStore(InMemoryStore(), "thread")
     healthy.put("key", WRITTEN)
     monkeypatch.setattr(module, "READ_SECONDS", PATIENCE)
     assert healthy.get("key") == WRITTEN
@@ -247,7 +247,7 @@ def test_reads_that_hang_do_not_pile_up(monkeypatch):
 
 async def test_a_cancelled_read_is_cancelled(hung):
     """Cancelling the turn is no failure of the store."""
-    task = asyncio.get_running_loop().create_task(Shelf(hung, "thread").aget("key"))
+    task = asyncio.get_running_loop().create_task(SummaryStore(hung, "thread").aget("key"))
     assert await asyncio.to_thread(hung.entered.wait, PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
