@@ -9,7 +9,7 @@ import structlog
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.decompose.state import Outcome, Work
-from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.util.memo import Lru
 
 log = structlog.get_logger("langchain_ctxwin")
 

@@ -15,8 +15,8 @@ from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.measurer import Pricing
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.memo import Lru
 
 PLAIN_MARGIN = 1.2
 """Headroom over the counts of a counter that states no bounds: the usual error of an estimate."""
