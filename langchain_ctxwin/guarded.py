@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import os
 import queue
 import threading
 import time
@@ -17,6 +15,8 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
+from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.forks import renew_after_fork
 
 log = structlog.get_logger("langchain_ctxwin")
 
@@ -39,7 +39,6 @@ IDLE_SECONDS = 5.0
 """How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
 
 Answer = tuple[Any, BaseException | None]
-Job = tuple[Callable[[], Any], "queue.SimpleQueue[Answer]"]
 
 
 class GuardedCounter:
@@ -63,7 +62,7 @@ class GuardedCounter:
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._worker = _Worker(idle_seconds)
+        self._worker = self._new_worker()
         self._slow: deque[tuple[float, float]] = deque()
         self._pauses = 0
         self._paused_until = -inf
@@ -73,6 +72,12 @@ class GuardedCounter:
         for name in ("upper", "lower"):
             if hasattr(counter, name):
                 setattr(self, name, getattr(counter, name))
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
+        self._turn = threading.Lock()
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of messages and tools."""
@@ -86,7 +91,7 @@ class GuardedCounter:
 
     def attempt(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
         """Return the counter's own count, or None."""
-        turn = self._here().turn  # one at a time, so that nobody's time runs while others are counted
+        turn = self._turn  # one at a time, so that nobody's time runs while others are counted
         if not turn.acquire(timeout=self._timeout_seconds):
             self._tell(f"busy for {self._timeout_seconds:g} seconds")
             return None
@@ -95,19 +100,13 @@ class GuardedCounter:
         finally:
             turn.release()
 
-    def _here(self) -> _Worker:
-        """The worker of this process: a fork copies locks and queues as they are, and no threads."""
-        if self._worker.pid != os.getpid():
-            self._worker = _Worker(self._idle_seconds)
-        return self._worker
-
     def _counted(self, messages: Sequence[AnyMessage], tools: Any) -> int | None:
         arguments = {"tools": tools} if tools else {}
         started = self._clock()
         try:
-            value, error = self._worker.run(lambda: self._counter(messages, **arguments), self._timeout_seconds)
+            value, error = self._answer(lambda: self._counter(messages, **arguments))
         except queue.Empty:
-            self._worker = _Worker(self._idle_seconds)  # the thread that hangs is left to itself
+            self._worker = self._new_worker()  # the thread that hangs is left to itself
             self._pause(f"no answer within {self._timeout_seconds:g} seconds")
             return None
         self._watch(started)
@@ -117,6 +116,19 @@ class GuardedCounter:
         if tokens is None:
             self._tell(type(error).__name__ if error else _fault(value))
         return tokens
+
+    def _answer(self, count: Callable[[], Any]) -> Answer:
+        """What a count returned or raised; `queue.Empty` when it does neither in time."""
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        try:
+            self._worker.submit(lambda: answers.put(_answer(count)))
+        except RuntimeError as error:  # no thread can be started
+            return None, error
+        return answers.get(timeout=self._timeout_seconds)
+
+    def _new_worker(self) -> Worker:
+        """One thread for all counts: one for each would cost more than most counts."""
+        return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
 
     def _watch(self, started: float) -> None:
         """Pause a counter whose slow counts together took as long as a single one may."""
@@ -142,60 +154,9 @@ class GuardedCounter:
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")
 
 
-class _Worker:
-    """A daemon thread for one job at a time: one for every count would cost more than most counts.
-
-    It ends when it had nothing to do for a while, and another one starts with the next job.
-    """
-
-    def __init__(self, idle_seconds: float) -> None:
-        self.pid = os.getpid()
-        self.turn = threading.Lock()
-        self._idle_seconds = idle_seconds
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    def run(self, job: Callable[[], Any], timeout_seconds: float) -> Answer:
-        """Return what the job returned or raised; raise `queue.Empty` when it does neither in time."""
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        try:
-            self._put((job, answers))
-        except RuntimeError as error:  # no thread can be started: too many, or the interpreter is about to end
-            return None, error
-        return answers.get(timeout=timeout_seconds)
-
-    def _put(self, job: Job) -> None:
-        with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._work, name="ctxwin-count", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._jobs.put(job)
-
-    def _work(self) -> None:
-        context = contextvars.Context()
-        while (job := self._next()) is not None:
-            count, answers = job
-            answers.put(_answer(context, count))
-            del job, count, answers  # or they would keep the counter alive while nothing is to be done
-
-    def _next(self) -> Job | None:
-        """Wait for a job; None after the idle time, and then no job is in the queue or comes into it."""
-        try:
-            return self._jobs.get(timeout=self._idle_seconds)
-        except queue.Empty:
-            pass
-        with self._lock:
-            if self._jobs.empty():
-                self._thread = None
-                return None
-            return self._jobs.get()
-
-
-def _answer(context: contextvars.Context, count: Callable[[], Any]) -> Answer:
+def _answer(count: Callable[[], Any]) -> Answer:
     try:
-        return context.run(count), None
+        return count(), None
     except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
         return None, error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import random as randomness
 import re
 import string
@@ -24,6 +23,8 @@ from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.core.tokens import sample
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
+from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.forks import renew_after_fork
 
 SAMPLE_SHARE = 0.01
 """Answers whose request is also counted exactly. Each is a question to a provider; usage comes for free."""
@@ -303,6 +304,11 @@ class Tracks:
 
     def __init__(self) -> None:
         self._tracks: OrderedDict[str, _Track] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
         self._lock = threading.Lock()
 
     def resets(self, model: str) -> int:
@@ -382,13 +388,17 @@ class ExactCounts:
         if not callable(count):
             raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
         self._count: Callable[..., Any] = count
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._lock = threading.Condition()  # notified when the thread rests
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
         self._lost = 0
         self._is_reported = False
         self._pace = LogPace()
         self._clock = clock
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
+        self._lock = threading.Lock()
 
     @property
     def lost(self) -> int:
@@ -400,47 +410,17 @@ class ExactCounts:
 
         The sequences are kept until then: give copies.
         """
-        with self._lock:
-            fault = self._enqueue(partial(self._count_one, messages, tools, use))
-        if fault:
-            self._lose(fault)
+        try:
+            is_accepted = self._worker.submit(partial(self._count_one, messages, tools, use))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._lose(str(error))
+        else:
+            if not is_accepted:
+                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until nothing is left to count; false when that takes longer. Blocks its thread."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not self._is_counting(), timeout_seconds)
-
-    def _is_counting(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()  # a forked process has the name of it only
-
-    def _enqueue(self, task: Callable[[], None]) -> str:
-        """Return why the task could not be accepted; empty when it was."""
-        if len(self._waiting) >= MAX_WAITING:
-            return f"the counter is busy and {MAX_WAITING} requests wait"
-        self._waiting.append(task)
-        if self._is_counting():
-            return ""
-        self._thread = threading.Thread(
-            target=contextvars.Context().run, args=(self._count_all,), name="ctxwin-validation", daemon=True
-        )
-        try:
-            self._thread.start()
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._waiting.pop()
-            return str(error)
-        return ""
-
-    def _count_all(self) -> None:
-        while (task := self._next()) is not None:
-            task()
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._thread = None
-            self._lock.notify_all()
-            return None
+        return self._worker.flush(timeout_seconds)
 
     def _count_one(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
         try:

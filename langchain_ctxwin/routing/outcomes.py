@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
@@ -20,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
 
@@ -96,14 +95,14 @@ class Outcomes:
         self._saving: Counts = {}
         self._new: Counts = {}
         self._troubles = Troubles(path=str(self._path))
+        self._worker = Worker("ctxwin-outcomes")
         self.renew()
         renew_after_fork(self)
         self.refresh()
 
     def renew(self) -> None:
-        """Make the lock anew and forget the writer; in a forked process, what is unsaved is the parent's to save."""
+        """Make the lock anew; in a forked process, what is unsaved is the parent's to save."""
         self._lock = threading.Lock()
-        self._writing: Future[Any] | None = None
         self._saved, self._saving, self._new = added(self._saved, added(self._saving, self._new)), {}, {}
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
@@ -123,11 +122,10 @@ class Outcomes:
                 self._saved = added(self._saved, one)
                 return
             self._new = added(self._new, one)
-            if self._writing is None:
-                try:  # in a thread: files must not be touched on an event loop
-                    self._writing = in_daemon(partial(self._save_all, self._path))
-                except RuntimeError as error:  # the process may have no more threads, or is about to end
-                    self._troubles.tell("models.outcomes_not_saved", str(error))
+        try:  # in a thread: files must not be touched on an event loop; a task that waits saves this one too
+            self._worker.submit(partial(self._save_new, self._path))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._troubles.tell("models.outcomes_not_saved", str(error))
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
@@ -153,27 +151,23 @@ class Outcomes:
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""
-        writing = self._writing
-        return writing is None or not wait([writing], timeout_seconds).not_done
+        return self._worker.flush(timeout_seconds)
 
-    def _save_all(self, path: Path) -> None:
-        """Save until nothing new is left, or it fails: what failed is kept and tried again with the next outcome."""
-        while True:
-            with self._lock:
-                if not self._new:
-                    self._writing = None
-                    return
-                self._saving, self._new = self._new, {}
-            try:
-                saved = self._save(path)
-            except OSError as error:
-                self._troubles.tell("models.outcomes_not_saved", fault_of(error))
-                saved = None
-            with self._lock:
-                if saved is None:
-                    self._new, self._saving, self._writing = added(self._saving, self._new), {}, None
-                    return
-                self._saved, self._saving = saved, {}
+    def _save_new(self, path: Path) -> None:
+        """Save what is new; what fails is kept and tried again with the next outcome."""
+        with self._lock:
+            self._saving, self._new = self._new, {}
+        try:
+            saved = self._save(path) if self._saving else self._saved
+        except OSError as error:
+            self._troubles.tell("models.outcomes_not_saved", fault_of(error))
+            saved = None
+        with self._lock:
+            if saved is None:
+                self._new = added(self._saving, self._new)
+            else:
+                self._saved = saved
+            self._saving = {}
 
     def _save(self, path: Path) -> Counts | None:
         """Add the new counts to the file and return all; None when the file must stay as it is."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
-import os
 import threading
 import time
 import weakref
@@ -36,6 +35,7 @@ from langchain_ctxwin.summarize.store import (
     granted,
 )
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -115,13 +115,18 @@ class SummaryJobs:
         self._lease = lease
         self._drain_seconds = drain_seconds
         self._clock = clock
-        self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._drains_at_exit = False
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget what was running: threads do not survive a fork, and the lock may have been held by one of them."""
+        self._lock = threading.Lock()
         self._threads: set[_Run] = set()
         """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
-        self._drains_at_exit = False
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=_while_alive(self._restart_in_child))
+        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
+            del self._runs[key]
 
     def start(
         self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
@@ -268,13 +273,6 @@ class SummaryJobs:
         with self._lock:
             ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
         wait(ended, self._drain_seconds)
-
-    def _restart_in_child(self) -> None:
-        """Threads do not survive a fork, and the lock may have been held by one of them."""
-        self._lock = threading.Lock()
-        self._threads = set()
-        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
-            del self._runs[key]
 
 
 def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:

@@ -1,13 +1,15 @@
-"""Runs blocking work beside the caller, without holding up the exit or showing it to the caller's callbacks."""
+"""Background threads for blocking work, which neither holds up the exit nor is seen by the caller's callbacks."""
 
 from __future__ import annotations
 
 import contextvars
-import os
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
+
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
@@ -18,8 +20,7 @@ class _Places:
 
     def __init__(self) -> None:
         self.renew()
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self.renew)
+        renew_after_fork(self)
 
     def renew(self) -> None:
         """Free every place."""
@@ -65,3 +66,72 @@ def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
         raise
     job.add_done_callback(lambda _: free.release())
     return job
+
+
+class Worker:
+    """Does tasks one after the other, in a daemon thread that lives while there is something to do.
+
+    In a forked process nothing waits: what was submitted before the fork is its parent's to do.
+
+    Args:
+        name: of the thread.
+        max_waiting: tasks that may wait beside the one that is being done.
+        idle_seconds: how long the thread waits for another task before it ends.
+    """
+
+    def __init__(self, name: str, *, max_waiting: int = 1, idle_seconds: float = 0.0) -> None:
+        self._name = name
+        self._max_waiting = max_waiting
+        self._idle_seconds = idle_seconds
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget the thread and what waits for it; neither means anything after a fork."""
+        self._lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Callable[[], object]) -> bool:
+        """Have a task done, which must not raise; False when too many wait already. Returns at once.
+
+        Raises:
+            RuntimeError: no thread can be started: the process may have no more of them, or is about to end.
+        """
+        with self._lock:
+            if self._tasks.qsize() >= self._max_waiting:
+                return False
+            if self._thread is None:
+                # An empty context, as in `in_daemon`.
+                work = contextvars.Context().run
+                thread = threading.Thread(target=work, args=(self._work,), name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+            self._tasks.put(task)
+            return True
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until everything that was submitted is done; false when that takes longer. Blocks its thread."""
+        done = threading.Event()
+        with self._lock:
+            if self._thread is None:
+                return True
+            self._tasks.put(done.set)
+        return done.wait(timeout_seconds)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            task()
+            del task  # or it would keep alive what it holds while nothing is to be done
+
+    def _next(self) -> Callable[[], object] | None:
+        """Wait for a task; None after the idle time, and then no task is in the queue or comes into it."""
+        try:
+            return self._tasks.get(timeout=self._idle_seconds)
+        except queue.Empty:
+            pass
+        with self._lock:
+            if self._tasks.empty():
+                self._thread = None
+                return None
+            return self._tasks.get()

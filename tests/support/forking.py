@@ -6,10 +6,12 @@ import atexit
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from langchain_core.messages import HumanMessage
 from support.oracle import exact_count
 
 TESTS = Path(__file__).parents[1]
+HANG_SECONDS = 10  # far longer than any work takes here
 SOURCE = """\
 import sys
 sys.path[:0] = {paths!r}
@@ -60,6 +63,24 @@ def copier(module: str, log: Path) -> Iterator[Copier]:
         process = subprocess.Popen([sys.executable, "-c", source], text=True, **streams)
     with process:  # its input ends here, and with it its loop
         yield Copier(process, log)
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Return how a forked process ended that did the work: 0 is well; a signal ends one that hangs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(HANG_SECONDS)
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001  # the copy must not go on with what its original has to do
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def serve(module: str) -> None:

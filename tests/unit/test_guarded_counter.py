@@ -198,7 +198,7 @@ def test_nobody_waits_longer_than_the_time_out_for_a_turn():
     """While another conversation is counted, the estimate does; the counter itself did not fail."""
     counter = Counter()
     guard = GuardedCounter(counter, estimate, timeout_seconds=HANG_SECONDS)
-    with capture_logs() as logs, guard._here().turn:
+    with capture_logs() as logs, guard._turn:
         busy = guard([TEXT])
     assert (busy, counter.asked, reasons(logs)) == (ESTIMATE, 0, ["busy for 0.05 seconds"])
 
@@ -266,7 +266,7 @@ from langchain_ctxwin.guarded import GuardedCounter
 
 guard = GuardedCounter(len, lambda messages, tools=None: 77)
 first = guard([1])
-held = guard._here().turn.acquire(timeout=5)  # as when another thread counts during the fork
+held = guard._turn.acquire(timeout=5)  # as when another thread counts during the fork
 child = os.fork()
 if child == 0:
     with capture_logs() as logs:

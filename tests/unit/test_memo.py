@@ -3,9 +3,7 @@
 import gc
 import itertools
 import os
-import signal
 import threading
-import warnings
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -14,6 +12,7 @@ from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
 from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.memo import Marks
 from langchain_ctxwin.util.memo import Lru, PerMessage, once
+from support.forking import forked
 
 
 class Counted:
@@ -105,7 +104,7 @@ def test_a_process_forked_while_threads_measure_measures_too():
         thread.start()
     memo._lock.acquire()  # a fork while it is free would prove nothing
     try:
-        assert [_forked(lambda: _measure(engine, memo)) for _ in range(20)] == [0] * 20
+        assert [forked(lambda: _measure(engine, memo)) for _ in range(20)] == [0] * 20
     finally:
         memo._lock.release()
         stop.set()
@@ -117,19 +116,3 @@ def _measure(engine, memo):
     """Measure and remember in a child."""
     engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
     memo.put("here", 1)
-
-
-def _forked(work):
-    """Return how a forked process ended that did the work; a signal ends one that hangs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
-        pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    signal.alarm(10)
-    code = 1
-    try:
-        work()
-        code = 0
-    finally:
-        os._exit(code)

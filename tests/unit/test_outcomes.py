@@ -191,7 +191,7 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
 
     monkeypatch.setattr("langchain_ctxwin.routing.outcomes.replace_text", write)
     saved(Outcomes(path))
-    assert writers == ["ctxwin"]
+    assert writers == ["ctxwin-outcomes"]
 
 
 @pytest.mark.parametrize(

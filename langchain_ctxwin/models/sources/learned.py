@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 import os
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -28,6 +28,7 @@ from langchain_ctxwin.models.sources.statements import (
 )
 from langchain_ctxwin.models.values import MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import alone, fault_of, place, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
 
@@ -88,16 +89,15 @@ class LearnedSource:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self._unsaved = False
+        self._worker = Worker("ctxwin-learned")
         self._reported: dict[str, str] = {}
         self.renew()
         renew_after_fork(self)
         self.refresh()
 
     def renew(self) -> None:
-        """Make the lock anew and forget the writer; neither means anything after a fork."""
-        self._lock = threading.Condition()  # notified when the writer rests
-        self._writer: threading.Thread | None = None
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
+        self._lock = threading.RLock()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.
@@ -167,8 +167,7 @@ class LearnedSource:
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not self._is_writing(), timeout_seconds)
+        return self._worker.flush(timeout_seconds)
 
     def _statement(self, tokens: int, previous: Statement | None) -> Statement:
         """A statement newer than the one it replaces, even if the clock stood still or was set back."""
@@ -189,35 +188,19 @@ class LearnedSource:
         """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
         return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
 
-    def _is_writing(self) -> bool:
-        return self._writer is not None and self._writer.is_alive()  # a forked process has the name of it only
-
     def _save_soon(self, path: Path) -> None:
-        """Let a daemon thread with an empty context save: files must not be touched on an event loop."""
-        self._unsaved = True
-        if self._is_writing():
-            return
-        context = contextvars.Context()
-        writer = threading.Thread(target=context.run, args=(self._save_all, path), name="ctxwin-learned", daemon=True)
-        self._writer = writer
+        """Save in another thread, because files must not be touched on an event loop; one that waits saves this too."""
         try:
-            writer.start()
+            self._worker.submit(partial(self._save_now, path))
         except RuntimeError as error:  # the process may have no more threads, or is about to end
             self._report("models.learned_not_saved", str(error))
 
-    def _save_all(self, path: Path) -> None:
-        while True:
-            with self._lock:
-                if not self._unsaved:
-                    self._writer = None
-                    self._lock.notify_all()
-                    return
-                self._unsaved = False
-            try:
-                self._save(path)
-                self._report("models.learned_not_saved", "")
-            except OSError as error:
-                self._report("models.learned_not_saved", fault_of(error))
+    def _save_now(self, path: Path) -> None:
+        try:
+            self._save(path)
+            self._report("models.learned_not_saved", "")
+        except OSError as error:
+            self._report("models.learned_not_saved", fault_of(error))
 
     def _save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
