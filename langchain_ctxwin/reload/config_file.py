@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from langchain_ctxwin.config import FileConfig
-from langchain_ctxwin.config.listing import changes, listed
-from langchain_ctxwin.config.reading import read_bytes
+from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload.lifetimes import lifetimes
 from langchain_ctxwin.reload.settling import Seen, Settling, look
 from langchain_ctxwin.reload.telling import tell
 from langchain_ctxwin.reload.watching import STOP_SECONDS, Watching
+from langchain_ctxwin.settings_file import read_bytes
 
 OnChange = Callable[[FileConfig, FileConfig], object]
 """Called with the settings before and after."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from langchain_ctxwin.config.reading import read_bytes
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_file import read_bytes
 
 SETTLE_SECONDS = 0.05
 """How long content has to stay the same: longer than writers pause between two pieces, and hardly noticed."""

@@ -8,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
-from langchain_ctxwin.config.faults import SECRET_NAMES
-from langchain_ctxwin.config.field_paths import is_field_path
-from langchain_ctxwin.config.listing import changes, defaults, listed, origins
+from langchain_ctxwin.config import (
+    SECRET_NAMES,
+    ContextConfig,
+    FileConfig,
+    RetrievalConfig,
+    ToolOverrides,
+    ToolResultConfig,
+    changes,
+    defaults,
+    is_field_path,
+    listed,
+    origins,
+)
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.paths import compile_fields
 

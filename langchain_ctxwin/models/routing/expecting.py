@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.routing import fitting
 from langchain_ctxwin.models.routing.candidates import Candidate

@@ -9,7 +9,7 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import NoModelFitsError
