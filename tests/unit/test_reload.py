@@ -12,9 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.config import FileConfig, LiveConfig
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.reload import ConfigFile
-from langchain_ctxwin.reload.folders import folders_of
-from langchain_ctxwin.reload.settling import DOUBTFUL_SECONDS, SETTLE_SECONDS, Seen, Settling
+from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, Seen, Settling, folders_of
 
 WHOLE = Seen(content=b"keep = 0.4\n")
 
