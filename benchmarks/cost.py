@@ -18,7 +18,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 import exact
 import order_size
 from langchain_ctxwin import ContextConfig
-from langchain_ctxwin.core import ladder
+from langchain_ctxwin.core import planning
 from replay import Replay
 from spending import PRICES, BilledSummarizer, Ledger, never_compacted, size_of
 from transcripts import Transcript, load
@@ -78,14 +78,14 @@ class BilledReplay(Replay):
 def bill(job: Job) -> tuple[int, Ledger]:
     number, transcript, window, policy, family = job
     settings = {name: value for name, value in policy.items() if name != "clear"}
-    with_rung = ladder._clear_results  # noqa: SLF001  # no setting takes the rung out
+    with_rung = planning._clear_results  # noqa: SLF001  # no setting takes the rung out
     if not policy.get("clear", True):
-        ladder._clear_results = lambda request, survey, goal: survey  # noqa: SLF001, ARG005
+        planning._clear_results = lambda request, survey, goal: survey  # noqa: SLF001, ARG005
     try:
         replay = BilledReplay(transcript, window, settings, family)
         state = replay.run()
     finally:
-        ladder._clear_results = with_rung  # noqa: SLF001
+        planning._clear_results = with_rung  # noqa: SLF001
     replay.ledger.compactions = int((state.get("context_guard") or {}).get("compactions", 0))
     replay.ledger.forced = replay.found["force_compress"]
     replay.ledger.refused = replay.found["refusals"] + replay.found["gave_up"]

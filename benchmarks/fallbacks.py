@@ -31,8 +31,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import NoModelFitsError
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from transcripts import Transcript, load
 
 WINDOWS = {"small": 8_192, "medium": 32_768, "large": 131_072}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langchain_ctxwin.core.features import FEATURES, features
+from langchain_ctxwin.core.tokens import FEATURES, features
 
 FAMILIES = {
     "openai": "o200k", "cl100k": "cl100k", "anthropic": "claude47", "claude3": "claude3", "gemini": "gemma3",

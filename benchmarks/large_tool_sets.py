@@ -20,7 +20,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 import exact
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits, TokenEstimator, Window
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from transcripts import generate
 
 TOOLS, DRAWS = 40, 24

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langchain_ctxwin.models.routing.quality import Quality
-from langchain_ctxwin.models.routing.training import Sample
+from langchain_ctxwin.routing import Quality, Sample
 from routing_data import LARGER, SMALLER, STRONG, WEAK, Prompt, nine_models, two_ends, two_models, without_known
 
 FOLDS = 5

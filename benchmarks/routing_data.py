@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from langchain_ctxwin.models.routing.text_weights import CHEAP, DEAR
-from langchain_ctxwin.models.routing.training import Sample
+from langchain_ctxwin.routing.text_weights import CHEAP, DEAR, Sample
 
 WEAK, STRONG = "mixtral-8x7b-instruct", "gpt-4-1106-preview"
 ASSUMED_OUTPUT_TOKENS = 120  # where none is recorded

@@ -36,13 +36,10 @@ import exact
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.budget import Prices
 from langchain_ctxwin.tool_results.contents import Content, content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
-from langchain_ctxwin.tool_results.inside import Inside
-from langchain_ctxwin.tool_results.pages import Page, Place
-from langchain_ctxwin.tool_results.reading import Answer, Desk, Question
-from langchain_ctxwin.tool_results.record import Record
-from langchain_ctxwin.tool_results.reduction import style_of
-from langchain_ctxwin.tool_results.view import Style, View
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
+from langchain_ctxwin.tool_results.pages import Page, Place, style_of
+from langchain_ctxwin.tool_results.reading import Answer, Question, Reader
+from langchain_ctxwin.tool_results.view import Inside, Style, View
 from projection import CLASSES, classes, last_key, leaves, spelled
 from tool_result_peers import Ways, other_ways
 
@@ -147,9 +144,9 @@ def measured(text: str, budget: int, ways: Ways) -> Figures:
         whole_value = Counter(leaf_of(*leaf) for leaf in leaves(value))
         shown = {"first": ("", whole_value), "paged": ("", whole_value)}
     else:
-        content, record, desk = opened(text)
-        first, figures.seconds = fastest(lambda: desk.first(content, record, CONFIG, budget, is_stored=True))
-        walked, whole = [first, *following(desk, first, budget)], list(asked(desk, first, budget))
+        content, record, reader = opened(text)
+        first, figures.seconds = fastest(lambda: reader.first(content, record, CONFIG, budget, is_stored=True))
+        walked, whole = [first, *following(reader, first, budget)], list(asked(reader, first, budget))
         figures.large, figures.chars, figures.first = 1, len(text), exact.text_tokens(first.text)
         figures.all_pages = sum(exact.text_tokens(answer.text) for answer in whole)
         figures.pages = len(walked) + len(whole)
@@ -163,10 +160,10 @@ def measured(text: str, budget: int, ways: Ways) -> Figures:
     return figures
 
 
-def opened(text: str) -> tuple[Content, Record, Desk]:
+def opened(text: str) -> tuple[Content, Record, Reader]:
     content = content_of(text)
     record = Record(tool="fetch", args_digest="digest", thread="one", text=content.text, kind=content.kind)
-    return content, record, Desk("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
+    return content, record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
 
 
 def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
@@ -178,18 +175,19 @@ def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
     return answer, min(seconds)
 
 
-def following(desk: Desk, answer: Answer, budget: int, question: Question | None = None) -> Iterator[Answer]:
+def following(reader: Reader, answer: Answer, budget: int, question: Question | None = None) -> Iterator[Answer]:
     while answer.following:
-        answer = desk.answer(answer.record, desk.place(answer.record, answer.following), question or Question(), budget)
+        place = reader.place(answer.record, answer.following)
+        answer = reader.answer(answer.record, place, question or Question(), budget)
         yield answer
 
 
-def asked(desk: Desk, first: Answer, budget: int) -> Iterator[Answer]:
+def asked(reader: Reader, first: Answer, budget: int) -> Iterator[Answer]:
     """The walk with all fields, from the cursor that every first view has."""
     end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", Place(entry=len(first.layout)).offset))
-    answer = desk.answer(first.record, desk.place(first.record, end), EVERYTHING, budget)
+    answer = reader.answer(first.record, reader.place(first.record, end), EVERYTHING, budget)
     yield answer
-    yield from following(desk, answer, budget, EVERYTHING)
+    yield from following(reader, answer, budget, EVERYTHING)
 
 
 def holds_all(answers: list[Answer], style: Style) -> bool:
@@ -223,7 +221,7 @@ def holds_all(answers: list[Answer], style: Style) -> bool:
 def lines(view: View, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
-    texts = view.shown(whole).texts if whole else ()
+    texts = view.shown(whole).value if whole else ()
     return [text for index, text in zip(whole, texts, strict=True) if text or index >= first_row]
 
 

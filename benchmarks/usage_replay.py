@@ -13,9 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
-from langchain_ctxwin.core.learning import from_answer
-from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.survey import last_user
 from langchain_ctxwin.core.view import View, position_of
 from usage_sizes import Sized
 

@@ -16,8 +16,8 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.record import render_record
+from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -34,14 +34,12 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
 )
 from langchain_ctxwin.graph.agent import create_context_agent
-from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
-from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.recall import create_recall_tool, search_messages
 from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector

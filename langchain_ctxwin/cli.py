@@ -1,4 +1,4 @@
-"""The command `ctxwin`: what can be tried from a terminal?"""
+"""The command `ctxwin`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
-from langchain_ctxwin.core.requested import COMPACT_KEY
+from langchain_ctxwin.core.notes import COMPACT_KEY
 from langchain_ctxwin.errors import ConfigError
 
 DESCRIPTION = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_file import read_bytes, table_of
 
@@ -71,24 +71,14 @@ SHOWN_FAULTS = 10
 _is_inside: ContextVar[bool] = ContextVar("langchain_ctxwin_settings", default=False)
 """True while a group is made inside another one: its faults are then the outer one's, which knows their place."""
 
-# Keys joined by dots: names, strings in quotes, or `*`; `[]` behind a key, or at the top, is each item of a list; `**`
-# takes everything, so it stands last.
-_STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"'
-_KEY = rf'(?:{_STRING}|\s*+\*\s*+(?!\*)|(?!\s*+(?:[.\[*]|\Z))[^".\[\]*]++)(?:\[\])*+'
-_ALL = r"\s*+\*\*\s*+(?:\[\])*+"
-_FIELD_PATH = re.compile(rf"(?:{_KEY}|(?:\[\])++)(?:\.{_KEY})*+(?:\.{_ALL})?|{_ALL}")
-
-
-def is_field_path(path: str) -> bool:
-    """Say whether a path of fields, such as `items[].price.base`, can be read; results know what it means."""
-    return _FIELD_PATH.fullmatch(path.strip()) is not None
-
 
 def _checked_path(path: str) -> str:
-    if not is_field_path(path):
+    try:
+        compile_fields([path])
+    except ConfigError as error:
         raise PydanticCustomError(
             "field_path", "give keys joined by dots, such as price.base or items[].id, others in double quotes"
-        )
+        ) from error
     return path
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The errors of the package, as one tree.
 
     ContextWindowError
     |-- BudgetExceededError     the request cannot fit, whatever is compacted

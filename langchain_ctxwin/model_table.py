@@ -1,4 +1,4 @@
-"""What does `ctxwin models` print: limits, prices, who stated them, and who disagrees?"""
+"""`ctxwin models`: a table of limits, prices, who stated them, and who disagrees."""
 
 from __future__ import annotations
 

@@ -1,21 +1,61 @@
-"""The second verb: what should leave the view, and when; pure functions of a measured request."""
+"""Plans for a measured request: what leaves the view, and when."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from langchain_core.messages import SystemMessage
+
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core import ladder, planning, snapshots
-from langchain_ctxwin.core.budget import refusal
+from langchain_ctxwin.core import planning
+from langchain_ctxwin.core.budget import Kept, refusal
 from langchain_ctxwin.core.compaction import Compaction, shown_messages
-from langchain_ctxwin.core.kept import kept_in
+from langchain_ctxwin.core.edits import edit, text_of
+from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.outcome import ready
-from langchain_ctxwin.core.requested import is_asked
+from langchain_ctxwin.core.planning import Snapshot
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
-from langchain_ctxwin.core.snapshots import Snapshot
-from langchain_ctxwin.core.survey import Survey
+from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError
+
+EXCERPT_CHARS = 40
+"""Part of a text that says which one is meant: half a line."""
+
+
+def kept_in(request: Request, survey: Survey) -> tuple[Kept, ...]:
+    """Return the explicit pins that the request shows and the constraints, in order."""
+    return (*_pins(request, survey), *_constraints(request))
+
+
+def _pins(request: Request, survey: Survey) -> Iterator[Kept]:
+    shown = {message.id for step in (*survey.pinned, *survey.steps) for message in step.messages}
+    for index in sorted(request.pins):
+        message, key = request.messages[index], message_id(request.messages, index)
+        if index < request.first or (message.id and message.id not in shown):
+            continue
+        clamped = ", clamped" if key in survey.view.clamped else ""
+        tokens = _tokens(request, request.price(edit(message, key, survey.view)))
+        yield Kept(name=f"{key} ({message.type}{clamped}) {_excerpt(text_of(message.content))}", tokens=tokens)
+
+
+def _constraints(request: Request) -> Iterator[Kept]:
+    for rule in request.constraints:
+        tokens = _tokens(request, request.price(SystemMessage(content=rule)))
+        yield Kept(name=f"constraint {_excerpt(rule)}", tokens=tokens)
+
+
+def _tokens(request: Request, estimate: int) -> int:
+    """The estimate of a text as the regions of a report count it."""
+    return round(max(0.0, 1 + request.sizing.belief.slope) * estimate)
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+
 
 WAITING_SHARE = 1.25
 """How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
@@ -44,7 +84,7 @@ def shrink(window: Window) -> Compaction | None:
     settings, survey = settings_of(window), window.survey
     trigger = _trigger(settings, settings.trigger, settings.trigger_messages)
     reason = trigger.reason(survey, window.goal.room(survey))
-    compaction = ladder.force(window.request, survey, window.goal, reason=reason) if reason else None
+    compaction = planning.force(window.request, survey, window.goal, reason=reason) if reason else None
     pays = compaction and survey.total_tokens - compaction.tokens_after >= planning.MIN_PROGRESS * survey.total_tokens
     return compaction if pays or (compaction and trigger.has_too_many(survey)) else None
 
@@ -56,7 +96,7 @@ def prepare(window: Window) -> Snapshot | None:
     settings = settings_of(window)
     share, most = _begin(settings), settings.trigger_messages
     trigger = _trigger(settings, share, None if most is None else int(min(share, 1.0) * most))
-    return snapshots.due_snapshot(window.request, window.survey, window.goal, trigger)
+    return planning.due_snapshot(window.request, window.survey, window.goal, trigger)
 
 
 def relieve(window: Window) -> Compaction | None:
@@ -66,18 +106,18 @@ def relieve(window: Window) -> Compaction | None:
     request, survey, pending = window.request, window.survey, window.session.pending
     if is_asked(request.messages, window.session.since):
         goal = replace(window.goal, whole_turn_share=0.0)  # a phase of the turn is done
-        return ladder.force(request, survey, goal, reason=ASKED, ready=ready(window))
-    bound, tells_more = _past_bound(window), pending is not None and snapshots.shows_more(survey, pending)
+        return planning.force(request, survey, goal, reason=ASKED, ready=ready(window))
+    bound, tells_more = _past_bound(window), pending is not None and planning.shows_more(survey, pending)
     if not bound and not tells_more:
         return None
     summary = ready(window)
     if bound and (summary or not _is_coming(window)):
-        return ladder.force(request, survey, window.goal, reason=bound, ready=summary)
+        return planning.force(request, survey, window.goal, reason=bound, ready=summary)
     if summary is None or not tells_more:
         return None
-    after = snapshots.swapped_in(request, survey.view, survey, window.goal, summary)
+    after = planning.swapped_in(request, survey.view, survey, window.goal, summary)
     reason = "the summary of messages that had left is ready"
-    return ladder.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
+    return planning.compaction_of(request, survey, after, reason=reason) if window.goal.settles(after) else None
 
 
 def emergency(window: Window, target_tokens: int | None) -> Compaction | None:
@@ -87,7 +127,7 @@ def emergency(window: Window, target_tokens: int | None) -> Compaction | None:
         return None
     reason = f"a request of up to {window.survey.upper_tokens:,} tokens exceeds {limit:,}"
     goal, summary = replace(window.goal, limit=limit), ready(window)
-    compaction = ladder.force(window.request, window.survey, goal, reason=reason, ready=summary)
+    compaction = planning.force(window.request, window.survey, goal, reason=reason, ready=summary)
     view = compaction.view if compaction else window.session.view
     after = window.request.survey(view, summary_after(compaction, window))
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.

@@ -1,4 +1,4 @@
-"""Which retrieved chunks go into the request, and which are left out."""
+"""`BudgetedRetriever`: the most relevant whole chunks within a token budget."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
+from langchain_ctxwin.engine import Compacted
 from langchain_ctxwin.graph.state import ContextInput
-from langchain_ctxwin.hooks import Compacted
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.models.routing.route import Route
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 from langchain_ctxwin.recall import Found, asearch_messages
+from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tools import ToolSelection

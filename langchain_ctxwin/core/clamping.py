@@ -14,9 +14,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, Goal, cut, first_that, record_room
 from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.pins import last_user, pins_before
 from langchain_ctxwin.core.record import Record, fitted
-from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.survey import Request, Survey, last_user, pins_before
 from langchain_ctxwin.core.turns import tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id
 

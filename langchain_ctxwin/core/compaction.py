@@ -11,9 +11,8 @@ from langchain_core.messages import AnyMessage, HumanMessage
 
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.notes import notes
-from langchain_ctxwin.core.pins import last_user, pins_before
 from langchain_ctxwin.core.record import extended
-from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.survey import Request, Survey, last_user, pins_before
 from langchain_ctxwin.core.turns import split_steps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 

@@ -1,15 +1,123 @@
-"""How many tokens may a request have: what is known about a model's limits, and the two rules that follow from it."""
+"""Model limits: what is known of them, what a provider was heard to say, and the input limit that follows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
 
-from langchain_ctxwin.core.stated import UNKNOWN_SOURCE, LimitFields, models_behind, stated_limits
+from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
+
+OUTPUT_ARGUMENTS = (
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "num_predict",
+    "n_predict",
+)
+"""Names under which chat models take the number of tokens to generate."""
+
+UNKNOWN_SOURCE = "unknown"
+"""The source of limits that nobody stated."""
+
+MODEL_ARGUMENTS = ("model", "model_name")
+"""Bound arguments that replace the model itself, so that its profile describes another model."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFields:
+    """Limits as they were stated, not yet checked against each other."""
+
+    context_window: int | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    requested_output_tokens: int | None = None
+    _: KW_ONLY
+    source: str = UNKNOWN_SOURCE
+
+    def values(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """The four limits in the order of the fields."""
+        return self.context_window, self.max_input_tokens, self.max_output_tokens, self.requested_output_tokens
+
+
+def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield each model behind `runnable` with the arguments bound around it; the outermost binding wins.
+
+    Steps of a sequence that are no models are yielded too: they state nothing. Alternatives that are factories are
+    left alone, because building a model has side effects.
+    """
+    if isinstance(runnable, RunnableBindingBase):
+        for part, bound in models_behind(runnable.bound):
+            yield part, {**bound, **runnable.kwargs}
+        return
+    inner = _inner(runnable)
+    if inner is None:
+        yield runnable, {}
+        return
+    for item in inner:
+        yield from models_behind(item)
+
+
+def stated_limits(model: Any, bound: Mapping[str, Any]) -> LimitFields:
+    """Read `.profile` and the requested output of one model; values that are no positive whole number are unknown."""
+    profile = getattr(model, "profile", None)
+    if not isinstance(profile, Mapping) or _is_replaced(model, bound):
+        profile = {}
+    window = _tokens(profile.get("max_input_tokens"))
+    return LimitFields(
+        window,
+        None,
+        _tokens(profile.get("max_output_tokens")),
+        _requested(model, bound),
+        source=UNKNOWN_SOURCE if window is None else "profile",
+    )
+
+
+def _inner(runnable: Any) -> list[Any] | None:
+    if isinstance(runnable, RunnableSequence):
+        return list(runnable.steps)
+    if isinstance(runnable, RunnableWithFallbacks):
+        return [runnable.runnable, *runnable.fallbacks]
+    if isinstance(runnable, RunnableConfigurableAlternatives):
+        return [runnable.default, *(item for item in runnable.alternatives.values() if isinstance(item, Runnable))]
+    if isinstance(runnable, DynamicRunnable):
+        return [runnable.default]
+    return None
+
+
+def _is_replaced(model: Any, bound: Mapping[str, Any]) -> bool:
+    names = [_bare(bound[key]) for key in MODEL_ARGUMENTS if bound.get(key)]
+    own = [_bare(getattr(model, key, None)) for key in MODEL_ARGUMENTS]
+    return any(name not in own for name in names)
+
+
+def _bare(name: object) -> str:
+    """The name without a `models/` or provider prefix, which clients add on their own."""
+    return str(name).rpartition("/")[2]
+
+
+def _requested(model: Any, bound: Mapping[str, Any]) -> int | None:
+    for name in OUTPUT_ARGUMENTS:
+        if (tokens := _tokens(bound.get(name))) is not None:
+            return tokens
+    for name in OUTPUT_ARGUMENTS:
+        if (tokens := _tokens(getattr(model, name, None))) is not None:
+            return tokens
+    return None
+
+
+def _tokens(value: Any) -> int | None:
+    """A positive whole number, also as an integral float (some tables have those), else None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
 
 OUTPUT_SHARE = 0.25
 """Share of the window reserved for the answer when nobody says how long it may be: a quarter is common practice, and
@@ -209,3 +317,90 @@ class NamedLimits:
     name: str
     tokenizer_family: str = ""
     """Family of the token estimator; empty when the model does not say."""
+
+
+LEAST_LIMIT_TOKENS = 256
+"""A stated limit below this is that of something else: no served model has such a window."""
+
+MOST_TIMES_OFF = 20
+"""How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
+to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further. What is further
+off is met by each conversation itself, at the price of one refused request: little beside a window that one
+conversation could take away from all."""
+
+COUNT_SLACK = 1.01
+"""Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
+for themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside what a refusal states."""
+
+    limits: ModelLimits | None = None
+    """The limits that hold so far."""
+
+    kept_input_tokens: int | None = None
+    """The input limit that requests keep to, the output reserve taken off."""
+
+    accepted_tokens: int = 0
+    """The largest input that this model was reported to have taken; 0 when none is known."""
+
+    refused_tokens: int | None = None
+    """The most that the refused request may have by our own count."""
+
+
+def stated_limit(overflow: ContextOverflow, known: Known) -> dict[str, int]:
+    """Return the limit that a refusal states, by the field of `ModelLimits` it belongs to, for its own conversation.
+
+    Empty without one, and for one that cannot be: the provider took more before, or the request cannot have been that
+    large.
+    """
+    limit = overflow.limit
+    if limit is None or limit < LEAST_LIMIT_TOKENS or _cannot_have_exceeded(overflow, limit, known):
+        return {}
+    joint = overflow.kind == "input_plus_output" or _is_joint(limit, known)
+    return unrefuted({"context_window" if joint else "max_input_tokens": limit}, known.accepted_tokens)
+
+
+def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> dict[str, int]:
+    """Return the learned limits that hold for other conversations too: those that are near what is declared.
+
+    Where nothing is declared, there is nothing that a limit could be far from.
+    """
+    stated = (declared.context_window, declared.max_input_tokens) if declared else ()
+    size = max((tokens for tokens in stated if tokens is not None), default=None)
+    usable = remembered(learned)
+    if size is None:
+        return usable
+    least, most = size / MOST_TIMES_OFF, size * MOST_TIMES_OFF
+    return {name: tokens for name, tokens in usable.items() if least <= tokens <= most}
+
+
+def remembered(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
+    """Return what of limits that were learned before may be a limit, and is not refuted: state comes from outside."""
+    usable = {name: tokens for name, tokens in learned.items() if tokens >= LEAST_LIMIT_TOKENS}
+    return unrefuted(usable, accepted_tokens)
+
+
+def unrefuted(learned: Mapping[str, int], accepted_tokens: int) -> dict[str, int]:
+    """Return the limits that are not below the input of a request that the provider accepted."""
+    return {name: tokens for name, tokens in learned.items() if accepted_tokens <= COUNT_SLACK * tokens}
+
+
+def _cannot_have_exceeded(overflow: ContextOverflow, limit: int, known: Known) -> bool:
+    """True when no hidden prompt makes the refused request as large as the limit that it is to have exceeded."""
+    if known.refused_tokens is None or overflow.kind == "input_plus_output":
+        return False  # the output that was requested may be nearly all of it
+    return is_absurd(limit, known.refused_tokens)
+
+
+def _is_joint(limit: int, known: Known) -> bool:
+    """True when a stated limit corrects a window that is known to be shared by input and output.
+
+    The limit that requests kept to already, ours without the output reserve, is one for input and corrects nothing.
+    """
+    limits = known.limits
+    if limits is None or limits.max_input_tokens is not None or limits.context_window is None:
+        return False
+    return limit <= limits.context_window and (limit == limits.context_window or limit != known.kept_input_tokens)

@@ -1,4 +1,4 @@
-"""How a request becomes a Window: its limits, what is known about sizes, its size, its report."""
+"""Measuring: a request becomes a `Window` with its limits, its size and its report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
+from langchain_ctxwin.core.calibration import Measured
 from langchain_ctxwin.core.compaction import Goal
-from langchain_ctxwin.core.learning import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.measured import Measured
+from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.survey import Request, Survey

@@ -1,4 +1,4 @@
-"""What does a chat model say about itself: its name, and its tokenizer family by its class?
+"""Names and tokenizer families of chat models, by their class.
 
 Model names change monthly, classes do not.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.tool_schemas import FRAMING
 
 CLASS_FAMILIES = {
     "ChatGoogleGenerativeAI": "gemini",

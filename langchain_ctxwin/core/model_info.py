@@ -1,4 +1,4 @@
-"""What is known about one model: names, limits, prices, capabilities, and who said so."""
+"""`ModelInfo`: names, limits, prices and capabilities of one model, and who stated them."""
 
 from __future__ import annotations
 

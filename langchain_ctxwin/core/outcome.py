@@ -1,20 +1,34 @@
-"""What happened, as session state: a measure, a compaction that worked or did not."""
+"""Updates of the session: after a measure, a compaction, an answer with its reported size, a refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.calibration import (
+    MAX_MEASURED,
+    Belief,
+    Measured,
+    Span,
+    after_request,
+    after_text,
+    is_plausible,
+    other_tools,
+)
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.measured import Measured
-from langchain_ctxwin.core.pending import Pending
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.planning import MIN_PROGRESS, accepted_tokens
-from langchain_ctxwin.core.session import Session, counted
-from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
+from langchain_ctxwin.core.session import Pending, Session, counted
+from langchain_ctxwin.core.sizing import Sizing
+from langchain_ctxwin.core.survey import Request, Survey, last_user
+from langchain_ctxwin.core.view import Position, message_id
+from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError
 
 
@@ -118,3 +132,230 @@ def _judged(window: Window, compaction: Compaction, summary: str) -> dict[str, A
 def _ineffective(window: Window) -> dict[str, Any]:
     messages = window.request.messages
     return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(messages)}
+
+
+MAX_MODELS = 8
+"""Models and tool sets remembered per conversation; of more, the one learned first leaves."""
+
+REFUSED_SLOPE_SD = 0.5
+"""Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What an answer taught."""
+
+    counts: dict[str, Any]
+    """The new `context_counts`."""
+
+    ignored: str = ""
+    """Why a reported size was not used; empty when it was, or when none was reported."""
+
+    accepted_tokens: int = 0
+    """The input that the model of the request is known to have taken; 0 when that is not known."""
+
+
+def from_answer(window: Window, reply: AIMessage) -> Lesson:
+    """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
+    counts, survey = dict(window.session.counts), window.survey
+    tokens, fault = reported_tokens(reply, expected(survey))
+    if tokens is None:
+        return Lesson(counts=counts, ignored=fault)
+    speaker = answered_by(reply) or window.speaker
+    belief, measured = _refined(window, tokens, speaker, Position(id=reply.id or "", index=survey.stop))
+    counts["anchor"] = {
+        "id": reply.id,
+        "tokens": tokens,
+        "model": speaker,
+        "digest": window.digest,
+        "estimate": survey.estimates.total_tokens,
+    }
+    counts.pop("checked", None)
+    counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
+    counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)
+    accepted = tokens if _is_asked_model(window, speaker) else 0
+    counts = _without_refuted_limits(counts, window.about.model, accepted)
+    counts = with_belief(counts, belief_key(speaker, window.about.tools_digest), belief)
+    return Lesson(counts=counts, accepted_tokens=accepted)
+
+
+def from_count(window: Window, tokens: int) -> dict[str, Any]:
+    """Keep what the provider counted for exactly this request."""
+    estimate = window.survey.estimates.total_tokens
+    return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
+
+
+def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
+    """Learn from the size that a provider states for a request it refused.
+
+    What can be made smaller is blamed first, however sure its size seemed: only that leads to a request that fits, and
+    the next answer tells whether it was right. Sizes that earlier answers brought no longer count for this request.
+    """
+    counts = {**window.session.counts, "anchor": None}
+    counts.pop("checked", None)
+    if stated_tokens is None or fault_of(stated_tokens, expected(window.survey)):
+        return counts
+    sizing = window.request.sizing
+    doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
+    belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
+    return with_belief(counts, belief_key(window.speaker, window.about.tools_digest), belief)
+
+
+def largest_accepted_tokens(window: Window) -> int:
+    """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
+    anchor, speaker = window.session.counts.get("anchor") or {}, window.speaker
+    reports = [report for report in _reports(window.survey) if speaker and report.speaker]
+    own = [report.tokens for report in reports if may_be(report.speaker, speaker)]
+    return max([*own, anchor["tokens"] if anchor and anchor.get("model") == speaker else 0])
+
+
+def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
+    kept = {key: value for key, value in counts.items() if key not in {"checked", "beliefs", "measured"}}
+    return {**kept, "anchor": None}
+
+
+def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -> Belief:
+    """Return what the conversation knows about a model and tool set, else about the model, else the fresh belief."""
+    beliefs: Mapping[str, Any] = session.counts.get("beliefs") or {}
+    known = Belief.from_json(beliefs.get(belief_key(speaker, tools_digest)))
+    if known is not None:
+        return known
+    same_model = (value for key, value in reversed(list(beliefs.items())) if key.rpartition("|")[0] == speaker)
+    found = next((belief for value in same_model if (belief := Belief.from_json(value))), None)
+    return fresh if found is None else other_tools(found, fresh)
+
+
+def from_history(session: Session, request: Request, survey: Survey, about: About) -> Session:
+    """Learn from the usage in a history whose answers were not handed to us, each report once.
+
+    After a compaction only what was answered since belongs to requests like this one.
+    """
+    speaker = session.speaker(about.model)
+    known = session.measured(speaker)
+    measured = known if known.holds_for(request.messages) else Measured()
+    learned = measured.last.index if measured.last else -1
+    compacted = session.since.index + 1 if session.since and session.compactions else 0
+    reports = [r for r in _reports(survey) if may_be(r.speaker, speaker) and r.index >= max(learned, compacted)]
+    has_begun = bool(session.counts.get("beliefs"))
+    if not reports or (has_begun and len(reports) == 1):
+        return session
+    sizing, first = request.sizing, reports[0]
+    belief = believed(session, speaker, about.tools_digest, sizing.belief)
+    if first.index != learned:
+        text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
+        fixed = survey.estimates.system_tokens + survey.estimates.tool_tokens
+        belief = after_request(
+            belief,
+            surplus_tokens=first.tokens - text - fixed,
+            text_tokens=text,
+            fixed_tokens=fixed,
+            noise_tokens=sizing.noise([text]),
+        )
+    for old, new in pairwise(reports):
+        added, tokens = new.before - old.before, new.tokens - old.tokens
+        if old.speaker == new.speaker and is_plausible(tokens, added):
+            noise = sizing.noise([added])
+            belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
+            last = Position(id=message_id(request.messages, new.index), index=new.index)
+            measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
+    name = reports[-1].speaker or speaker
+    counts = {
+        **session.counts,
+        "speakers": bounded(session.counts.get("speakers"), about.model, name, MAX_MODELS),
+        "measured": bounded(session.counts.get("measured"), name, measured.to_json(), MAX_MEASURED),
+    }
+    return replace(session, counts=with_belief(counts, belief_key(name, about.tools_digest), belief))
+
+
+def belief_key(speaker: str, tools_digest: str) -> str:
+    """Name of a model and tool set in `context_counts`."""
+    return f"{speaker}|{tools_digest}"
+
+
+def _is_asked_model(window: Window, speaker: str) -> bool:
+    """False when another model stood in: what it takes says nothing about the one that was asked."""
+    return speaker == window.speaker or may_be(speaker, window.about.model)
+
+
+def _without_refuted_limits(counts: Mapping[str, Any], model: str, accepted: int) -> dict[str, Any]:
+    """Return `context_counts` without limits of a model that are below what it took."""
+    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
+    left = unrefuted(limits.get(model, {}), accepted)
+    if left == limits.get(model, {}):
+        return dict(counts)
+    others = {name: known for name, known in limits.items() if name != model}
+    kept = {**others, **({model: left} if left else {})}
+    return {**{key: value for key, value in counts.items() if key != "limits"}, **({"limits": kept} if kept else {})}
+
+
+def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tuple[Belief, Measured]:
+    """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
+    sizing, extends = window.request.sizing, window.extends
+    if speaker != window.speaker:
+        belief = believed(window.session, speaker, window.about.tools_digest, sizing.plain)
+        measured = window.session.measured(speaker)
+        measured = measured if measured.holds_for(window.request.messages) else Measured()
+        sizing = replace(sizing, belief=belief, measured=measured)
+        return _after_whole(sizing, window.survey, tokens), sizing.measured
+    added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
+    if extends is None or not is_plausible(surplus, added):
+        return _after_whole(sizing, window.survey, tokens), sizing.measured
+    span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
+    measured = sizing.measured.with_span(span, reply)
+    noise = sizing.noise(extends.added)
+    belief = after_text(sizing.belief, surplus_tokens=surplus - added, text_tokens=added, noise_tokens=noise)
+    return belief, measured
+
+
+def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
+    estimates = survey.estimates
+    counted, rest = sizing.measured.price(survey.steps)
+    texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
+    fixed = estimates.system_tokens + estimates.tool_tokens + counted
+    return after_request(
+        sizing.belief,
+        surplus_tokens=tokens - fixed - sum(texts),
+        text_tokens=sum(texts),
+        fixed_tokens=fixed,
+        noise_tokens=sizing.noise(texts),
+    )
+
+
+def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:
+    """Return `context_counts` with a belief about one model and tool set."""
+    return {**counts, "beliefs": bounded(counts.get("beliefs"), key, belief.to_json(), MAX_MODELS)}
+
+
+def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
+    """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
+    others = {name: other for name, other in (known or {}).items() if name != key}
+    return dict(list({**others, key: value}.items())[-most:])
+
+
+def expected(survey: Survey) -> tuple[int, int]:
+    """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
+    return survey.total_tokens, survey.estimates.total_tokens - survey.estimates.tool_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """A reported size in the history."""
+
+    index: int
+    tokens: int
+    before: int
+    """Our estimate of the history before it."""
+
+    speaker: str
+
+
+def _reports(survey: Survey) -> Iterator[_Report]:
+    before = 0
+    for step in survey.steps:
+        caller = step.messages[0] if step.messages else None
+        if isinstance(caller, AIMessage) and before:
+            tokens, _ = reported_tokens(caller, (survey.estimates.fixed_tokens + before,))
+            if tokens is not None:
+                yield _Report(index=step.index, tokens=tokens, before=before, speaker=answered_by(caller))
+        before += step.tokens

@@ -1,17 +1,368 @@
-"""Did a provider refuse this request because it is too large, and what did it say about the limit?"""
+"""Context overflows: provider errors that say a request is too large, and the limit and size they state."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Literal
+from functools import partial
+from itertools import groupby, islice
+from typing import Any, Literal, TypeVar
+from unicodedata import normalize
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_ctxwin.core import overflow_patterns as patterns
-from langchain_ctxwin.core.echo import Quotes
-from langchain_ctxwin.core.overflow_evidence import Evidence, evidence_of
+from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ContextWindowError
+
+QUOTED_CHARS = 8
+"""Letters and digits in a row, a digit among them, that make a quote: `limit 300` has eight, and a number with so much
+around it stands in two texts by chance only where both speak of the same limit."""
+
+QUOTED_WORDS_CHARS = 24
+"""The same without a digit: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's, and
+so are longer ones around another number: that is how the provider words its own statement."""
+
+MASK = " ; "
+"""Stands where a quote was, so that the words before and after it are not read as one."""
+
+MAX_CODE_POINT = 0x10FFFF
+"""The last character there is; an escape beyond it is none."""
+
+_ESCAPED_NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
+_ESCAPES = re.compile(
+    r"(?<!\\)\\++(?:(?-i:U(?P<eight>[0-9A-Fa-f]{8}))|u(?P<four>[0-9a-f]{4})|x(?P<two>[0-9a-f]{2})|[nrtbfv0])"
+    r"|&(?:amp;)*+(?:quot|apos|lt|gt|nbsp|#\d{1,5}|#x[0-9a-f]{1,4});",
+    re.IGNORECASE,
+)
+_JOINTS = " \t\r\n()[]:=<>+,-"  # between the words of a statement and its numbers; a quote ends with a quotation mark
+_GOES_ON = re.compile(rf"(?:\\*[\"']:)?[{re.escape(_JOINTS)}]*\d")  # also from a JSON key to its value
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+class Quotes:
+    """The texts of a refused request, to be found again in what the provider says about it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        parts = [_letters(text) for text in texts]
+        self._all = "".join(parts)
+        self._short = {part for part in parts if len(part) < QUOTED_CHARS and _has_digit(part) and not part.isdigit()}
+
+    def masked(self, text: str) -> str:
+        """Return an error text without what the request says too; a number that differs is the provider's own."""
+        letters, places = _placed_letters(text)
+        quoted = self._quoted(text, letters, places)
+        for number in _ESCAPED_NUMBER.finditer(text):
+            digits = slice(bisect_left(places, number.start()), bisect_left(places, number.end()))
+            if not all(quoted[digits]):
+                quoted[digits] = bytes(len(quoted[digits]))
+        shown, end = list[str](), 0
+        for is_quoted, run in groupby(range(len(letters)), key=quoted.__getitem__):
+            indices = list(run)
+            start, stop = places[indices[0]], places[indices[-1]] + 1
+            if is_quoted and _is_quote(text, start, stop):
+                shown += text[end:start], MASK
+                end = stop
+        return "".join([*shown, text[end:]])
+
+    def has(self, word: str) -> bool:
+        """True when the request has this word, too."""
+        letters = _letters(word)
+        return bool(letters) and letters in self._all
+
+    def _quoted(self, text: str, letters: str, places: Sequence[int]) -> bytearray:
+        """Say of each letter whether it stands in a run of letters that the request has, too."""
+        runs = [letters[i : i + QUOTED_CHARS] for i in range(len(letters) - QUOTED_CHARS + 1)]
+        known = self._known(set(runs))
+        starts = [(i, QUOTED_CHARS) for i, run in enumerate(runs) if run in known]
+        quoted = bytearray(len(letters))
+        for start, size in (*starts, *self._short_texts(text, letters, places)):
+            quoted[start : start + size] = b"\1" * size
+        return quoted
+
+    def _known(self, runs: set[str]) -> set[str]:
+        """Those of some short runs of letters that the request has: one pass over it, however long the error is."""
+        text = self._all
+        return {run for i in range(len(text) - QUOTED_CHARS + 1) if (run := text[i : i + QUOTED_CHARS]) in runs}
+
+    def _short_texts(self, text: str, letters: str, places: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield where messages of a word and a number are quoted whole: the first letter, and how many they are."""
+        for part in self._short:
+            start = letters.find(part)
+            while start >= 0:
+                before = places[start] - 1
+                after = places[start + len(part) - 1] + 1
+                if not text[max(0, before) : before + 1].isalnum() and not text[after : after + 1].isalnum():
+                    yield start, len(part)
+                start = letters.find(part, start + 1)
+
+
+def has_number(texts: Iterable[str], tokens: int) -> bool:
+    """True when a text states this number, or begins with its digits, in any usual spelling."""
+    digits = r"[,._' ]?".join(str(tokens))
+    thousands = rf"|(?<![\d.,]){tokens // 1000} ?k\b" if tokens % 1000 == 0 else ""
+    pattern = re.compile(rf"(?<!\d)(?<!\d[,._']){digits}{thousands}", re.IGNORECASE)
+    return any(pattern.search(normalize("NFKC", text)) for text in texts)
+
+
+def request_texts(messages: Iterable[BaseMessage], tools: Iterable[Any] = ()) -> Iterator[str]:
+    """Yield every text that a request carries, in order: contents, calls, names, and the definitions of its tools."""
+    for message in messages:
+        yield from _texts_within(message.content)
+        if isinstance(message, AIMessage):
+            yield from _texts_within(message.tool_calls)
+            yield from _texts_within(message.invalid_tool_calls)
+        yield from _texts_within(message.additional_kwargs)
+        names = (message.name, message.tool_call_id if isinstance(message, ToolMessage) else None)
+        yield from (name for name in names if name)
+    for tool in tools:
+        yield from _texts_within(tool_definition(tool))
+
+
+def _is_quote(text: str, start: int, stop: int) -> bool:
+    """True for shared words with a number, or so many that do not go on from or to a number of the provider's own."""
+    if _has_digit(text[start:stop]):
+        return True
+    goes_on = text[:start].rstrip(_JOINTS)[-1:].isdigit() or _GOES_ON.match(text, stop)
+    return not goes_on and sum(map(str.isalnum, text[start:stop])) >= QUOTED_WORDS_CHARS
+
+
+def _texts_within(value: object) -> Iterator[str]:
+    """The keys and values of nested JSON, as they follow each other where it is printed."""
+    waiting: list[object] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            waiting += [part for key, content in reversed([*item.items()]) for part in (content, key)]
+        elif isinstance(item, list | tuple):
+            waiting += reversed(item)
+        elif isinstance(item, int | float):
+            yield str(item)
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a text, in one case and one spelling."""
+    plain = _ESCAPES.sub(_unescaped, text) if "\\" in text or "&" in text else text
+    if plain.isascii():
+        return _NO_LETTERS.sub("", plain.lower())
+    return _NO_LETTERS.sub("", normalize("NFKD", plain).casefold())
+
+
+def _placed_letters(text: str) -> tuple[str, list[int]]:
+    """The letters and digits of a text, and the position of each."""
+    plain = _ESCAPES.sub(lambda escape: _unescaped(escape).ljust(len(escape[0])), text)
+    placed = [(letter, i) for i, char in enumerate(plain) for letter in normalize("NFKD", char).casefold()]
+    kept = [(letter, i) for letter, i in placed if letter.isalnum()]
+    return "".join(letter for letter, _ in kept), [i for _, i in kept]
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape["four"] or escape["eight"] or escape["two"]
+    return chr(int(code, 16)) if code and int(code, 16) <= MAX_CODE_POINT else ""
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+T = TypeVar("T", str, bytes)
+
+Own = Callable[[str], str]
+"""What of a text counts."""
+
+MAX_EXCEPTIONS = 32
+"""Exceptions looked at in a chain of causes and groups; real chains have two to five."""
+
+MAX_TEXT_CHARS = 4_096
+"""Text looked at per source: some servers echo the whole request into the error."""
+
+MAX_SOURCES = 4
+"""Different texts looked at per exception: clients keep the server's words in two or three places."""
+
+MAX_BODY_NODES = 200
+"""Values looked at in a response body, for the same reason."""
+
+MAX_NOTES = 8
+"""Notes looked at per exception; frameworks add one or two."""
+
+LONG_VALUE_CHARS = 2_048
+"""A value in a body that is longer is an echo of the request and is read after the others."""
+
+STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
+"""Where clients keep the HTTP status, the most reliable name first."""
+
+BODY_ATTRIBUTES = ("body", "details", "response", "error")
+"""Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama)."""
+
+CODE_KEYS = ("code", "type")
+"""Attributes and body keys that hold a provider's own error code."""
+
+HTTP_ERRORS = range(400, 600)
+
+_DROPPED = re.compile(r"[\\\"'`\u2018\u2019]+")
+_STATUS = re.compile(r"[45][0-9]{2}")
+_URL = re.compile(r"https?://\S{1,200}")
+_ESCAPED_SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What one exception (or one text) says."""
+
+    class_names: tuple[str, ...] = ()
+    status: int | None = None
+    codes: frozenset[str] = frozenset()
+    """Provider error codes and types, in lower case."""
+
+    text: str = ""
+    """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
+
+
+def evidence_of(source: object, quotes: Quotes | None = None) -> Iterator[Evidence]:
+    """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
+
+    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
+
+    Args:
+        source: an exception, a text or a decoded body.
+        quotes: texts that count for nothing where they are quoted.
+    """
+    for evidence in _evidence_of(source, quotes.masked if quotes else _text_itself):
+        yield replace(evidence, codes=_unquoted(evidence.codes, quotes)) if quotes else evidence
+
+
+def _evidence_of(source: object, own: Own) -> Iterator[Evidence]:
+    if not isinstance(source, BaseException):
+        yield Evidence(codes=_codes(source), text=_joined([source], own))
+        return
+    for error in _chain(source):
+        bodies = _bodies(error)
+        yield Evidence(
+            class_names=tuple(cls.__name__ for cls in type(error).__mro__),
+            status=_status(error),
+            codes=_codes({key: _attribute(error, key) for key in CODE_KEYS}).union(*map(_codes, bodies)),
+            text=_joined([error, _notes(error), *bodies], own),
+        )
+
+
+def _text_itself(text: str) -> str:
+    return text
+
+
+def _unquoted(codes: frozenset[str], quotes: Quotes) -> frozenset[str]:
+    """The codes that are no words of the request: a body may hold the request itself, with types of its own."""
+    return frozenset(code for code in codes if not quotes.has(code))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    queue, seen = deque([error]), set[int]()
+    while queue and len(seen) < MAX_EXCEPTIONS:
+        current = queue.popleft()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        context = None if _attribute(current, "__suppress_context__") else _attribute(current, "__context__")
+        behind = (*members[:MAX_EXCEPTIONS], _attribute(current, "__cause__"), context)
+        queue.extend(cause for cause in behind if isinstance(cause, BaseException))
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = _attribute(error, "__notes__")
+    return [note for note in notes[:MAX_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def _bodies(error: BaseException) -> list[Any]:
+    bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
+    response = _attribute(error, "response")
+    if (
+        _attribute(response, "is_closed") is True
+    ):  # an httpx response that was read; others might read from the socket here
+        bodies.append(_attribute(response, "text"))
+    return [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
+
+
+def _status(error: BaseException) -> int | None:
+    sources = (error, _attribute(error, "response"))
+    stated = (_attribute(source, name) for source in sources for name in STATUS_ATTRIBUTES)
+    return next((status for value in stated if (status := _http_status(value)) is not None), None)
+
+
+def _http_status(value: object) -> int | None:
+    """An error status as a number or its digits (LiteLLM keeps it as text at times)."""
+    if isinstance(value, str) and _STATUS.fullmatch(value):
+        return int(value)
+    return int(value) if isinstance(value, int) and value in HTTP_ERRORS else None
+
+
+def _codes(body: object) -> frozenset[str]:
+    return frozenset(
+        value.lower() for key, value in _leaves(body) if key.lower() in CODE_KEYS and isinstance(value, str)
+    )
+
+
+def _joined(sources: Iterable[object], own: Own) -> str:
+    texts = dict.fromkeys(_plain(own(_text(source))) for source in sources)
+    return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
+
+
+def _text(source: object) -> str:
+    if isinstance(source, bytes | bytearray):
+        return _bounded(bytes(source)).decode("utf-8", "replace")
+    if isinstance(source, Mapping | list | tuple):
+        leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
+        return _bounded(", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS)))
+    text = _attempt(lambda: str(source))
+    return _bounded(text) if isinstance(text, str) else ""
+
+
+def _bounded(text: T) -> T:
+    """Head and tail of a long text: the message stands before or after what is echoed."""
+    half = MAX_TEXT_CHARS // 2
+    return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]
+
+
+def _plain(text: str) -> str:
+    return _DROPPED.sub("", _ESCAPED_SPACE.sub(" ", _URL.sub("", text)))
+
+
+def _leaves(body: object) -> list[tuple[str, Any]]:
+    """Scalar values of a nested body with their keys, breadth first, bounded (a body may even contain itself)."""
+    queue: deque[tuple[str, Any]] = deque([("", body)])
+    leaves: list[tuple[str, Any]] = []
+    for _ in range(MAX_BODY_NODES):
+        if not queue:
+            break
+        key, value = queue.popleft()
+        if isinstance(value, Mapping):
+            queue.extend(_attempt(partial(_items, value)) or ())
+        elif isinstance(value, list | tuple):
+            queue.extend((key, item) for item in value[:MAX_BODY_NODES])
+        elif isinstance(value, str | int | float):
+            leaves.append((key, value))
+    return leaves
+
+
+def _items(body: Mapping[Any, Any]) -> list[tuple[str, Any]]:
+    return [(str(key), value) for key, value in islice(body.items(), MAX_BODY_NODES)]
+
+
+def _attribute(source: object, name: str) -> Any:
+    return _attempt(lambda: getattr(source, name, None))
+
+
+def _attempt(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception:  # noqa: BLE001  # a foreign property or __str__ may raise anything; then it says nothing
+        return None
+
 
 Kind = Literal["input", "input_plus_output"]
 SaidBy = Literal["", "provider", "request"]

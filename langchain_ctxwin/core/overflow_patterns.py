@@ -1,4 +1,4 @@
-"""How do providers word a request that is too large, and what only looks like it?
+"""Wordings of context overflows by provider, and those that only look like one.
 
 The patterns match text from which quotes, backticks and backslashes were removed and whitespace was collapsed. Groups:
 `limit` (tokens the model takes), `actual` (size as the provider states it), `output` (tokens requested for the answer).

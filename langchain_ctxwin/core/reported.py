@@ -1,4 +1,4 @@
-"""What does an answer state about the request behind it: its size, and the model that answered?"""
+"""Usage that an answer reports: the size of its request, and the model that answered."""
 
 from __future__ import annotations
 

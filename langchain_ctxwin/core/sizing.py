@@ -1,4 +1,4 @@
-"""How large is a request in the provider's counts? Estimates, corrected by what is believed and what was counted."""
+"""The size of a request in the provider's counts: estimates, corrected by calibration and by counted spans."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
 
-from langchain_ctxwin.core.calibration import FIXED_NOISE_SHARE, QUANTILE_SD, Belief, Doubt, deviation
-from langchain_ctxwin.core.measured import Measured
+from langchain_ctxwin.core.calibration import FIXED_NOISE_SHARE, QUANTILE_SD, Belief, Doubt, Measured, deviation
 from langchain_ctxwin.core.turns import Step
 
 

@@ -1,4 +1,4 @@
-"""What is a summarizer given? The messages as the model saw them, and the request that the model has read already."""
+"""The input of a summarizer: messages as the model saw them, or the request that it has read already."""
 
 from __future__ import annotations
 

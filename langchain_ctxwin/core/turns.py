@@ -1,4 +1,4 @@
-"""Where a conversation may be cut: turns, and the steps inside them.
+"""Turns and steps: where a conversation may be cut.
 
 A turn is one user message and everything up to the next one. A step is the smallest group that stands or falls
 together: AI messages with tool calls and all their results, or one lone message. Nothing else is a cut.

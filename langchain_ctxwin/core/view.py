@@ -1,4 +1,4 @@
-"""How much of the history the model sees, as small JSON: start, pins, cleared and clamped messages, record."""
+"""`View`: what of the history the model sees, as small JSON: start, pins, cleared and clamped messages, record."""
 
 from __future__ import annotations
 

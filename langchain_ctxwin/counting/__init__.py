@@ -28,9 +28,7 @@ request, also when many callers ask at the same time.
 All four have the shape of LangChain's counters, so they also work in `trim_messages(token_counter=...)`.
 """
 
-from langchain_ctxwin.counting.anthropic import AnthropicCounter
-from langchain_ctxwin.counting.gemini import GeminiCounter
-from langchain_ctxwin.counting.tokenizer_file import TokenizerFileCounter
-from langchain_ctxwin.counting.vocabulary import VocabularyCounter
+from langchain_ctxwin.counting.local import TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.counting.providers import AnthropicCounter, GeminiCounter
 
 __all__ = ["AnthropicCounter", "GeminiCounter", "TokenizerFileCounter", "VocabularyCounter"]

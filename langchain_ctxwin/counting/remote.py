@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import hashlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,14 +15,22 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import structlog
-from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 
-from langchain_ctxwin.counting.digests import request_digest
-from langchain_ctxwin.counting.gate import Gate
-from langchain_ctxwin.daemon import in_daemon
+from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import Clock, TokenCounter
+from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.memo import Lru
 
 REQUESTS_PER_MINUTE = 60
 """Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1)."""
@@ -33,6 +43,17 @@ MAX_COUNTS = 1_024
 
 MAX_FACT_CHARS = 40
 """A status of an error is a code word; what is longer is a text, and may quote the request."""
+
+MINUTE_SECONDS = 60.0
+
+FIRST_PAUSE_SECONDS = 10.0
+"""Pause after a first failure: longer than a time box, so that a dead endpoint takes little of anybody's time."""
+
+LONGEST_PAUSE_SECONDS = 300.0
+"""Pause at most, however often it failed: an endpoint that is back is noticed within five minutes."""
+
+DIGEST_BYTES = 16
+"""128 bits: two requests do not meet by chance."""
 
 Ask = Callable[[list[AnyMessage], list[Any]], Any]
 AsyncAsk = Callable[[list[AnyMessage], list[Any]], Coroutine[Any, Any, Any]]
@@ -210,3 +231,85 @@ def _reason(error: Exception, timeout_seconds: float) -> str:
 
 def _is_code(fact: Any) -> bool:
     return isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS)
+
+
+class Gate:
+    """Admits so many questions a minute, and one at a time after each pause while nothing but failures come back.
+
+    Thread-safe. It never waits: who is not admitted goes on without an answer. A clock that is set back opens it.
+
+    Raises:
+        ConfigError: not even one question a minute is allowed.
+
+    Example:
+        >>> gate = Gate(requests_per_minute=1, clock=lambda: 0.0)
+        >>> gate.enter(), gate.enter()
+        (0, None)
+    """
+
+    def __init__(self, *, requests_per_minute: int, clock: Clock) -> None:
+        if isinstance(requests_per_minute, bool) or not requests_per_minute >= 1:
+            raise ConfigError(f"requests_per_minute={requests_per_minute!r}: give a number of at least 1")
+        self._per_minute = requests_per_minute
+        self._clock = clock
+        self._entered_at: deque[float] = deque()
+        self._failures = 0
+        self._closed_at = 0.0
+        self._tickets = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> int | None:
+        """Return a ticket to hand back to `failed`, or None when this is no time to ask."""
+        now = self._clock()
+        with self._lock:
+            if self._is_paused(now) or self._is_full(now):
+                return None
+            self._entered_at.append(now)
+            self._closed_at = now  # counts only after a failure: others wait for what this one finds out
+            return self._tickets
+
+    def failed(self, ticket: int) -> None:
+        """Close for a while, twice as long as the last time; questions of the same round fail together."""
+        with self._lock:
+            if ticket == self._tickets:
+                self._tickets += 1
+                self._failures += 1
+                self._closed_at = self._clock()
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        with self._lock:
+            self._failures = 0
+
+    def _is_paused(self, now: float) -> bool:
+        if not self._failures:
+            return False
+        pause_seconds: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10))
+        return 0 <= now - self._closed_at < pause_seconds
+
+    def _is_full(self, now: float) -> bool:
+        recent = (at for at in self._entered_at if 0 <= now - at < MINUTE_SECONDS)
+        self._entered_at = deque(recent)
+        return len(self._entered_at) >= self._per_minute
+
+
+def request_digest(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> str:
+    """Return a short text that differs whenever content, calls, results or tools differ.
+
+    The ids of messages and what a response said about itself do not count: they are not sent.
+    """
+    parts = [*map(_message_parts, messages), list(map(tool_definition, tools))]
+    seen = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        seen.update(f"{compact_json(part)}\n".encode("utf-8", "surrogatepass"))
+    return seen.hexdigest()
+
+
+def _message_parts(message: BaseMessage) -> list[Any]:
+    # Signatures of calls and calls in a provider's own form are kept in `additional_kwargs`.
+    parts: list[Any] = [message.type, message.content, message.name, message.additional_kwargs]
+    if isinstance(message, AIMessage):
+        parts += [message.tool_calls, message.invalid_tool_calls]
+    if isinstance(message, ToolMessage):
+        parts += [message.tool_call_id, message.status]
+    return parts

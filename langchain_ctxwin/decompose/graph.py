@@ -28,16 +28,15 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Overwrite, Send
 
-from langchain_ctxwin.arguments import shown
-from langchain_ctxwin.core.echo import request_texts
-from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.silent import LENGTH_STOPS, STOP_KEYS
+from langchain_ctxwin.core.overflow import classify_overflow, request_texts
+from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
 from langchain_ctxwin.decompose.questions import aask, announce_unsplit, ask, questions_in, split_request
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError
-from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.memo import Lru
 
 log = structlog.get_logger("langchain_ctxwin")
 

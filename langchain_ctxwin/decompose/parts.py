@@ -16,8 +16,7 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.learned_limits import Known, stated_limit
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import Known, ModelLimits, stated_limit
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
@@ -33,9 +32,9 @@ from langchain_ctxwin.decompose.splitting import (
     split_chunks,
 )
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.memo import Lru
-from langchain_ctxwin.pricing import Pricing
+from langchain_ctxwin.measurer import Pricing
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.memo import Lru
 
 MAP_PROMPT = """\
 Answer the question from the documents below, and from nothing else. They may be one part of a longer work whose other \

@@ -12,10 +12,10 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from langchain_core.documents import Document
 
-from langchain_ctxwin.arguments import shown
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
-from langchain_ctxwin.sentences import sentence_spans, word_cut
+from langchain_ctxwin.measurer import shown
+from langchain_ctxwin.text.sentences import sentence_spans, word_cut
 
 CITED = ("id", "source", "url", "title", "page", "section")
 """Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""

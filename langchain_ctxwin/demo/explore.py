@@ -28,13 +28,11 @@ from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
-from langchain_ctxwin.graph.wiring import add_context_nodes
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.models.sources import ExplicitSource
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 
 SYSTEM_PROMPT = (
     "You explore a folder of files with tools. Paths are relative to the folder. Look before you answer, answer in one "

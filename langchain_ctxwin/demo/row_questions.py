@@ -17,7 +17,7 @@ from langchain_ctxwin.demo.payload import Payload, Row
 from langchain_ctxwin.demo.questions import WORDS, Question
 from langchain_ctxwin.demo.sight import digest, read_facts
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.automatic import project_automatically
+from langchain_ctxwin.tool_results.projection import project_automatically
 
 T = TypeVar("T")
 

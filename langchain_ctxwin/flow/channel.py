@@ -1,4 +1,4 @@
-"""How does a session keep its full message history at linear checkpoint cost?
+"""The message channel: keeps the full history at linear checkpoint cost.
 
 A delta channel stores what each step wrote and, now and then, a snapshot of the whole list; loading a thread replays
 the writes since the last snapshot. Two properties make that safe: the same writes give the same list however they are

@@ -1,29 +1,96 @@
-"""Which tools and which model does the next request get? Chosen before it is measured, and kept in the state."""
+"""Choice of tools and model for each request, made before it is measured and kept in the state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
-from langchain_ctxwin.core.stored import valid_tools
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.flow.asked import Asked
 from langchain_ctxwin.flow.events import announce_mended, announce_model, announce_tools
 from langchain_ctxwin.flow.state import Measure, State, Update, changed, tools_of
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
-from langchain_ctxwin.models.routing.request import Request
-from langchain_ctxwin.models.routing.route import Route
-from langchain_ctxwin.models.routing.router import ModelRouter
-from langchain_ctxwin.models.routing.sizing import Size
 from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.routing import (
+    ModelRouter,
+    RemainingTooSmallError,
+    Request,
+    Route,
+    RoutedChatModel,
+    Size,
+    output_tokens_of,
+)
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Arguments of a call that decide which candidate may answer."""
+
+    output_tokens: int | None = None
+    route: str = ""
+    """A candidate that the caller asks for by name."""
+
+    requires: tuple[str, ...] = ()
+    """Capabilities beside those that tools and media show."""
+
+
+def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()) -> Asked:
+    """Read what a model, the bindings around it and the settings of one call ask for; the outermost counts."""
+    arguments = dict(settings or {})
+    inner = call
+    while isinstance(inner, RunnableBindingBase):
+        arguments = {**inner.kwargs, **arguments}
+        inner = inner.bound
+    arguments.setdefault("max_tokens", getattr(inner, "max_tokens", None))
+    route = arguments.get("route")
+    name = str(route.get("model") or "") if isinstance(route, Mapping) else str(route or "")
+    return Asked(output_tokens=output_tokens_of(arguments), route=name, requires=tuple(requires))
+
+
+def require_router(call: Any, router: ModelRouter | None) -> None:
+    """Raise `ConfigError` for a model that does not ask the candidates of this router."""
+    inner = call
+    while isinstance(inner, RunnableBindingBase):
+        inner = inner.bound
+    if router is not None and not (isinstance(inner, RoutedChatModel) and inner.router is router):
+        raise ConfigError(
+            f"model={type(inner).__name__} does not ask the router's candidates: pass RoutedChatModel(router), with "
+            "the router that the nodes have"
+        )
+
+
+def require_tool_binding(call: Any) -> None:
+    """Raise `ConfigError` for a model to which the tools of each request cannot be bound."""
+    inner = call
+    while isinstance(inner, RunnableBindingBase):
+        if inner.kwargs.get("tools"):
+            raise ConfigError("tools are bound to the model: with a tool_selector, leave them to the nodes")
+        inner = inner.bound
+    if not hasattr(inner, "bind_tools"):
+        raise ConfigError(
+            f"model={type(inner).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
+            "model to which no tools are bound"
+        )
+
+
+def with_tools(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+    """Return the model with tools bound, inside whatever was bound around it."""
+    if isinstance(call, RunnableBindingBase):
+        return call.model_copy(update={"bound": with_tools(call.bound, tools)})
+    bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
+    return bound
+
 
 TOOL_SHARE = 0.5
 """Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
@@ -267,3 +334,12 @@ def _with_output(limits: ModelLimits, tokens: int) -> ModelLimits:
     return replace(
         limits, requested_output_tokens=tokens, max_output_tokens=largest if largest and largest >= tokens else None
     )
+
+
+def limited_by(engine: ContextEngine, model: Any) -> Any:
+    """Return the model of a request, or limits that were set on the engine as numbers where they are tighter."""
+    if engine.model:
+        return model
+    stated, own, reserve = ModelLimits.of(model), engine.limits, engine.config.output_reserve
+    rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]
+    return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model), family_of(model))

@@ -9,9 +9,9 @@ import structlog
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.learning import Lesson
+from langchain_ctxwin.core.outcome import Lesson
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.tools import ToolSelection
 

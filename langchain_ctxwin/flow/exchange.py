@@ -10,22 +10,20 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.echo import request_texts
-from langchain_ctxwin.core.learning import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outputs import fitting_output, only_model, smaller_output
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.reported import answered_by
-from langchain_ctxwin.core.silent import silent_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.flow.choices import known_name
 from langchain_ctxwin.flow.events import announce_lesson, announce_recovery, announce_reset
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.routing import RemainingTooSmallError
 
 
 @dataclass(frozen=True, slots=True)

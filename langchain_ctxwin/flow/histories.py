@@ -1,4 +1,4 @@
-"""What is known of a history that comes whole with each call? Found again by what its messages say, not by their ids.
+"""Sessions of histories that come whole with each call, found again by what their messages say, not by their ids.
 
     the longest beginning that was seen  ->  its session  ->  under the ids that its messages have now
 
@@ -10,22 +10,60 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import structlog
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.flow.place import Place
 from langchain_ctxwin.flow.state import FLAGS, SESSION, State, Update, flags_of
-from langchain_ctxwin.memo import Lru, PerMessage
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize import SummaryStore as Shelf
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.memo import Lru, PerMessage
+
+CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation runs."""
+
+    thread: str = ""
+    """Name of the conversation; empty without a checkpointer."""
+
+    shelf: Shelf | None = None
+    """Where other processes put finished summaries; None when there is no store."""
+
+    store: BaseStore | None = None
+    """What the shelf of a conversation without a name is made from, once its opening tells it apart."""
+
+    told: str = ""
+    """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
+
+
+def place_of(runtime: Runtime[Any] | None, told: Callable[[], str | SystemMessage]) -> Place:
+    """Return the place of a graph run; an empty one outside of a graph. `told` returns the system prompt."""
+    info = runtime.execution_info if runtime else None
+    if runtime is None or info is None:
+        return Place()
+    # A thread id alone keeps nothing: servers pass one as a label.
+    if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
+        prompt = told()
+        return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
+    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
+    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
+    thread = "|".join([info.thread_id, *names])
+    return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
+
 
 MAX_HISTORIES = 512
 """Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""

@@ -1,4 +1,4 @@
-"""What do the steps of a flow read and write? Session state as mappings, keyed as in the graph's state."""
+"""Session state as the steps read and write it: mappings, keyed as in the graph's state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.stored import valid_report, valid_tools
+from langchain_ctxwin.core.session import valid_report, valid_tools
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.core.window import Window
 

@@ -17,19 +17,17 @@ from langgraph.store.base import BaseStore
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
-from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.core.survey import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.flow.choices import require_free_name
-from langchain_ctxwin.graph.nodes import ContextNodes
+from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
-from langchain_ctxwin.graph.wiring import add_context_nodes
-from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.routing import RoutedChatModel
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 

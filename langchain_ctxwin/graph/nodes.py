@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 
@@ -14,17 +15,93 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.flow.asked import asked_by, require_router, require_tool_binding
-from langchain_ctxwin.flow.choices import Choices, require_known_tools
-from langchain_ctxwin.flow.limits import limited_by
-from langchain_ctxwin.flow.place import Place, place_of
+from langchain_ctxwin.flow.choices import (
+    Choices,
+    asked_by,
+    limited_by,
+    require_known_tools,
+    require_router,
+    require_tool_binding,
+    with_tools,
+)
+from langchain_ctxwin.flow.exchange import ModelExchange, arun_exchange, run_exchange
+from langchain_ctxwin.flow.histories import Place, place_of
 from langchain_ctxwin.flow.state import State, Update
-from langchain_ctxwin.flow.steps import Destination, Flow
-from langchain_ctxwin.graph.calls import ModelCall
-from langchain_ctxwin.graph.node import ContextNode
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.flow.steps import Destination, Flow, request_waits
 from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, once
+
+Writes = Update | Command[Any]
+
+
+Run = Callable[[State, RunnableConfig | None], Writes]
+ARun = Callable[[State, RunnableConfig | None], Awaitable[Writes]]
+
+
+class ContextNode(Runnable[Any, Any]):
+    """A node `(state, config) -> update`; without an async form the sync one is used, because it does no I/O."""
+
+    def __init__(self, name: str, run: Run, arun: ARun | None = None) -> None:
+        self.name = name
+        self._run = run
+        self._arun = arun
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update."""
+        return self._run(input, config)
+
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update, awaiting models and summarizers."""
+        return self._run(input, config) if self._arun is None else await self._arun(input, config)
+
+
+MAX_BINDINGS = 64
+"""Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
+
+
+class ModelCall:
+    """One model node. Recovery happens inside it: an error handler of the graph would make the thread unresumable."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
+        *,
+        tools: Callable[[State], Sequence[Any]] = lambda _: (),
+        validator: Validator | None = None,
+    ) -> None:
+        self._flow = flow
+        self._tools = tools
+        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
+        self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
+        self._exchange = ModelExchange(flow, self._call, validator=validator)
+
+    def as_node(self) -> Runnable[Any, Any]:
+        """Return the node, sync and async."""
+        return ContextNode("model_node", self._run, self._arun)
+
+    def bound(self, state: State) -> Runnable[Any, Any]:
+        """Return what this request calls: the model, with the tools that were chosen for it."""
+        if self._flow.choices.selector is None:
+            return self._call
+        tools = tuple(self._tools(state))
+        # The tools in the value stay alive, so an id in the key cannot come to mean others.
+        return once(self._bindings, tuple(map(id, tools)), lambda: (tools, with_tools(self._call, tools)))[1]
+
+    def _run(self, state: State, config: RunnableConfig | None) -> Update:
+        call = self.bound(state)
+        return run_exchange(
+            self._exchange.start(state), lambda attempt: call.invoke(attempt.request, config, **attempt.arguments)
+        )
+
+    async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
+        call = self.bound(state)
+        return await arun_exchange(
+            self._exchange.start(state), lambda attempt: call.ainvoke(attempt.request, config, **attempt.arguments)
+        )
+
 
 T = TypeVar("T")
 Config = RunnableConfig | None
@@ -200,3 +277,57 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
     """Call what is given per request; models and runnables are values, although some are callable."""
     per_request = callable(value) and not isinstance(value, (Runnable, SystemMessage))
     return value(state, runtime) if per_request else value
+
+
+def add_context_nodes(
+    builder: StateGraph[Any, Any, Any, Any],
+    nodes: ContextNodes,
+    *,
+    model_node: str = "agent",
+    model: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
+    after: str = END,
+    retry_policy: RetryPolicy | None = None,
+) -> None:
+    """Add `budget_check`, `maybe_summarize`, `force_compress`, `build_messages` and the model node to a graph.
+
+    The entry is `budget_check`: lead `START` and the tools to it, and the finished answer to `maybe_summarize`.
+
+    Args:
+        builder: the graph; its state needs the keys of `ContextState`.
+        nodes: the nodes of one agent.
+        model_node: name of the model node.
+        model: what the model node calls, tools bound.
+        after: where `maybe_summarize` goes when the turn is finished.
+        retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
+
+    Example:
+        ```python
+        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+        add_context_nodes(builder, nodes, model=model.bind_tools(tools))
+        builder.add_node("tools", ToolNode(tools))
+        builder.add_edge(START, "budget_check")
+        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+        builder.add_edge("tools", "budget_check")
+        ```
+    """
+    builder.add_node("budget_check", nodes.budget_check)
+    builder.add_node("maybe_summarize", nodes.maybe_summarize)
+    builder.add_node("force_compress", nodes.force_compress)
+    builder.add_node("build_messages", nodes.build_messages)
+    builder.add_node(model_node, nodes.model_node(model), retry_policy=retry_policy)
+    builder.add_conditional_edges(
+        "budget_check", nodes.route_on_budget, ["maybe_summarize", "force_compress", "build_messages"]
+    )
+    builder.add_conditional_edges(
+        "maybe_summarize",
+        _after_summary,
+        {"finished": after, "force_compress": "force_compress", "build_messages": "build_messages"},
+    )
+    builder.add_edge("force_compress", "build_messages")
+    builder.add_edge("build_messages", model_node)
+
+
+def _after_summary(state: State) -> str:
+    if not request_waits(state):
+        return "finished"
+    return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"

@@ -1,4 +1,4 @@
-"""What does a session remember between steps, and what of it is public?
+"""`ContextState`: what a session remembers between steps, and what of it is public.
 
 State holds JSON values and messages only, because other types do not survive strict checkpoint serialization.
 """

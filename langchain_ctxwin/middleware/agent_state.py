@@ -1,4 +1,4 @@
-"""What does an agent remember between steps for the middleware, and how does it keep its history?"""
+"""`ContextAgentState`: what an agent remembers between steps for the middleware."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""How does the engine stand around the model call of an agent? Each request is made to fit the model it goes to."""
+"""`ContextWindowMiddleware`: makes each request of an agent fit the model it goes to."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any, Self
 
 import structlog
@@ -13,36 +15,169 @@ from langchain.agents.middleware.types import (
     ModelRequest,
     ModelResponse,
     ResponseT,
+    ToolCallRequest,
 )
-from langchain.agents.structured_output import ProviderStrategy
-from langchain_core.messages import AIMessage
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
+from langgraph.types import Command
 
-from langchain_ctxwin.arguments import check_collaborators, shown
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
-from langchain_ctxwin.core.pins import PinWhen
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.core.survey import PinWhen
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.flow.asked import asked_by
-from langchain_ctxwin.flow.choices import Choices, unknown_tools
-from langchain_ctxwin.flow.exchange import Attempt, arun_exchange, run_exchange
-from langchain_ctxwin.flow.histories import Histories
-from langchain_ctxwin.flow.limits import limited_by
-from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
-from langchain_ctxwin.middleware.agent_state import ContextKeys
-from langchain_ctxwin.middleware.model_call import AgentCall
-from langchain_ctxwin.middleware.response_format import definitions_of
-from langchain_ctxwin.middleware.tool_calls import guarding
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.flow.choices import Choices, asked_by, limited_by, unknown_tools
+from langchain_ctxwin.flow.exchange import Attempt, Exchange, ModelExchange, arun_exchange, run_exchange
+from langchain_ctxwin.flow.histories import Histories, place_of
+from langchain_ctxwin.flow.state import State, Update, turn_is_finished
+from langchain_ctxwin.flow.steps import Flow
+from langchain_ctxwin.measurer import check_collaborators, shown
+from langchain_ctxwin.memo import HeardLimits, Marks
+from langchain_ctxwin.middleware.agent_state import SESSION_KEYS, ContextKeys
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
-from langchain_ctxwin.summarize import as_summarizer
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, once
+
+
+class AgentCall:
+    """One model call of an agent: its request, and what the session learns on the way."""
+
+    def __init__(
+        self,
+        engine: ContextEngine,
+        request: ModelRequest[Any],
+        model: Any,
+        format_tools: list[Any],
+        *,
+        limited_by: Callable[[Any], Any],
+        choices: Choices,
+        histories: Histories,
+    ) -> None:
+        self.flow = Flow(engine, self._measure, choices, self._called, histories)
+        self.place = place_of(request.runtime, lambda: request.system_message or "")
+        stored: State = request.state
+        self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}
+        self.state["messages"] = request.messages
+        self._request = request
+        self._model = model
+        self._limited_by = limited_by
+        self._format_tools = format_tools
+        self._answer: ModelResponse[Any] = ModelResponse(result=[])
+        self._update: Update = {}
+
+    def note(self, update: Update) -> None:
+        """Take up what a step found out; an answer joins the history together with what came with it."""
+        news = {key: value for key, value in update.items() if key != "messages"}
+        self._update |= news
+        self.state |= news
+        if "messages" in update:
+            self._answer = replace(self._answer, result=_with_answer(self._answer.result, update["messages"][-1]))
+            self.state["messages"] = [*self.state["messages"], *self._answer.result]
+
+    def exchange(self, validator: Validator | None) -> Exchange:
+        """Return the exchange with the model about this request."""
+        return ModelExchange(self.flow, self._model, validator=validator).start(self.state)
+
+    def ask(self, attempt: Attempt) -> ModelRequest[Any]:
+        """Return the agent's request with the messages of an attempt."""
+        first = attempt.request[0]
+        system = first if isinstance(first, SystemMessage) else None
+        messages = attempt.request[1:] if system else attempt.request
+        settings = {**self._request.model_settings, **attempt.arguments}
+        tools = self._tools(self.state)
+        return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
+
+    def hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
+        """Keep what the model returned and say which message of it is the answer."""
+        self._answer = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
+        return next((m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None)
+
+    @property
+    def ends_turn(self) -> bool:
+        """True when the agent has what was asked for: an answer, or the structured response that it was to be."""
+        if self._request.response_format is not None:
+            return self._answer.structured_response is not None
+        return turn_is_finished(self.state)
+
+    def response(self) -> ExtendedModelResponse[Any]:
+        """Return what the model returned, together with the update of the session."""
+        return ExtendedModelResponse(model_response=self._answer, command=Command(update=self._update))
+
+    def _measure(self, state: State) -> Window:
+        return self.flow.engine.measure(
+            state["messages"],
+            system_prompt=self._request.system_message or "",
+            tools=[*self._tools(state), *self._format_tools],
+            session=state,
+            model=self._limited_by(self.flow.choices.model(state) or self._model),
+        )
+
+    def _called(self, state: State) -> Any:
+        """What the agent binds for this request; None where that depends on more than model, settings and tools."""
+        request, tools, router = self._request, self._tools(state), self.flow.choices.router
+        if request.response_format is not None or router is not None or request.tool_choice not in {None, "auto"}:
+            return None
+        if not tools:
+            return self._model
+        return request.model.bind_tools(tools, tool_choice=request.tool_choice, **request.model_settings)
+
+    def _tools(self, state: State) -> list[Any]:
+        return list(self.flow.choices.tools(state, self._request.tools, only_given=True))
+
+
+def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:
+    """The messages of a response with its last AI message in the form that the session refers to: with an id."""
+    last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
+    return [*result[:last], answer, *result[last + 1 :]]
+
+
+def definitions_of(form: Any) -> list[Any]:
+    """Function definitions for the schemas of a response format; as a native format they cost about the same."""
+    if isinstance(form, ProviderStrategy):
+        specs = [form.schema_spec]
+    else:
+        specs = (form if isinstance(form, ToolStrategy) else ToolStrategy(getattr(form, "schema", form))).schema_specs
+    return [
+        {
+            "type": "function",
+            "function": {"name": spec.name, "description": spec.description, "parameters": spec.json_schema},
+        }
+        for spec in specs
+    ]
+
+
+Output = ToolMessage | Command[Any]
+
+
+class GuardedToolCalls:
+    """Hands every tool call of an agent to the middleware's guard."""
+
+    guard: ToolResultGuard
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
+        """Make the result of one tool call fit."""
+        return self.guard.wrap_tool_call(request, handler)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+    ) -> Output:
+        """Like `wrap_tool_call`, for async runs."""
+        return await self.guard.awrap_tool_call(request, handler)
+
+
+@cache
+def guarding(kind: Any) -> Any:
+    """Return a middleware class that guards tool calls too; an agent without a guard keeps its plain tool node."""
+    if issubclass(kind, GuardedToolCalls):
+        return kind
+    return type(kind.__name__, (GuardedToolCalls, kind), {"__module__": kind.__module__})
+
 
 log = structlog.get_logger("langchain_ctxwin")
 

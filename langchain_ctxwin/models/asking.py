@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, models_behind
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.stated import MODEL_ARGUMENTS, models_behind
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.merging import Claim
 from langchain_ctxwin.models.names import key_of

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from langchain_ctxwin.core.learned_limits import Known, for_everybody, stated_limit
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, stated_limit
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.models.merging import Claim

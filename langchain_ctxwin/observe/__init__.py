@@ -1,9 +1,7 @@
 """What the package lets others see of its work: how close its counts are, and how good its requests were."""
 
-from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, quality_report
-from langchain_ctxwin.observe.records import RequestRecord
-from langchain_ctxwin.observe.tracks import Accuracy
-from langchain_ctxwin.observe.validation import Validator, Verdict
+from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
+from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
 
 __all__ = [
     "DEFAULT_GATES",

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextvars
 import random as randomness
+import re
+import string
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from statistics import fmean
+from typing import Any, Literal, TypeGuard
 
 import structlog
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 
+from langchain_ctxwin.core.edits import Media, pieces
 from langchain_ctxwin.core.reported import is_absurd
+from langchain_ctxwin.core.tokens import sample
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe.exact import ExactCounts, is_count
-from langchain_ctxwin.observe.profile import profile
-from langchain_ctxwin.observe.tracks import Accuracy, Comparison, CountedBy, Tracks
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 
 SAMPLE_SHARE = 0.01
@@ -28,8 +35,52 @@ FLUSH_SECONDS = 5.0
 """How long `flush` waits unless told: an endpoint that counts takes a fraction of a second."""
 
 SHARE_DIGITS = 3
-"""Digits of a share in the log."""
+"""Digits of a share in the log: finer ones are noise of the sample."""
 
+MAX_WAITING = 8
+"""Requests that wait for the counter; each keeps all its messages in memory, so these are few."""
+
+MAX_TOKENS = 10**9
+"""Largest size believed, far above any window that is served."""
+
+WINDOW = 40
+"""Latest comparisons that an accuracy is taken from: 17 to 40 counts tell a bias within 3 %, and more of them would be
+slower to show that a model changed."""
+
+MIN_SAMPLES = 20
+"""Comparisons below which a share says little: of so many, four have to be off before it is too low."""
+
+ACCURATE_WITHIN = 0.2
+"""Error up to which a count is accurate."""
+
+MIN_ACCURATE_SHARE = 0.85
+"""Share of accurate counts under which what was learned about a model is not believed any more."""
+
+MAX_MODELS = 256
+"""Models remembered, a few kilobytes each: a deployment talks to dozens; gateways may make up a name per tenant."""
+
+LOG_SECONDS = 60.0
+"""Time between two entries of one kind: a text that is counted wrong is in every later request."""
+
+PROFILED_MESSAGES = 1_000
+"""Messages that are looked at, evenly spaced, so that a profile takes a few milliseconds at most."""
+
+CountedBy = Literal["usage", "exact"]
+
+_ASCII_CLASSES = {
+    "ascii_letters": string.ascii_letters.encode(),
+    "digits": string.digits.encode(),
+    "whitespace": string.whitespace.encode(),
+}
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
+_CJK = re.compile(
+    "["
+    "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"  # Korean
+    "\u3040-\u30ff\u31f0-\u31ff"  # Japanese syllables
+    "\u2e80-\u303f\u3100-\u312f\u31a0-\u31ef\u3200-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # ideographs
+    "\uff00-\uffef"  # full-width forms
+    "]+"
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -42,6 +93,23 @@ class Verdict:
 
     reset: bool = False
     """The model's accuracy fell too low: forget what was learned about its sizes. Said once per fall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How close the latest counts for one model came."""
+
+    share: float
+    """Share of the comparisons in which our count was at most 20 % off."""
+
+    samples: int
+    """Comparisons since the last reset, 40 at most."""
+
+    exact_samples: int
+    """Those of them that an exact counter made."""
+
+    mean_error: float
+    """Mean of the errors with their signs: above 0 when we count too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,3 +259,245 @@ class Validator:
             unlogged=unlogged,
             profile=profile(request.messages, request.tools),
         )
+
+
+def is_count(tokens: object) -> TypeGuard[int]:
+    """Say whether a value is the size of some request."""
+    return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One count of ours against a better one."""
+
+    error: float
+    counted_by: CountedBy
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPace:
+    """Lets one entry a minute through and counts the others; its owner holds a lock."""
+
+    logged_at: float = -inf
+    unlogged: int = 0
+
+    def take(self, now: float) -> int | None:
+        """Return how many were not logged since the last one that was, or None: too early for another."""
+        if 0 <= now - self.logged_at < LOG_SECONDS:  # a clock that was set back silences nothing
+            self.unlogged += 1
+            return None
+        unlogged, self.unlogged, self.logged_at = self.unlogged, 0, now
+        return unlogged
+
+
+@dataclass(slots=True, kw_only=True)
+class _Track:
+    comparisons: deque[Comparison] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    resets: int = 0
+    reset_due: bool = False
+    pace: LogPace = field(default_factory=LogPace)
+
+
+class Tracks:
+    """Keeps accuracies per model; thread-safe, and forgets the models that were used least recently."""
+
+    def __init__(self) -> None:
+        self._tracks: OrderedDict[str, _Track] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def resets(self, model: str) -> int:
+        """Return how often the model started anew: a comparison belongs to the count's time, not to its own."""
+        with self._lock:
+            return self._track(model).resets
+
+    def record(self, model: str, comparison: Comparison, *, resets: int) -> Accuracy | None:
+        """Remember a comparison; return the accuracy if it is too low by now, and start anew.
+
+        One of a count that was made before the latest reset is ignored.
+        """
+        with self._lock:
+            track = self._track(model)
+            if track.resets != resets:
+                return None
+            track.comparisons.append(comparison)
+            accuracy = _accuracy(track.comparisons)
+            if accuracy.samples < MIN_SAMPLES or accuracy.share >= MIN_ACCURATE_SHARE:
+                return None
+            track.comparisons.clear()
+            track.resets += 1
+            track.reset_due = True
+            return accuracy
+
+    def accuracy(self, model: str) -> Accuracy | None:
+        """Return the accuracy of the latest counts; None when there are none."""
+        with self._lock:
+            track = self._tracks.get(model)
+            return _accuracy(track.comparisons) if track and track.comparisons else None
+
+    def take_reset(self, model: str) -> bool:
+        """Say once that the model started anew."""
+        with self._lock:
+            track = self._track(model)
+            due, track.reset_due = track.reset_due, False
+            return due
+
+    def take_log(self, model: str, now: float) -> int | None:
+        """Return how many discrepancies were not logged since the last one that was, or None: too early for another."""
+        with self._lock:
+            return self._track(model).pace.take(now)
+
+    def _track(self, model: str) -> _Track:
+        """The track of a model, used just now; the lock is held."""
+        track = self._tracks.setdefault(model, _Track())
+        self._tracks.move_to_end(model)
+        if len(self._tracks) > MAX_MODELS:
+            self._tracks.popitem(last=False)
+        return track
+
+
+def _accuracy(comparisons: Collection[Comparison]) -> Accuracy:
+    errors = [comparison.error for comparison in comparisons]
+    return Accuracy(
+        share=sum(abs(error) <= ACCURATE_WITHIN for error in errors) / len(errors),
+        samples=len(errors),
+        exact_samples=sum(comparison.counted_by == "exact" for comparison in comparisons),
+        mean_error=fmean(errors),
+    )
+
+
+class ExactCounts:
+    """Counts requests one after the other, in a daemon thread that lives while there is something to count.
+
+    Exit does not wait for it, and callbacks do not see it: its context is empty. Requests that cannot be counted are
+    lost: the counter failed, or others still wait for one that hangs. The first loss is logged, and after a count that
+    succeeded the next one, at most one a minute.
+
+    Raises:
+        ConfigError: the counter is none.
+    """
+
+    def __init__(self, counter: RequestCounter | TokenCounter, *, clock: Clock) -> None:
+        # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
+        count: Any = getattr(counter, "count_request", None) or counter
+        if not callable(count):
+            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
+        self._count: Callable[..., Any] = count
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._lock = threading.Condition()  # notified when the thread rests
+        self._thread: threading.Thread | None = None
+        self._lost = 0
+        self._is_reported = False
+        self._pace = LogPace()
+        self._clock = clock
+
+    @property
+    def lost(self) -> int:
+        """Requests that were given and not counted."""
+        return self._lost
+
+    def submit(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
+        """Have a request counted and `use` called with its size, some time in another thread; returns at once.
+
+        The sequences are kept until then: give copies.
+        """
+        with self._lock:
+            fault = self._enqueue(partial(self._count_one, messages, tools, use))
+        if fault:
+            self._lose(fault)
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until nothing is left to count; false when that takes longer. Blocks its thread."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._is_counting(), timeout_seconds)
+
+    def _is_counting(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()  # a forked process has the name of it only
+
+    def _enqueue(self, task: Callable[[], None]) -> str:
+        """Return why the task could not be accepted; empty when it was."""
+        if len(self._waiting) >= MAX_WAITING:
+            return f"the counter is busy and {MAX_WAITING} requests wait"
+        self._waiting.append(task)
+        if self._is_counting():
+            return ""
+        self._thread = threading.Thread(
+            target=contextvars.Context().run, args=(self._count_all,), name="ctxwin-validation", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._waiting.pop()
+            return str(error)
+        return ""
+
+    def _count_all(self) -> None:
+        while (task := self._next()) is not None:
+            task()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._thread = None
+            self._lock.notify_all()
+            return None
+
+    def _count_one(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
+        try:
+            counted = self._count(messages, tools=tools)
+        except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
+            self._lose(type(error).__name__)  # its text may quote the request
+            return
+        if is_count(counted):
+            self._is_reported = False
+            use(counted)
+        else:
+            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            self._lost += 1
+            if self._is_reported or self._pace.take(self._clock()) is None:
+                return
+            self._is_reported = True
+        _log.warning("validation.count_failed", reason=reason, lost=self._lost)
+
+
+def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, Any]:
+    """Return numbers about a request: sizes, and shares of character classes (taken from a sample of a long text).
+
+    Of more than `PROFILED_MESSAGES` messages only so many are looked at, which `profiled_messages` states. A request
+    with content that cannot be read has a shorter profile.
+    """
+    sizes = {"messages": len(messages), "tools": len(tools)}
+    looked_at = messages[:: -(-len(messages) // PROFILED_MESSAGES) or 1]
+    try:
+        read = [_read(message) for message in looked_at]
+    except Exception:  # noqa: BLE001  # content of any shape, perhaps being changed: what is known of it is enough
+        return sizes
+    text = "".join(text for text, _ in read)
+    return {
+        **sizes,
+        "profiled_messages": len(looked_at),
+        "characters": len(text),
+        "longest_message_characters": max((len(text) for text, _ in read), default=0),
+        "media_blocks": sum(media for _, media in read),
+        **_shares(sample(text)),
+    }
+
+
+def _read(message: BaseMessage) -> tuple[str, int]:
+    """The texts of a message in one string, and the number of its media."""
+    found = list(pieces(message))
+    texts = [piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media)]
+    return "".join(texts), len(found) - len(texts)
+
+
+def _shares(text: str) -> dict[str, float]:
+    """Share of each class of characters; they add up to 1, or are all 0 for an empty text."""
+    ascii_text = text.encode("utf-8", "replace").translate(None, _BEYOND_ASCII)
+    counts = {name: len(ascii_text) - len(ascii_text.translate(None, chars)) for name, chars in _ASCII_CLASSES.items()}
+    counts["punctuation"] = len(ascii_text) - sum(counts.values())
+    counts["cjk"] = sum(map(len, _CJK.findall(text)))
+    counts["other"] = len(text) - sum(counts.values())
+    return {name: round(count / max(1, len(text)), SHARE_DIGITS) for name, count in counts.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.content import Call, Media, Piece, compact_json, pieces
+from langchain_ctxwin.core.edits import Call, Media, Piece, compact_json, pieces
 
 PASSAGE_CHARS = 1_200
 """Longest passage: a few paragraphs, about one subject; nearly every chat message is one passage."""

@@ -8,9 +8,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.session import read_session
-from langchain_ctxwin.core.survey import Before, show_steps
+from langchain_ctxwin.core.survey import Before, last_user, show_steps
 from langchain_ctxwin.core.view import View, message_id
 
 

@@ -1,8 +1,24 @@
-"""Summaries, written by a model or extracted without one, on the critical path or off it."""
+"""Summaries, written by a model or extracted without one, on the critical path or off it.
 
-from langchain_ctxwin.summarize.background import SummaryJobs
-from langchain_ctxwin.summarize.extractive import ExtractiveSummarizer
-from langchain_ctxwin.summarize.lease import RedisLease
-from langchain_ctxwin.summarize.model import ModelSummarizer, as_summarizer
+model       who writes: a model (with prompts, in parts where its window is small), or the lines of the record
+jobs        writing in time and at known cost, also in the background
+store       what processes share: finished texts in a LangGraph store, and a lease on what is being written
+"""
 
-__all__ = ["ExtractiveSummarizer", "ModelSummarizer", "RedisLease", "SummaryJobs", "as_summarizer"]
+from langchain_ctxwin.summarize.jobs import Job, SummaryJobs, awrite_summary, default_jobs, write_summary
+from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer
+from langchain_ctxwin.summarize.store import RedisLease, SummaryStore, Written
+
+__all__ = [
+    "ExtractiveSummarizer",
+    "Job",
+    "ModelSummarizer",
+    "RedisLease",
+    "SummaryJobs",
+    "SummaryStore",
+    "Written",
+    "as_summarizer",
+    "awrite_summary",
+    "default_jobs",
+    "write_summary",
+]

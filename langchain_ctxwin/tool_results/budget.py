@@ -1,4 +1,4 @@
-"""How many tokens may the result of one call take, and what is it asked for?"""
+"""Budget of one call of a tool: how many tokens its result may take, and what it is asked for."""
 
 from __future__ import annotations
 
@@ -83,28 +83,6 @@ def _safe(counter: Any) -> TokenCounter:
         return TokenEstimator()
     return (
         counter if isinstance(counter, TokenEstimator | CharRatioCounter) else GuardedCounter(counter, TokenEstimator())
-    )
-
-
-def call_of(
-    name: str,
-    args: Mapping[str, Any],
-    *,
-    state: Any,
-    thread: str,
-    config: ToolResultConfig,
-    prices: Prices,
-    is_page: bool = False,
-) -> Call:
-    """Describe one call from the state of the graph that makes it; an empty state outside of a graph."""
-    config = config.for_tool(name)
-    return Call(
-        tool=name,
-        args=args,
-        thread=thread,
-        budget_tokens=budget_of(config, state, prices, is_page=is_page),
-        texts=asked_texts(args, state),
-        config=config,
     )
 
 

@@ -1,4 +1,4 @@
-"""What did a tool return: a JSON value, a text, or blocks of text and media?"""
+"""Content of a tool's result: a JSON value, a text, or blocks of text and media."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic import BaseModel
 
-from langchain_ctxwin.core.content import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.errors import ContextWindowError
 
 MAX_DEPTH = 100
@@ -126,13 +126,10 @@ def text_of(block: Any) -> str | None:
     """Return the text of a block that is nothing but a text, None for other blocks: their keys are data as well."""
     if isinstance(block, str):
         return block
-    is_plain = block.get("type", "text") == "text" and all(_says_nothing(*item) for item in block.items())
-    text = block.get("text") if is_plain else None
+    others = {key: value for key, value in block.items() if key not in ("type", "text")}
+    is_marked_only = others.keys() <= {"id"} and str(others.get("id", LC_AUTO_PREFIX)).startswith(LC_AUTO_PREFIX)
+    text = block.get("text") if is_marked_only and block.get("type", "text") == "text" else None
     return text if isinstance(text, str) else None
-
-
-def _says_nothing(key: str, value: Any) -> bool:
-    return key in ("type", "text") or (key == "id" and str(value).startswith(LC_AUTO_PREFIX))
 
 
 def is_media(block: Any) -> bool:
@@ -167,40 +164,28 @@ def _jsonable(value: Any, around: tuple[int, ...]) -> Any:
         return value
     if id(value) in around:
         return f"[the object {len(around) - around.index(id(value))} levels above]"
-    if len(around) >= MAX_DEPTH:
-        return _printed(value)
-    return _converted(value, lambda part: _jsonable(part, (*around, id(value))))
-
-
-def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    names = _field_names(value)
-    if names is not None:
-        return convert({name: getattr(value, name) for name in names})
-    if isinstance(value, Mapping):
-        return _string_keys(value, convert)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _text_of_bytes(bytes(value))
-    if isinstance(value, Generator | Iterator):
-        return [convert(item) for item in _all_of(value)]
-    if isinstance(value, Sequence | AbstractSet):
-        return [convert(item) for item in value]
-    return str(value)
-
-
-def _printed(value: Any) -> str:
+    if len(around) < MAX_DEPTH:
+        return _converted(value, lambda part: _jsonable(part, (*around, id(value))))
     try:
         return str(value)
     except RecursionError:
         return f"[a {type(value).__name__} of more levels than Python can print]"
 
 
-def _field_names(value: Any) -> list[str] | None:
-    """The fields of a model or dataclass; None for anything else."""
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
     if isinstance(value, BaseModel):
-        return [*type(value).model_fields, *(value.model_extra or {})]
+        return convert({name: getattr(value, name) for name in (*type(value).model_fields, *(value.model_extra or {}))})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [field.name for field in dataclasses.fields(value)]
-    return None
+        return convert({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return _string_keys(value, convert)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of_bytes(bytes(value))
+    if isinstance(value, Generator | Iterator):
+        value = _all_of(value)
+    if isinstance(value, Sequence | AbstractSet):
+        return [convert(item) for item in value]
+    return str(value)
 
 
 def _string_keys(value: Mapping[Any, Any], convert: Callable[[Any], Any]) -> Any:
@@ -264,20 +249,14 @@ def _has_short_paths(value: Any) -> bool:
     """Say whether no path has more keys than `MAX_DEPTH`, or more characters in them than `MAX_PATH_CHARS`."""
     level = [(value, 0)]
     for _ in range(MAX_DEPTH):
-        if any(chars + _longest_key(node) > MAX_PATH_CHARS for node, chars in level):
-            return False
-        level = [below for node, chars in level for below in _containers(node, chars)]
-        if not level:
+        below: list[tuple[Any, int]] = []
+        for node, chars in level:
+            is_object = isinstance(node, dict)
+            if is_object and chars + max(map(len, node), default=0) > MAX_PATH_CHARS:
+                return False
+            children = node.items() if is_object else (("", child) for child in node)
+            below.extend((child, chars + len(key)) for key, child in children if isinstance(child, dict | list))
+        if not below:
             return True
+        level = below
     return False
-
-
-def _longest_key(node: Any) -> int:
-    return max(map(len, node)) if isinstance(node, dict) and node else 0
-
-
-def _containers(node: Any, chars: int) -> Iterator[tuple[Any, int]]:
-    """The objects and lists in a value, with the characters of the keys that lead to them."""
-    if isinstance(node, dict):
-        return ((child, chars + len(key)) for key, child in node.items() if isinstance(child, dict | list))
-    return ((child, chars) for child in node if isinstance(child, dict | list))

@@ -1,30 +1,26 @@
-"""How does a model name the place where it reads on, so that it can neither change nor borrow it?"""
+"""Cursors: opaque, signed pointers into kept tool results, and the records that they point into."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import re
 import secrets
 import threading
 import time
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import structlog
+from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import HMACAlgorithm, Signer
 
-from langchain_ctxwin.errors import ConfigError, CursorExpiredError
+from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError, ResultGoneError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.tool_results.cursor_form import (
-    MAX_CHARS,
-    NOT_AGAIN,
-    check_place,
-    parsed,
-    tampered,
-    written_head,
-)
 
 TAG_BYTES = 16
 """128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256."""
@@ -37,6 +33,38 @@ _PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the chil
 _first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
 
 _log = structlog.get_logger(__name__)
+
+MAX_CHARS = 60
+"""Longest cursor: a model copies it character by character, about one token for two characters."""
+
+MAX_ID_CHARS = 17
+"""Longest result id written as it is; up to 15 leave room for every offset, and for times until the year 4453."""
+
+MAX_OFFSET = 2**64
+"""Offsets stay below it: room for a position in any result, and for what is asked of it."""
+
+QUOTED_CHARS = 60  # of a cursor that is refused: it may be anything, of any length
+BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+NOT_AGAIN = "call the tool again only if repeating it is safe"
+
+_HEX_ID = re.compile(r"[0-9a-f]{32}")
+_SHORT_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}}")
+_PACKED_ID_CHARS = 22  # 16 bytes in base64, longer than any id that is written as it is
+_FORM = re.compile(
+    rf"({_SHORT_ID.pattern}|[A-Za-z0-9_-]{{{_PACKED_ID_CHARS}}})"  # result id
+    r"\.(0|[1-9a-z][0-9a-z]{0,12})"  # offset
+    r"\.(0|[1-9a-z][0-9a-z]{0,6})"  # time
+    r"\.([A-Za-z0-9_-]{22})"  # tag: 128 bits in base64
+)
+
+LEVEL = 1
+"""zlib's fastest level: JSON shrinks to a fifth with it, and the best level takes six times as long for a seventh."""
+
+ID_CHARS = 12
+"""Length of a result's id: 72 random bits, and short enough for cursors of at most 60 characters."""
+
+MAX_BYTES = 1 << 30
+"""Largest kept result: what is larger when it is unpacked was not written by this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +110,8 @@ class CursorSigner:
     def __init__(
         self, keys: str | bytes | Sequence[str | bytes], ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
     ) -> None:
-        if not _is_number(ttl_seconds) or not 0 < ttl_seconds < math.inf:
+        is_number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
+        if not is_number or not 0 < ttl_seconds < math.inf:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r:.60}: pass a positive, finite number of seconds")
         self._signer = Signer(
             _checked_keys(keys),
@@ -165,20 +194,16 @@ class CursorSigner:
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call, whatever they hold; their order does not matter."""
-    text = _canonical(dict(arguments))
+    try:
+        text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
+    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
+        text = _described(arguments)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ARGS_DIGEST_CHARS]
 
 
-def _canonical(arguments: dict[Any, Any]) -> str:
+def _described(arguments: Mapping[Any, Any]) -> str:
     try:
-        return json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)
-    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
-        return _described(arguments)
-
-
-def _described(arguments: dict[Any, Any]) -> str:
-    try:
-        return repr(arguments)
+        return repr(dict(arguments))
     except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
         return f"{len(arguments)} arguments: {type(error).__name__}"
 
@@ -201,7 +226,14 @@ def _check(cursor: Cursor) -> None:
         value = getattr(cursor, name)
         if not isinstance(value, str):
             raise ConfigError(f"{name} of a cursor is {type(value).__name__:.60}: pass text")
-    check_place(cursor.result_id, cursor.offset)
+    result_id, offset = cursor.result_id, cursor.offset
+    if not _SHORT_ID.fullmatch(result_id) and not _HEX_ID.fullmatch(result_id):
+        raise ConfigError(
+            f"result_id={result_id[:QUOTED_CHARS]!r:.{QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
+            f"{MAX_ID_CHARS} of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex digits"
+        )
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < MAX_OFFSET:
+        raise ConfigError(f"offset={offset!r:.60}: pass a whole number from 0 to below {MAX_OFFSET:,}")
 
 
 def _checked_keys(keys: Any) -> list[bytes]:
@@ -210,16 +242,148 @@ def _checked_keys(keys: Any) -> list[bytes]:
         raise ConfigError(f"keys is {type(keys).__name__:.60}: pass a text, bytes, or a list of them, oldest first")
     if not several:
         raise ConfigError("keys is empty: pass at least one secret, or use CursorSigner.random()")
-    return [_checked_key(key, place) for place, key in enumerate(several)]
+    for place, key in enumerate(several):
+        if not isinstance(key, str | bytes):
+            raise ConfigError(f"key {place} is {type(key).__name__:.60}: pass a text or bytes")
+        if not key.strip():
+            raise ConfigError(f"key {place} is empty: pass a secret of 32 random characters or more")
+    return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
 
 
-def _checked_key(key: Any, place: int) -> bytes:
-    if not isinstance(key, str | bytes):
-        raise ConfigError(f"key {place} is {type(key).__name__:.60}: pass a text or bytes")
-    if not key.strip():
-        raise ConfigError(f"key {place} is empty: pass a secret of 32 random characters or more")
-    return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What stands in a cursor's text; true only when the tag is."""
+
+    result_id: str
+    offset: int
+    time_seconds: int
+    tag: str
+
+    @property
+    def head(self) -> str:
+        """The text before the tag."""
+        return written_head(self.result_id, self.offset, self.time_seconds)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def parsed(text: Any) -> Parsed:
+    """Take a text apart that is spelled as `CursorSigner.sign` does.
+
+    Raises:
+        CursorTamperedError: it is not. The length is checked first, so that no text is too long to be refused.
+    """
+    if not isinstance(text, str):
+        raise CursorTamperedError(
+            f"a cursor is text, not {type(text).__name__:.60}: copy it from the page before exactly as it stands there"
+        )
+    match = _FORM.fullmatch(text) if len(text) <= MAX_CHARS else None
+    if match is None:
+        raise tampered(text, f"({len(text):,} characters) has not the form of a cursor")
+    result_id, offset, time_seconds, tag = match.groups()
+    if len(result_id) == _PACKED_ID_CHARS:
+        result_id = base64_decode(result_id).hex()
+    found = Parsed(result_id=result_id, offset=int(offset, 36), time_seconds=int(time_seconds, 36), tag=tag)
+    # Base64 reads several last characters as the same bytes: without this, a changed text could still verify.
+    if f"{found.head}.{base64_encode(base64_decode(tag)).decode()}" != text:
+        raise tampered(text, "was changed")
+    return found
+
+
+def tampered(text: str, what: str) -> CursorTamperedError:
+    """Return the error for a text that is refused; it quotes the beginning only."""
+    quoted = f"{text[:QUOTED_CHARS]!r:.{QUOTED_CHARS}}"
+    return CursorTamperedError(
+        f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {NOT_AGAIN}"
+    )
+
+
+def written_head(result_id: str, offset: int, time_seconds: int) -> str:
+    """Write everything but the tag."""
+    is_hex = _HEX_ID.fullmatch(result_id)
+    packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
+    return f"{packed}.{_base36(offset)}.{_base36(time_seconds)}"
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number >= len(BASE36):
+        number, digit = divmod(number, len(BASE36))
+        digits = BASE36[digit] + digits
+    return BASE36[number] + digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One large result and how its pages are made."""
+
+    tool: str
+    """Name of the tool that returned it."""
+
+    args_digest: str
+    """Digest of the arguments of the call."""
+
+    thread: str
+    """Tenant and thread that it belongs to."""
+
+    text: str
+    """The result as it came, see `Content.text`."""
+
+    kind: str
+    """`text`, `json` or `blocks`."""
+
+    text_chars: int | None = None
+    """Length to which long texts inside the value are shortened on its pages; None: they and all fields are whole."""
+
+    fields: tuple[str, ...] = ()
+    """Configured fields of its pages."""
+
+    words: tuple[str, ...] = ()
+    """Words of the call and of the user's question, which long texts are shortened by."""
+
+    keywords: tuple[str, ...] = ()
+    """Configured words."""
+
+    extraction: bool = True
+    """Shorten long texts to sentences."""
+
+    tail_start: int | None = None
+    """Where the end of a text begins that was shown with the first page."""
+
+    @property
+    def shows_everything(self) -> bool:
+        """True when its pages leave nothing out; otherwise at least empty fields."""
+        return self.text_chars is None and not self.fields
+
+    def to_bytes(self) -> bytes:
+        """Return the record as compressed JSON."""
+        return zlib.compress(compact_json(asdict(self)).encode("utf-8", "surrogatepass"), LEVEL)
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Record:
+        """Read a record back.
+
+        Raises:
+            ResultGoneError: the bytes are no record.
+        """
+        try:
+            stated = json.loads(_decompressed(value).decode("utf-8", "surrogatepass"))
+            values: dict[str, Any] = {field.name: stated[field.name] for field in fields(cls)}
+            lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+            return cls(**(values | lists))
+        except (zlib.error, ValueError, TypeError, KeyError) as error:
+            raise ResultGoneError(
+                "the stored result is damaged: call the tool again only if repeating it is safe"
+            ) from error
+
+
+def key_of(thread: str, result_id: str) -> str:
+    """Return the key of a result: a namespace that belongs to one tenant and thread, and the result's id."""
+    digest = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{digest[:32]}/{result_id}"
+
+
+def _decompressed(value: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(value, MAX_BYTES)
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise ValueError("cut off, or too large")
+    return text

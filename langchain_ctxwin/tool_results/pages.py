@@ -1,15 +1,20 @@
-"""Which part of a result fits on one page, and where does the next one begin?"""
+"""Pages of a result: as many whole entries as fit, or a part of one; the mildest form that fits at first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.tool_results.inside import Inside
-from langchain_ctxwin.tool_results.texts import page_end
-from langchain_ctxwin.tool_results.view import Shown, View
+from langchain_ctxwin.tool_results.contents import Content, is_media
+from langchain_ctxwin.tool_results.cursors import Record
+from langchain_ctxwin.tool_results.extraction import Words, extract
+from langchain_ctxwin.tool_results.projection import Projected
+from langchain_ctxwin.tool_results.text_pages import page_end, tail_start
+from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, with_omissions
 
 FIRST_ROWS = 32
 """Rows that are printed at first to see whether a page is full; twice as many each time it is not."""
@@ -25,6 +30,20 @@ CHAR_BITS = 30
 QUESTION_BITS = 12
 """Room for the position inside an entry in a cursor's offset, a billion characters, and for the digest of a question;
 the other 22 of 64 bits are left for the entry."""
+
+TEXT_CHARS = (1_600, 400, 160)
+"""Lengths that long texts are shortened to, one after the other until all rows fit: a page, a paragraph, a sentence
+or two. Fields are left out from the first of them on."""
+
+CHARS_PER_TOKEN = 2
+"""Length for each token of the room that comes before those: a result that is mostly one text shows a page of it."""
+
+TELLING = "its most telling parts"
+EDGES = "its beginning and its end"
+"""What a result is called that is shown in one shortened form."""
+
+EXTRACT_SHRINK = 0.8
+"""Part of an extract that is asked for again while it costs too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +84,7 @@ class Page:
     stop: int
     """Index after the last entry that is shown to its end."""
 
-    shown: Shown
+    shown: Projected
     inside: str = ""
     """Name of the entry that is not shown to its end, or of which this is a later part."""
 
@@ -74,6 +93,9 @@ class Page:
 
     end: str = ""
     """The end of a text, when it is shown with its beginning."""
+
+    matches: Sequence[int] = ()
+    """All entries in which the searched text occurs, when this is a page of a search."""
 
     form: str = ""
     """What this is of the whole, when it is no part of it but a shortened form."""
@@ -118,7 +140,7 @@ def fits_whole(view: View, room: Room) -> bool:
     count = FIRST_ROWS
     while room.rows is None or len(view) - view.layout.head <= room.rows:
         indexes = _indexes(view, 0, count)
-        if room.price(_body(view.shown(indexes).texts)) > room.tokens:
+        if room.price(_body(view.shown(indexes).value)) > room.tokens:
             return False
         if len(indexes) == len(view):
             return True
@@ -131,18 +153,18 @@ def _whole_entries(view: View, place: Place, room: Room) -> Page:
     while True:
         indexes = _indexes(view, place.entry, min(count, room.rows or count))
         shown = view.shown(indexes)
-        if len(indexes) < count or room.price(_body(shown.texts)) > room.tokens:
+        if len(indexes) < count or room.price(_body(shown.value)) > room.tokens:
             break
         count *= 2
-    stop = len(_that_fit(shown.texts, room).kept)
+    stop = len(_that_fit(shown.value, room).kept)
     if stop < len(indexes):
         shown = view.shown(indexes[:stop])
-    while stop and room.price(_body(shown.texts)) > room.tokens:
+    while stop and room.price(_body(shown.value)) > room.tokens:
         stop = int(stop * SHRINK)
         shown = view.shown(indexes[:stop])
     end = place.entry + stop
     following = Place(entry=end, question=place.question) if end < len(view) else None
-    return Page(body=_body(shown.texts), start=place, next=following, stop=end, shown=shown)
+    return Page(body=_body(shown.value), start=place, next=following, stop=end, shown=shown)
 
 
 def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
@@ -155,20 +177,17 @@ def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
 def _filled_up(view: View, page: Page, room: Room) -> Page:
     """Add the beginning of an entry that is larger than a page where it would leave most of this page empty."""
     left = room.tokens - room.price(f"{page.body}\n")
-    if page.next is None or left < room.tokens // 2 or _is_full(page, room):
+    is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
+    if page.next is None or left < room.tokens // 2 or is_full:
         return page
-    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).texts)) <= room.tokens:
+    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page
     following = _inside_page(view, page.next, replace(room, tokens=left), None)
     body = f"{page.body}\n{following.body}"
     if room.price(body) > room.tokens:
         return page
-    shown = page.shown.with_(following.shown)
+    shown = with_omissions(page.shown, following.shown)
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
-
-
-def _is_full(page: Page, room: Room) -> bool:
-    return room.rows is not None and page.stop - page.start.entry >= room.rows
 
 
 def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) -> Page:
@@ -218,3 +237,102 @@ def _indexes(view: View, start: int, count: int) -> range:
 
 def _body(texts: Sequence[str]) -> str:
     return "\n".join(text for text in texts if text)
+
+
+def chosen(content: Content, record: Record, config: ToolResultConfig, room: Room) -> tuple[Record, View]:
+    """Return what is kept of a result that is too large, and the view that shows most of it in a room.
+
+    Args:
+        content: the result.
+        record: what is kept of it; the style of its pages is filled in here.
+        config: settings of the tool.
+        room: what the first page may take.
+    """
+    layout = layout_of(content)
+    if layout.unit == "text":
+        return record, View(layout, Style())
+    styles = list(_styles(record, config, room))
+    if len(styles) > 1 and any(map(is_media, layout.rows)):
+        del styles[0]  # whole, an image would be shown as the text of its data
+    views = [View(layout, style) for style in styles]
+    view = views[-1]
+    if fits_whole(view, room):  # asked first, because mostly not even this one does
+        view = next(milder for milder in views if fits_whole(milder, room))
+    return replace(record, text_chars=view.style.text_chars, fields=view.style.fields), view
+
+
+def first_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> tuple[Record, Page]:
+    """Return the first page, and the record of a text with what its end shows already."""
+    if not config.pagination:
+        return record, _only_page(record, view, config, room)
+    if view.layout.unit == "text":
+        return _head_page(record, view, room)
+    return record, page_at(view, Place(), room)
+
+
+def style_of(record: Record) -> Style:
+    """Return the style of a record's pages."""
+    words = Words(query=frozenset(record.words), keywords=frozenset(record.keywords))
+    return Style(fields=record.fields, text_chars=record.text_chars, words=words, extraction=record.extraction)
+
+
+def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[Style]:
+    """The styles to try, mildest first. Configured fields are what the user wants to see, however much would fit."""
+    base = style_of(record)
+    if config.projection and config.fields:
+        yield replace(base, fields=config.fields)
+        return
+    yield base
+    if config.projection:
+        lengths = (CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS)
+        yield from (replace(base, text_chars=chars) for chars in sorted(lengths, reverse=True))
+
+
+def _head_page(record: Record, view: View, room: Room) -> tuple[Record, Page]:
+    """The beginning and the end of a text, as results of commands and logs are read; pages hold what is between."""
+    text = view.layout.rows[0]
+    page = page_at(view, Place(), replace(room, tokens=int(room.tokens * HEAD_SHARE)))
+    if page.next is None:
+        return record, page
+    start = tail_start(text, room.tokens - room.price(f"{page.body}\n[…]\n"), room.price, page.next.char)
+    if start >= len(text):
+        return record, page
+    following = page.next if start > page.next.char else None
+    return replace(record, tail_start=start), replace(page, end=text[start:], next=following)
+
+
+def _only_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> Page:
+    """All of a result in one shortened form."""
+    if view.layout.unit == "text":
+        body = _shortened(view.layout.rows[0], record, config, room)
+        return _page_of(view, body, TELLING if config.extraction else EDGES, Projected(value=()))
+    shown = view.shown(range(len(view)))
+    whole = "\n".join(filter(None, shown.value))
+    if room.price(whole) <= room.tokens:
+        return _page_of(view, whole, "", shown)
+    return _page_of(view, _head_and_tail(whole, room), EDGES, shown)
+
+
+def _page_of(view: View, body: str, form: str, shown: Projected) -> Page:
+    return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown, form=form)
+
+
+def _shortened(text: str, record: Record, config: ToolResultConfig, room: Room) -> str:
+    if not config.extraction:
+        return _head_and_tail(text, room)
+    words = style_of(record).words
+    chars = page_end(text, 0, room.tokens, room.price)
+    extracted = extract(text, chars, words)
+    while chars > 1 and room.price(extracted) > room.tokens:
+        chars = int(chars * EXTRACT_SHRINK)
+        extracted = extract(text, chars, words)
+    return extracted
+
+
+def _head_and_tail(text: str, room: Room) -> str:
+    stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
+    start = tail_start(
+        text, room.tokens - room.price(f"{text[:stop]}\n[… 1,000,000 more characters …]\n"), room.price, stop
+    )
+    gap = start - stop
+    return text if not gap else f"{text[:stop]}\n[… {gap:,} more characters …]\n{text[start:]}"

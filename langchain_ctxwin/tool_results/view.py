@@ -1,19 +1,20 @@
-"""How are the entries of a result shown: which of their fields, how long their texts, in which form?"""
+"""View of a result: its rows, or other entries, as a sequence; which of their fields are shown, in which form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import accumulate
+from typing import Any, Literal
 
-from langchain_ctxwin.tool_results.automatic import project_automatically
-from langchain_ctxwin.tool_results.contents import is_media, without_data
+from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.field_paths import joined
+from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
 from langchain_ctxwin.tool_results.extraction import Words, extract
-from langchain_ctxwin.tool_results.layout import Layout
-from langchain_ctxwin.tool_results.paths import joined
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
-from langchain_ctxwin.tool_results.projection import Projected, project
+from langchain_ctxwin.tool_results.projection import Projected, project, project_automatically
 
 EVERYTHING = ("*",)
 """Fields of a read that leaves nothing out."""
@@ -23,6 +24,15 @@ EMPTY_ROW = "|"
 
 MAP_FIELDS = 64
 """Fields of one kind from which on an object is a table of names and values, more than any record has."""
+
+MIN_ROWS = 2
+"""A list of one item is no table; its item is paged inside."""
+
+MAX_ENTRIES = 2_000_000
+"""More rows than cursors can count; such a result is paged as text."""
+
+SMALL_CHARS = 200
+"""A value that prints in so many characters, about two lines, is shown on the line of its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,39 +57,13 @@ class Style:
         return self.fields == EVERYTHING or (not self.fields and self.text_chars is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Entries as they are printed, and what that left out."""
-
-    texts: tuple[str, ...]
-    """One text per entry; the header of a table is part of the first row's."""
-
-    left_out: tuple[str, ...] = ()
-    """Paths of fields that these entries have and that are not shown."""
-
-    shortened: tuple[str, ...] = ()
-    """Paths of texts that are not shown to their end."""
-
-    missing: tuple[str, ...] = ()
-    """The asked fields that none of these entries has."""
-
-    def with_(self, other: Shown) -> Shown:
-        """Return what is left out of these entries or of others."""
-        return replace(
-            self,
-            left_out=_each_once((*self.left_out, *other.left_out)),
-            shortened=_each_once((*self.shortened, *other.shortened)),
-            missing=tuple(path for path in self.missing if path in other.missing),
-        )
-
-
 class View:
     """The entries of a result in one style."""
 
     def __init__(self, layout: Layout, style: Style) -> None:
         self.layout = layout
         self.style = style
-        self._printed: dict[range, Shown] = {}
+        self._printed: dict[range, Projected] = {}
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -88,29 +72,20 @@ class View:
         """Return what of an entry is shown; an empty object when all of it is left out."""
         return self._projected([index]).value[0]
 
-    def shown(self, indexes: range) -> Shown:
-        """Print entries in order."""
+    def shown(self, indexes: range) -> Projected:
+        """Print entries in order, one text each; the header of a table is part of the first row's."""
         if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
-            self._printed[indexes] = self._shown(indexes)
+            one = self._projected(indexes)
+            self._printed[indexes] = replace(one, value=tuple(self._texts(indexes, one.value)))
         return self._printed[indexes]
-
-    def _shown(self, indexes: Sequence[int]) -> Shown:
-        one = self._projected(indexes)
-        return Shown(
-            texts=tuple(self._texts(indexes, one.value)),
-            left_out=one.left_out,
-            shortened=one.shortened,
-            missing=one.missing,
-        )
 
     def texts(self, indexes: Sequence[int]) -> list[str]:
         """Print any entries, one text each."""
         return self._texts(indexes, self._projected(indexes).value)
 
-    def omitted(self, index: int) -> Shown:
+    def omitted(self, index: int) -> Projected:
         """Return what showing this entry leaves out, without printing it."""
-        one = self._projected([index])
-        return Shown(texts=(), left_out=one.left_out, shortened=one.shortened, missing=one.missing)
+        return replace(self._projected([index]), value=())
 
     def _projected(self, indexes: Sequence[int]) -> Projected:
         """The entries as a list, and what is left out of any of them; paths are as in one entry."""
@@ -118,7 +93,7 @@ class View:
             return self._fields([next(iter(self.layout.entry(index))) for index in indexes])
         heads = [self._beside(self.layout.entry(index)) for index in indexes[: self._heads(indexes)]]
         rows = [self.layout.entry(index) for index in indexes[len(heads) :]]
-        return _joined([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
+        return _together([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
@@ -199,6 +174,16 @@ class View:
         return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
 
 
+def with_omissions(shown: Projected, other: Projected) -> Projected:
+    """Return what is shown of entries, with what is left out of them or of others."""
+    return replace(
+        shown,
+        left_out=_each_once((*shown.left_out, *other.left_out)),
+        shortened=_each_once((*shown.shortened, *other.shortened)),
+        missing=tuple(path for path in shown.missing if path in other.missing),
+    )
+
+
 def row_lines(values: Sequence[Any]) -> list[str]:
     """Print rows, one text each; the header of a table is part of the first row's."""
     printed = print_rows(values)
@@ -214,7 +199,7 @@ def _field_lines(value: Any) -> str:
     return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in value.items())
 
 
-def _joined(parts: Sequence[Projected]) -> Projected:
+def _together(parts: Sequence[Projected]) -> Projected:
     """Parts of a page as one; a field is missing when no part has it."""
     asked = [part for part in parts if part.value]
     missing = set.intersection(*(set(part.missing) for part in asked)) if asked else set[str]()
@@ -232,3 +217,181 @@ def _in_entry(path: str) -> str:
 
 def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_in_entry, paths)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
+
+    unit: Literal["rows", "fields", "text"]
+    """What the rows are: items of a list, the fields of an object, or one text."""
+
+    rows: Sequence[Any]
+    """Items; single-field objects; or the one text."""
+
+    beside: dict[str, Any] | None = None
+    """The value without its rows; None when they are all of it."""
+
+    path: tuple[str, ...] = ()
+    """Keys that lead to the list of rows."""
+
+    @property
+    def head(self) -> int:
+        """Number of entries before the first row: 0 or 1."""
+        return 0 if self.beside is None else 1
+
+    def __len__(self) -> int:
+        return self.head + len(self.rows)
+
+    def entry(self, index: int) -> Any:
+        """Return an entry, the fields beside the rows first."""
+        return self.beside if index < self.head else self.rows[index - self.head]
+
+    def path_of(self, index: int) -> str:
+        """Return the path at which an entry stands; empty for objects whose fields state their own."""
+        if index < self.head or self.unit != "rows":
+            return ""
+        return f"{'.'.join(self.path)}[{index - self.head}]"
+
+    def name(self, index: int) -> str:
+        """Return what an entry is called outside of the marks: by its number, because keys are data."""
+        if self.unit == "text":
+            return "the text"
+        if index < self.head:
+            return "the fields beside the rows"
+        return f"{self.unit[:-1]} {index - self.head + 1:,}"
+
+
+def layout_of(content: Content) -> Layout:
+    """Find the rows: the items of the top-level list, or of the list at the end of the largest entries.
+
+    From an object the way leads into its largest entry, and so on. Where that ends in no list, the top-level fields
+    are the rows.
+
+    Example:
+        >>> from langchain_ctxwin.tool_results.contents import content_of
+        >>> found = layout_of(content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}'))
+        >>> found.path, found.beside
+        (('data', 'items'), {'total': 2})
+    """
+    found = _layout(content)
+    return found if 0 < len(found.rows) <= MAX_ENTRIES else Layout(unit="text", rows=(content.text,))
+
+
+def _layout(content: Content) -> Layout:
+    value = content.value
+    if content.is_text or not isinstance(value, dict | list):
+        return Layout(unit="text", rows=(content.text,))
+    if isinstance(value, list):
+        return Layout(unit="rows", rows=value)
+    path = _way_to_rows(value)
+    if path is None:
+        return Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
+    return Layout(unit="rows", rows=_at(value, path), beside=_without(value, path) or None, path=path)
+
+
+def _way_to_rows(value: dict[str, Any]) -> tuple[str, ...] | None:
+    path: list[str] = []
+    node: Any = value
+    while isinstance(node, dict) and node:
+        key = max(node, key=lambda name: _chars(node[name]))
+        path.append(key)
+        node = node[key]
+    return tuple(path) if isinstance(node, list) and len(node) >= MIN_ROWS else None
+
+
+def _chars(value: Any) -> int:
+    return len(value) if isinstance(value, str) else len(compact_json(value))
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _without(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """The value without what the path leads to, and without objects that are empty then."""
+    first, *others = path
+    kept = {key: item for key, item in value.items() if key != first}
+    inside = _without(value[first], tuple(others)) if others else {}
+    return {**kept, first: inside} if inside else kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a value and the line that says which piece it is; small neighbors share a part without a title."""
+
+    title: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        """Title and body."""
+        return f"{self.title}\n{self.body}" if self.title else self.body
+
+
+class Inside:
+    """The text of one large value, which its pages are slices of.
+
+    Args:
+        value: the value.
+        path: where it stands in the result.
+    """
+
+    def __init__(self, value: Any, path: str) -> None:
+        self._parts = list(_parts(value, path))
+        self.text = "".join(part.text for part in self._parts)
+        self._starts = [0, *accumulate(len(part.text) for part in self._parts)]
+
+    def title_at(self, char: int) -> str:
+        """Return the title of the part that a position is in the middle of, or an empty string."""
+        index = min(bisect_right(self._starts, char), len(self._parts)) - 1
+        return self._parts[index].title if char > self._starts[index] else ""
+
+
+def _parts(value: Any, path: str) -> Iterator[Part]:
+    if value in ({}, []):
+        yield Part(title="", body=_line(path, print_value(value)))
+    elif isinstance(value, str):
+        yield Part(title=f"{path} ({len(value):,} characters):".lstrip(), body=f"{value}\n")
+    elif isinstance(value, dict):
+        yield from _fields(value, path)
+    elif isinstance(value, list):
+        yield from _items(value, path)
+    else:
+        yield Part(title="", body=_line(path, print_value(value)))
+
+
+def _fields(value: dict[str, Any], path: str) -> Iterator[Part]:
+    lines: list[str] = []
+    for key, item in value.items():
+        name = joined(path, key)
+        printed = print_value(item)
+        if len(printed) <= SMALL_CHARS:
+            lines.append(_line(name, printed))
+            continue
+        yield from _small(lines)
+        lines = []
+        yield from _parts(item, name)
+    yield from _small(lines)
+
+
+def _items(value: list[Any], path: str) -> Iterator[Part]:
+    if all(len(print_value(item)) <= SMALL_CHARS for item in value):
+        printed = print_rows(value)
+        title = f"{path}[] ({len(value):,} items):".lstrip()
+        header = f"\n{printed.header}" if printed.header else ""
+        yield Part(title=title + header, body="".join(f"{line}\n" for line in printed.lines))
+        return
+    for index, item in enumerate(value):
+        yield from _parts(item, f"{path}[{index}]")
+
+
+def _small(lines: list[str]) -> Iterator[Part]:
+    if lines:
+        yield Part(title="", body="".join(lines))
+
+
+def _line(path: str, printed: str) -> str:
+    return f"{path}: {printed}\n" if path else f"{printed}\n"

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
+from typing import Any
 
 import structlog
 from langchain_core.embeddings import Embeddings
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import ToolRanker
+from langchain_ctxwin.text.terms import MAX_WORDS, query_terms, terms
 from langchain_ctxwin.tools.entries import Entry
-from langchain_ctxwin.tools.index import WordIndex, to_one
-from langchain_ctxwin.tools.needs import Needs
-from langchain_ctxwin.tools.postings import Scores
+from langchain_ctxwin.tools.needs import Needs, kinds_of_values, without_phrasing
+from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.memo import Lru
 
 MEANING_SHARE = 0.4
 """Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
@@ -38,6 +40,41 @@ CLEAR_TERM_SHARE = 1 / 3
 CLEAR_COSINE = 0.45
 """Meaning so near is no chance match either; unrelated sentences are below 0.3 in common models."""
 
+WEIGHTS = {"title": 2.0, "description": 1.0, "fields": 1.0, "field_texts": 1.0, "values": 0.5}
+"""How much a word counts by where it stands: names are short and say most, a choice of values only what is possible."""
+
+FRAGMENT_CHARS = 4
+"""Characters of a fragment: `convert` and `conversion` share one, which their endings hide."""
+
+FRAGMENT_FIELDS = ("title", "description")
+"""Where fragments are looked for: elsewhere they are many, and chance."""
+
+FRAGMENT_SHARE = 0.3
+"""Weight of fragments beside words: enough to find another form of a word, not enough to beat the word itself."""
+
+MAX_FRAGMENTS = 60
+"""Fragments that are taken from one word: longer runs are no words."""
+
+PHRASING_WEIGHT = 0.1
+"""Weight of a word that requests are phrased with: a tool that is called `help` is still found."""
+
+FEEDBACK_TOOLS = 10
+"""The best tools whose words extend a request."""
+
+FEEDBACK_TERMS = 30
+"""Words that extend a request: a paragraph."""
+
+TERM_SATURATION = 1.5
+LENGTH_NORMALIZATION = 0.75
+"""BM25's k1 and b, the usual values: descriptions differ from a word to a page."""
+
+RARE_TOOLS, RARE_SHARE = 2, 0.05
+"""Tools that have a rare term: two in a small set, and a twentieth of a large one."""
+
+Scores = Any
+"""A numpy vector with a score per tool; numpy is imported where it is used."""
+
+_LETTERS = re.compile(r"[^\W\d_]+")
 _log = structlog.get_logger(__name__)
 
 
@@ -92,7 +129,7 @@ class Ranker:
         """
         if self._custom is not None:
             return self._custom_ranking(self._custom, needs)
-        texts = _texts(needs)
+        texts = (needs.request, *needs.parts)
         try:
             self._embed(texts)
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
@@ -104,7 +141,7 @@ class Ranker:
         if self._custom is not None:
             return await asyncio.to_thread(self._custom_ranking, self._custom, needs)
         await self._aindex()
-        texts = _texts(needs)
+        texts = (needs.request, *needs.parts)
         try:
             await self._aembed(texts)
         except Exception as error:  # noqa: BLE001  # see rank
@@ -199,10 +236,6 @@ class Ranker:
         return self._hybrid(texts, [None] * len(texts))
 
 
-def _texts(needs: Needs) -> tuple[str, ...]:
-    return (needs.request, *needs.parts)
-
-
 def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
     import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
 
@@ -216,3 +249,140 @@ def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
     found = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+
+
+class WordIndex:
+    """The words of a tool set. Immutable once it is built, so that threads may share it."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        import numpy as np  # noqa: PLC0415  # comes with bm25s; imported at the first choice
+
+        texts = [_weighed(entry, WEIGHTS, terms) for entry in entries]
+        self._words = Postings(texts)
+        self._fragments = Postings([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries])
+        self.terms = [frozenset(self._words.numbers(text)) for text in texts]
+        titles = (self._words.numbers(query_terms(entry.title)) for entry in entries)
+        self.telling = [self._words.rare.intersection(numbers) for numbers in titles]
+        """Per tool, the rare terms of its name."""
+
+        # Without common words, which would lead anywhere.
+        joined = (" ".join(getattr(entry, field) for field in WEIGHTS) for entry in entries)
+        own = (self._words.numbers(query_terms(text)) for text in joined)
+        self._own = [np.array(sorted(numbers), dtype=np.int64) for numbers in own]
+
+    def scores(self, text: str) -> Scores:
+        """Return a score per tool, 1 for the best; 0 without a common word or fragment."""
+        asked = without_phrasing(text)
+        wanted = dict.fromkeys(self._numbers(text), PHRASING_WEIGHT)
+        wanted |= dict.fromkeys(self._numbers(f"{asked} {kinds_of_values(text)}"), 1.0)
+        near = self._fragments.scores(dict.fromkeys(self._fragments.numbers(_telling_fragments(asked)), 1.0))
+        return to_one(to_one(self._words.scores(wanted)) + FRAGMENT_SHARE * to_one(near))
+
+    def numbers(self, text: str) -> list[int]:
+        """Return the known terms of what a request asks for."""
+        return self._numbers(without_phrasing(text))
+
+    def resembling(self, scores: Scores) -> Scores:
+        """Return a score per tool for having the words of the best tools: how tools that share no word are found."""
+        import numpy as np  # noqa: PLC0415  # see above
+
+        weights = np.zeros(len(self._words))
+        for index in np.argsort(-scores, kind="stable")[:FEEDBACK_TOOLS]:
+            own = self._own[index]
+            weights[own] += scores[index] * self._words.rarity[own]
+        telling = np.argsort(-weights, kind="stable")[:FEEDBACK_TERMS]
+        return self._words.scores({int(number): float(weights[number]) for number in telling if weights[number] > 0})
+
+    def _numbers(self, text: str) -> list[int]:
+        """The known terms of a text; plain numbers are values of parameters, and say nothing of the tool."""
+        return self._words.numbers(term for term in query_terms(text) if not term.isdigit())
+
+
+def to_one(scores: Scores) -> Scores:
+    """Scale so that the best is 1; scores without a match stay."""
+    best = float(scores.max()) if len(scores) else 0.0
+    return scores / best if best > 0 else scores
+
+
+def _weighed(entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[str]]) -> dict[str, float]:
+    """How much each piece of a tool's texts counts."""
+    weighed: dict[str, float] = {}
+    for field in fields:
+        for piece in cut(getattr(entry, field)):
+            weighed[piece] = weighed.get(piece, 0.0) + WEIGHTS[field]
+    return weighed
+
+
+def _fragments(text: str) -> list[str]:
+    return [fragment for word in _LETTERS.findall(text) for fragment in _cut(word)]
+
+
+def _telling_fragments(text: str) -> list[str]:
+    """Fragments of the words that are not common."""
+    telling = set(query_terms(text))
+    return [fragment for word in _LETTERS.findall(text) if _term(word) in telling for fragment in _cut(word)]
+
+
+@lru_cache(maxsize=MAX_WORDS)
+def _term(word: str) -> str:
+    return terms(word)[0]
+
+
+@lru_cache(maxsize=MAX_WORDS)
+def _cut(word: str) -> tuple[str, ...]:
+    """Every four letters in a row; a short word whole."""
+    plain = word.casefold()
+    last = min(max(1, len(plain) - FRAGMENT_CHARS + 1), MAX_FRAGMENTS)
+    return tuple(plain[start : start + FRAGMENT_CHARS] for start in range(last))
+
+
+class Postings:
+    """For every term, the tools that have it. Immutable once it is built, so that threads may share it."""
+
+    def __init__(self, texts: Sequence[Mapping[str, float]]) -> None:
+        """Weigh texts, given as how often each term counts."""
+        import numpy as np  # noqa: PLC0415  # comes with bm25s; imported at the first choice
+
+        self._count = len(texts)
+        self._numbers: dict[str, int] = {}
+        terms = np.array([self._number(term) for text in texts for term in text], dtype=np.int64)
+        times = np.array([times for text in texts for times in text.values()], dtype=np.float64)
+        tools = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+        lengths = np.array([sum(text.values()) for text in texts], dtype=np.float64)
+        # The least mean length is for tool sets without any word.
+        relative = 1 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * lengths / max(lengths.mean() if texts else 0, 1e-9)
+        having, among = np.bincount(terms, minlength=len(self._numbers)), len(texts)
+        saturated = times / (times + TERM_SATURATION * relative[tools])
+        order = np.argsort(terms, kind="stable")
+        weights = np.log1p((among - having + 0.5) / (having + 0.5))[terms] * saturated
+        self._tools, self._weights = tools[order], weights[order]
+        self._ends: list[int] = np.cumsum(having).tolist()
+        self._starts = [0, *self._ends]
+        self.rarity = np.where(having > 1, np.log(max(among, 1) / np.maximum(having, 1)), 0.0)
+        """How telling a term is, by its number; one that a single tool has leads to no other tool."""
+
+        self.rare: frozenset[int] = frozenset(np.flatnonzero(having <= max(RARE_TOOLS, RARE_SHARE * among)).tolist())
+        """The numbers of the terms that few tools have."""
+
+    def __len__(self) -> int:
+        """Return the number of terms."""
+        return len(self._numbers)
+
+    def numbers(self, terms: Iterable[str]) -> list[int]:
+        """Return the numbers of the known ones among terms."""
+        return [self._numbers[term] for term in terms if term in self._numbers]
+
+    def scores(self, wanted: Mapping[int, float]) -> Scores:
+        """Return a score per tool for weighted terms, given by number; 0 without a common one."""
+        import numpy as np  # noqa: PLC0415  # see above
+
+        if not wanted:
+            return np.zeros(self._count)
+        parts = [slice(self._starts[number], self._ends[number]) for number in wanted]
+        tools = np.concatenate([self._tools[part] for part in parts])
+        weights = np.concatenate([self._weights[part] for part in parts])
+        times = np.repeat(list(wanted.values()), [part.stop - part.start for part in parts])
+        return np.bincount(tools, weights=weights * times, minlength=self._count)
+
+    def _number(self, term: str) -> int:
+        return self._numbers.setdefault(term, len(self._numbers))

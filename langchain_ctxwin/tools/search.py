@@ -9,11 +9,11 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.stored import valid_tools
+from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.tokens import text_price
+from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, needs_of
-from langchain_ctxwin.tools.prices import Counter
 from langchain_ctxwin.tools.ranking import Ranker, Ranking
 
 SEARCH_NAME = "search_tools"
@@ -48,7 +48,7 @@ class Search(BaseModel):
 
 
 def create_search_tool(
-    entries: Sequence[Entry], ranker: Ranker, counter: Counter | None, never: frozenset[int] = frozenset()
+    entries: Sequence[Entry], ranker: Ranker, counter: TokenCounter | None, never: frozenset[int] = frozenset()
 ) -> BaseTool:
     """Return the tool `search_tools`.
 

@@ -9,11 +9,9 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from structlog.testing import capture_logs
 
-from langchain_ctxwin import redis_clients
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from langchain_ctxwin.tool_results.stores.redis import PREFIX
+from langchain_ctxwin.util import redis as redis_clients
 from support.postgres import running_postgres
 from support.result_stores import ALL_BYTES, CHECKS, PATIENCE_SECONDS, FakeClock, elsewhere
 from support.servers import started_valkey
@@ -88,21 +86,6 @@ async def test_a_client_that_decodes_answers_may_be_used(valkey_url):
         assert (store.get("ns/a"), await store.aget("ns/a")) == (ALL_BYTES, ALL_BYTES)
     store = RedisResultStore.from_url(f"{valkey_url}?decode_responses=True", prefix="decoding:")
     assert (store.get("ns/a"), await store.aget("ns/a")) == (ALL_BYTES, ALL_BYTES)
-
-
-async def test_what_somebody_else_wrote_is_none(valkey_url):
-    """Another program's value under our key, and another tenant's result, with a warning each."""
-    store = RedisResultStore.from_url(valkey_url)
-    store.put("one/a", b"value", TTL)
-    with client_of(valkey_url) as client:
-        client.set(f"{PREFIX}ns/foreign", "text")
-        client.copy(f"{PREFIX}one/a", f"{PREFIX}other/a", replace=True)
-    with capture_logs() as logs:
-        assert (store.get("ns/foreign"), await store.aget("other/a")) == (None, None)
-    assert [(entry["event"], entry["key"]) for entry in logs] == [
-        ("results.damaged", "ns/foreign"),
-        ("results.damaged", "other/a"),
-    ]
 
 
 def test_every_event_loop_has_its_own_connections(valkey_url):

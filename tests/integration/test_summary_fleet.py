@@ -14,10 +14,9 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.daemon import in_daemon
-from langchain_ctxwin.summarize import RedisLease, SummaryJobs, shelf
-from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.writing import Written
+from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.summarize import store as summary_store
+from langchain_ctxwin.util.background import in_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -27,8 +26,7 @@ CHILD = """\
 import json, sys, time
 from pathlib import Path
 from langgraph.store.sqlite import SqliteStore
-from langchain_ctxwin.summarize import RedisLease, SummaryJobs
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore
 
 options = json.loads(sys.argv[1])
 opened = SqliteStore.from_conn_string(options["store"])
@@ -45,7 +43,7 @@ def write():
 
 lease = RedisLease.from_url(options["lease"]) if options.get("lease") else None
 jobs = SummaryJobs(lease=lease, drain_seconds=options.get("drain_seconds", 5))
-shelf = Shelf(store, "thread") if options.get("has_shelf", True) else None
+shelf = SummaryStore(store, "thread") if options.get("has_shelf", True) else None
 """
 LEAVES = (
     CHILD
@@ -97,10 +95,10 @@ def leave(options):
 
 
 def stored(options, key="key"):
-    """What the shelf on disk holds."""
+    """What the store on disk holds."""
     with SqliteStore.from_conn_string(options["store"]) as store:
         store.setup()
-        return Shelf(store, "thread").get(key)
+        return SummaryStore(store, "thread").get(key)
 
 
 def calls(options):
@@ -130,7 +128,7 @@ def test_the_exit_does_not_wait_without_a_shelf(options):
 
 
 def test_two_processes_write_one_summary(options, valkey_url):
-    """The other sees that it is written elsewhere and finds the text on the shared shelf."""
+    """The other sees that it is written elsewhere and finds the text in the shared store."""
     told = options | {"lease": valkey_url, "until": f"{options['log']}.seen"}  # a text comes when somebody waits for it
     assert stored(options) is None  # the tables are there before two processes want to create them at once
     processes = [child(STAYS, told, stdin=subprocess.PIPE) for _ in range(2)]
@@ -224,18 +222,18 @@ def test_a_summary_waits_in_postgres(postgres_dsn):
     with PostgresStore.from_conn_string(postgres_dsn) as store:
         store.setup()
         jobs = SummaryJobs()
-        jobs.start("key", lambda: text, timeout_seconds=60, shelf=Shelf(store, "thread.\0"))
+        jobs.start("key", lambda: text, timeout_seconds=60, shelf=SummaryStore(store, "thread.\0"))
         assert jobs.drain(PATIENCE) == 0
     with PostgresStore.from_conn_string(postgres_dsn) as store:
-        written = Shelf(store, "thread.\0").get("key")
-        assert (written.text, Shelf(store, "thread.\0").get("other")) == (text, None)
+        written = SummaryStore(store, "thread.\0").get("key")
+        assert (written.text, SummaryStore(store, "thread.\0").get("other")) == (text, None)
 
 
 async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
     """The job's thread puts through the async store while its loop goes on, and the loop reads."""
     async with AsyncPostgresStore.from_conn_string(postgres_dsn) as store:
         await store.setup()
-        place, jobs = Shelf(store, "thread"), SummaryJobs()
+        place, jobs = SummaryStore(store, "thread"), SummaryJobs()
         jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=place)
         assert await asyncio.wrap_future(in_daemon(lambda: jobs.drain(PATIENCE))) == 0
         assert await place.aget("key") == jobs.find("key").written
@@ -247,7 +245,7 @@ def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):
         store.setup()
     jobs = SummaryJobs()
     with capture_logs() as logs:
-        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=Shelf(store, "thread"))
+        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=SummaryStore(store, "thread"))
         assert jobs.drain(PATIENCE) == 0
     assert jobs.find("key").written.text == TEXT
     assert [entry["event"] for entry in logs] == ["summary.not_read", "summary.not_stored"]
@@ -257,14 +255,14 @@ def test_a_database_that_somebody_locked_holds_up_no_turn(options, monkeypatch):
     """SQLite waits seconds for another connection; the turn does not, and the text is there afterwards."""
     with SqliteStore.from_conn_string(options["store"]) as store:
         store.setup()
-        Shelf(store, "thread").put("key", Written(text=TEXT))
+        SummaryStore(store, "thread").put("key", Written(text=TEXT))
         other = sqlite3.connect(options["store"], isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr(shelf, "READ_SECONDS", 0.1)
+        monkeypatch.setattr(summary_store, "READ_SECONDS", 0.1)
         with capture_logs() as logs:
-            assert Shelf(store, "thread").get("key") is None
+            assert SummaryStore(store, "thread").get("key") is None
         other.execute("ROLLBACK")
         other.close()
-        monkeypatch.setattr(shelf, "READ_SECONDS", PATIENCE)
-        assert Shelf(store, "thread").get("key") == Written(text=TEXT)
+        monkeypatch.setattr(summary_store, "READ_SECONDS", PATIENCE)
+        assert SummaryStore(store, "thread").get("key") == Written(text=TEXT)
     assert [entry["event"] for entry in logs] == ["summary.not_read"]

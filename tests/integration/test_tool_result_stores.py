@@ -9,7 +9,7 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-from langchain_ctxwin.tool_results.reduction import style_of
+from langchain_ctxwin.tool_results.pages import style_of
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
 from support.result_stores import elsewhere

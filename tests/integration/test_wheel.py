@@ -108,7 +108,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "langchain_ctxwin").rglob("*.py")}
     assert unwanted(names) == []
-    assert {*sources, "langchain_ctxwin/py.typed"} - set(names) == set()
+    data = {"langchain_ctxwin/py.typed", "langchain_ctxwin/routing/weights.json"}
+    assert (sources | data) - set(names) == set()
     assert [name for name in names if name.endswith("licenses/LICENSE")]
 
 

@@ -10,9 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.learning import from_answer
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import from_answer, seen
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from langchain_ctxwin.daemon import in_daemon
-from langchain_ctxwin.tool_results.stores import threads
+from langchain_ctxwin.tool_results import stores
+from langchain_ctxwin.util.background import in_daemon
 
 TTL_SECONDS = 600.0
 ALL_BYTES = bytes(range(256))
@@ -105,7 +105,7 @@ async def many_tasks_may_use_it_at_once(store: Any) -> None:
     """A burst of calls of one event loop."""
     keys = [f"ns/{number}" for number in range(150)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "PLACE_SECONDS", PATIENCE_SECONDS)
+        patch.setattr(stores, "PLACE_SECONDS", PATIENCE_SECONDS)
         puts = (store.aput(key, key.encode(), TTL_SECONDS) for key in keys)
         # Errors are kept until every thread is done: a database that is closed under one would end the process.
         written = await asyncio.gather(*puts, return_exceptions=True)

@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count
 
 ANSWER_SHARE = 0.25  # of a window, kept for the answer where nobody says otherwise

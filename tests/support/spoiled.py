@@ -11,7 +11,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.summarize.background import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
 

@@ -13,14 +13,13 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.pins import PIN_KEY, last_user, pin
+from langchain_ctxwin.core.survey import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.flow.place import Place
+from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Flow
-from langchain_ctxwin.summarize.background import Job
-from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.writing import attempt
+from langchain_ctxwin.summarize import Job, SummaryStore
+from langchain_ctxwin.summarize.jobs import attempt
 from support.conversations import CharCounter, payload
 
 COUNTER = CharCounter()
@@ -117,7 +116,7 @@ class Conversation:
     def __init__(self, window, *, is_async, has_store, **config):
         self.window, self.is_async = window, is_async
         self.writer = Writer()
-        self.place = Place("t", Shelf(InMemoryStore(), "t")) if has_store else Place()
+        self.place = Place("t", SummaryStore(InMemoryStore(), "t")) if has_store else Place()
         self.config = ContextConfig(output_reserve=0, **config)
         self.history, self.session, self.previous = [], {}, None
         self.rewritten, self.is_exact = False, True

@@ -6,12 +6,11 @@ from itertools import cycle
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.budget import Prices
 from langchain_ctxwin.tool_results.contents import content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
 from langchain_ctxwin.tool_results.guard import ToolResultGuard
-from langchain_ctxwin.tool_results.inside import Inside
 from langchain_ctxwin.tool_results.pages import Place, page_at
-from langchain_ctxwin.tool_results.reading import Desk, Question
-from langchain_ctxwin.tool_results.record import Record
+from langchain_ctxwin.tool_results.reading import Question, Reader
+from langchain_ctxwin.tool_results.view import Inside
 from support.result_stores import FakeClock
 
 TOOL = "rows"
@@ -67,16 +66,16 @@ def ask(guard, result, **question):
 
 
 def answers(result, tokens, question=None, config=None):
-    """What a desk answers: the pages of a plain walk, or those of a question, with all that is known of them."""
+    """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
     content = content_of(result)
     record = Record(tool=TOOL, args_digest="digest", thread="one", text=content.text, kind=content.kind)
-    desk = Desk(RESULT_ID, CursorSigner("a key of the tests", 600, FakeClock()), PRICE, ttl_seconds=600)
-    first = desk.first(content, record, config or ToolResultConfig(), tokens, is_stored=True)
+    reader = Reader(RESULT_ID, CursorSigner("a key of the tests", 600, FakeClock()), PRICE, ttl_seconds=600)
+    first = reader.first(content, record, config or ToolResultConfig(), tokens, is_stored=True)
     found, cursor = [first], first.following
     if question is not None:
         found, cursor = [], _end_cursor(first.layout)
     while cursor:
-        found.append(desk.answer(first.record, desk.place(first.record, cursor), question or Question(), tokens))
+        found.append(reader.answer(first.record, reader.place(first.record, cursor), question or Question(), tokens))
         cursor = found[-1].following
         assert found[-1].page.next is None or _order(found[-1].page.next) > _order(found[-1].page.start)
     return found
@@ -142,7 +141,7 @@ def _without_title(text, title):
 def _lines(view, whole):
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
-    return [text for index, text in zip(whole, view.shown(whole).texts, strict=True) if text or index >= first_row]
+    return [text for index, text in zip(whole, view.shown(whole).value, strict=True) if text or index >= first_row]
 
 
 def _partial(page):

@@ -15,8 +15,8 @@ from langchain_ctxwin import (
     pin,
     search_messages,
 )
-from langchain_ctxwin.arguments import shown
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.summarize import SummaryJobs

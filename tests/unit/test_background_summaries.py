@@ -14,10 +14,9 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLi
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
-from langchain_ctxwin.flow.place import Place
-from langchain_ctxwin.flow.summaries import Summaries
-from langchain_ctxwin.summarize.background import SummaryJobs
-from langchain_ctxwin.summarize.shelf import Shelf
+from langchain_ctxwin.flow.histories import Place
+from langchain_ctxwin.flow.steps import Summaries
+from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
 
@@ -408,7 +407,7 @@ def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, 
     """A summary from the future is as lost as one from long ago."""
     nodes = ContextNodes(engine_of(Writer(), jobs=Forgetful()))
     window = nodes.measure({"messages": [m for n in range(15) for m in _pair(n)]})
-    place = Place("1", Shelf(InMemoryStore(), "1"))
+    place = Place("1", SummaryStore(InMemoryStore(), "1"))
     begun = Summaries(nodes.engine, clock=lambda: time.time() - ago_seconds).advance(window, place)
     assert begun.session.pending is not None
     assert Summaries(nodes.engine).is_lost(begun, place) is is_lost

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core.content import Call, pieces
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.edits import Call, pieces
+from langchain_ctxwin.core.tool_schemas import FRAMING
 
 PROGRAM = 'def main():\n\tprint("a")\n' * 20
 

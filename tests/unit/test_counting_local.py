@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.counting import TokenizerFileCounter, VocabularyCounter
-from langchain_ctxwin.counting.local import LocalCounter
-from langchain_ctxwin.counting.vocabulary import CACHE_FILES, CACHE_VARIABLE
+from langchain_ctxwin.counting.local import CACHE_FILES, CACHE_VARIABLE, LocalCounter
 
 RUNS = settings(deadline=None, max_examples=100)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)

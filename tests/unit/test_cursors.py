@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError
 from langchain_ctxwin.tool_results import cursors as module
-from langchain_ctxwin.tool_results.cursor_form import MAX_CHARS, MAX_OFFSET
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, args_digest
+from langchain_ctxwin.tool_results.cursors import MAX_CHARS, MAX_OFFSET, Cursor, CursorSigner, args_digest
 
 KEY = "the first key of this test, 32 characters"
 NOW = 1_800_000_000.0

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits, pin
-from langchain_ctxwin.core.learning import from_answer
-from langchain_ctxwin.summarize.writing import awrite_summary
+from langchain_ctxwin.core.outcome import from_answer
+from langchain_ctxwin.summarize import awrite_summary
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, script
 

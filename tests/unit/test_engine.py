@@ -10,9 +10,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.learning import from_answer
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import from_answer, seen
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.engine import ContextEngine

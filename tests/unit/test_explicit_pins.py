@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.pins import pin
+from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine

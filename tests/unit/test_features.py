@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core.features import (
+from langchain_ctxwin.core.tokens import (
     ASCII_FEATURES,
     FEATURES,
     SAMPLE_ABOVE_CHARS,
     SAMPLE_WINDOW_CHARS,
     SAMPLE_WINDOWS,
+    SCRIPT_FEATURES,
     features,
     sample,
 )
-from langchain_ctxwin.core.scripts import SCRIPT_FEATURES
 
 RUNS = settings(deadline=None, max_examples=200)
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core.framing import FRAMING, FieldPrices
+from langchain_ctxwin.core.tool_schemas import FRAMING, FieldPrices
 
 FAMILIES = sorted(FRAMING)
 COUNTS = ("request", "message", "call", "any_tools", "tool")

@@ -9,21 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo
-from langchain_ctxwin.models.routing.failures import TOO_SMALL
-from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, quality_report
-from langchain_ctxwin.observe.measures import (
-    Ratio,
-    cost_against_largest,
-    fallback_success,
-    limit_compliance,
-    measures,
-    optimal_routing,
-    reserve_waste,
-    routing_shares,
-    token_efficiency,
-    utilization,
-)
-from langchain_ctxwin.observe.records import RequestRecord
+from langchain_ctxwin.observe import DEFAULT_GATES, Gate, RequestRecord, quality_report
+from langchain_ctxwin.observe.gates import Ratio, measures, routing_shares
+from langchain_ctxwin.routing.fallbacks import TOO_SMALL
 
 REPORT = {"input_limit": 6_000, "total_tokens": 1_100, "tool_tokens": 300, "reserved_tokens": 2_000}
 USAGE = {"input_tokens": 1_000, "output_tokens": 50, "total_tokens": 1_050}
@@ -136,7 +124,7 @@ def test_candidates_that_refused_the_request_are_overflows():
     listed = [f"small: {TOO_SMALL}", "medium: APITimeoutError, status 504", f"large: {TOO_SMALL}", 7]
     made = [RequestRecord.of(answer(route={**ROUTE, "fallbacks": given})) for given in (listed, 3, None)]
     assert [one.overflows for one in made] == [2, 0, 0]
-    assert limit_compliance(made[:1]) == Ratio(numerator=0, denominator=1, requests=1)
+    assert measures(made[:1])["limit_compliance"] == Ratio(numerator=0, denominator=1, requests=1)
 
 
 @pytest.mark.parametrize("estimate", ["-1", "NaN", "Infinity", "", None, 0.5])
@@ -194,14 +182,14 @@ def test_a_request_complies_up_to_its_limit():
     """The limit itself is allowed; a refusal as too long is a violation, whatever the counts say."""
     sizes = [record(input_tokens=tokens) for tokens in (4_000, 4_001, None)]
     refused = [record(overflows=1), record(overflows=1, input_tokens=None)]
-    assert limit_compliance([*sizes, *refused]) == Ratio(numerator=1, denominator=4, requests=4, unknown=1)
+    assert measures([*sizes, *refused])["limit_compliance"] == Ratio(numerator=1, denominator=4, requests=4, unknown=1)
 
 
 def test_utilization_is_input_over_limits():
     """Requests count by the size of their limit."""
     records = [record(), record(input_limit=12_000, input_tokens=7_000), record(input_limit=None)]
-    assert utilization(records) == Ratio(numerator=8_000, denominator=16_000, requests=2, unknown=1)
-    assert utilization(records).value == 0.5
+    assert measures(records)["utilization"] == Ratio(numerator=8_000, denominator=16_000, requests=2, unknown=1)
+    assert measures(records)["utilization"].value == 0.5
 
 
 def test_routing_is_shared_by_reason():
@@ -221,12 +209,12 @@ def test_cost_is_set_against_the_largest():
         record(cost=Decimal(99)),
     ]
     expected = Ratio(numerator=Decimal("0.75"), denominator=Decimal("1.50"), requests=2, unknown=1)
-    assert cost_against_largest(records) == expected
+    assert measures(records)["cost_against_largest"] == expected
 
 
 def test_free_requests_have_no_cost_ratio():
     """Nothing over nothing is no number."""
-    assert cost_against_largest([record(cost=Decimal(0), largest_cost=Decimal(0))]).value is None
+    assert measures([record(cost=Decimal(0), largest_cost=Decimal(0))])["cost_against_largest"].value is None
 
 
 def test_a_cost_over_nothing_is_above_every_bound():
@@ -242,13 +230,13 @@ def test_fallbacks_succeed_when_an_answer_came():
     survived, lost = record(fallbacks=2), record(fallbacks=1, succeeded=False)
     alone, unsaid = record(succeeded=False, fallbacks=None), record(fallbacks=None)
     records = [survived, survived, lost, alone, unsaid, record()]
-    assert fallback_success(records) == Ratio(numerator=2, denominator=4, requests=4, unknown=1)
+    assert measures(records)["fallback_success"] == Ratio(numerator=2, denominator=4, requests=4, unknown=1)
 
 
 def test_optimal_choices_are_counted_among_the_judged():
     """A choice that nobody judged is unknown."""
     records = [record(optimal=optimal) for optimal in (True, True, False, None)]
-    assert optimal_routing(records) == Ratio(numerator=2, denominator=3, requests=3, unknown=1)
+    assert measures(records)["optimal_routing"] == Ratio(numerator=2, denominator=3, requests=3, unknown=1)
 
 
 def test_tool_definitions_and_failures_are_not_useful():
@@ -260,7 +248,7 @@ def test_tool_definitions_and_failures_are_not_useful():
         record(tool_tokens=None, output_tokens=100),
         record(output_tokens=None),
     ]
-    assert token_efficiency(records) == Ratio(numerator=700, denominator=3_100, requests=3, unknown=2)
+    assert measures(records)["token_efficiency"] == Ratio(numerator=700, denominator=3_100, requests=3, unknown=2)
 
 
 def test_what_answers_leave_of_their_reserve_is_waste():
@@ -271,7 +259,7 @@ def test_what_answers_leave_of_their_reserve_is_waste():
         record(reserved_tokens=1_000),
         record(output_tokens=1_000),
     ]
-    assert reserve_waste(records) == Ratio(numerator=1_500, denominator=3_000, requests=2, unknown=2)
+    assert measures(records)["reserve_waste"] == Ratio(numerator=1_500, denominator=3_000, requests=2, unknown=2)
 
 
 @given(RECORDS)

@@ -16,7 +16,7 @@ from langchain_ctxwin import guarded
 from langchain_ctxwin.core.calibration import Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.guarded import MAX_PAUSES, PAUSE_SECONDS, GuardedCounter
-from langchain_ctxwin.pricing import EXACT_NOISE_SHARE, Pricing, Pricings
+from langchain_ctxwin.measurer import EXACT_NOISE_SHARE, Pricing, Pricings
 
 ESTIMATE = 77
 HANG_SECONDS = 0.05  # the time-out of tests in which a counter hangs

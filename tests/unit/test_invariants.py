@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core import ladder
+from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.pairing import find_faults, is_empty
-from langchain_ctxwin.core.pins import is_pinned, last_user
 from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.survey import is_pinned, last_user
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError
@@ -187,7 +187,7 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     if refused is None:
         return
     least = replace(before.goal, limit=1, is_checked=True, keep=1)
-    floor = ladder.force(before.request, before.survey, least, reason="as small as it gets")
+    floor = planning.force(before.request, before.survey, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
     assert refused.report["total_tokens"] > window
     assert "What to change" in str(refused)

@@ -7,22 +7,21 @@ from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
-from langchain_ctxwin.core.learned_limits import (
+from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
     MOST_TIMES_OFF,
     Known,
+    NamedLimits,
     for_everybody,
     remembered,
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.memo import AcceptedSizes, HeardLimits
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.router import ModelRouter
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 from support.routing import FixedQuality, router, scripted

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.calibration import other_tools, prior
-from langchain_ctxwin.core.learning import MAX_MODELS
+from langchain_ctxwin.core.outcome import MAX_MODELS
 from langchain_ctxwin.errors import BudgetExceededError
 from support.reporting import COUNTER, PROMPT, TOOLS, Chat, Provider, model
 

@@ -26,15 +26,14 @@ import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
 from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.splitting import pieces_of
-from langchain_ctxwin.models.routing.complexity import complexity
-from langchain_ctxwin.terms import terms
-from langchain_ctxwin.tool_results.classes import classify
+from langchain_ctxwin.routing import Quality
+from langchain_ctxwin.text.terms import terms
 from langchain_ctxwin.tool_results.extraction import extract
 from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.texts import page_end, passages
+from langchain_ctxwin.tool_results.projection import classify
+from langchain_ctxwin.tool_results.text_pages import page_end, passages
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.needs import parts_of
-from langchain_ctxwin.tools.wording import kinds_of_values
+from langchain_ctxwin.tools.needs import kinds_of_values, parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 
@@ -351,9 +350,9 @@ def price(text):
 
 
 READS: dict[str, Read] = {
+    "bucket_of_a_task": Quality().bucket,
     "classify": partial(classify, "total"),
     "classify_overflow": classify_overflow,
-    "complexity": complexity,
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),
     "estimate": TokenEstimator().count_text,
     "extract": lambda text: extract(text, 200),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_ctxwin.core.measured import MAX_SPANS, PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS, Measured, Span, is_plausible
+from langchain_ctxwin.core.calibration import MAX_SPANS, PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS, Measured, Span, is_plausible
 from langchain_ctxwin.core.turns import Step
 from langchain_ctxwin.core.view import Position
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.core.framing import FRAMING, area, large_tiles, small_tiles
-from langchain_ctxwin.core.image_sizes import image_size
+from langchain_ctxwin.core.media import image_size
+from langchain_ctxwin.core.tool_schemas import FRAMING, area, large_tiles, small_tiles
 
 OPENAI = TokenEstimator("openai")
 WORDS = "one word after the other, " * 200

@@ -5,8 +5,8 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin.core.outputs import fitting_output, least_output, output_argument, smaller_output
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.recovery import fitting_output, least_output, output_argument, smaller_output
 
 
 def gpt(**settings):

@@ -11,7 +11,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, create_context_agent
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
+from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script

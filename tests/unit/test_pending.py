@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_ctxwin.core.pending import Pending
+from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.core.view import Position, View
 
 CHAT = [kind(f"text {n}", id=f"m{n}") for n in range(4) for kind in (HumanMessage, AIMessage)]

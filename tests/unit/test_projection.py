@@ -2,11 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.automatic import project_automatically
-from langchain_ctxwin.tool_results.classes import Kind, classify
-from langchain_ctxwin.tool_results.paths import compile_fields
-from langchain_ctxwin.tool_results.projection import Projected, project
+from langchain_ctxwin.tool_results.projection import Kind, Projected, classify, project, project_automatically
 
 LISTING = {
     "total": 2,

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.routing.quality import LEVELS, Quality
-from langchain_ctxwin.models.routing.text_weights import CHEAP, DEAR, TextWeights, dumped, loaded, phrase_counts
-from langchain_ctxwin.models.routing.training import Sample
+from langchain_ctxwin.routing import Quality, Sample, TextWeights
+from langchain_ctxwin.routing.quality import LEVELS
+from langchain_ctxwin.routing.text_weights import CHEAP, DEAR, READ_CHARS, dumped, loaded, phrase_counts, shipped
 
 SHIPPED = Quality()
 texts = st.text(max_size=100) | st.lists(
@@ -109,6 +109,30 @@ def test_a_bucket_names_the_kind_of_a_task(text, needs_tools, kind):
     assert (found, level in LEVELS) == (kind, True)
 
 
+@given(texts, st.booleans())
+def test_every_text_has_a_bucket(text, needs_tools):
+    """Whatever the signs in it."""
+    kind, level = SHIPPED.bucket(text, needs_tools=needs_tools).split("/")
+    assert f"{kind}/{level}" in SHIPPED.weights.usual
+    assert (kind == "tools") is needs_tools
+
+
+@pytest.mark.parametrize("kind", ["code", "math", "choice", "text", "tools"])
+def test_a_good_answer_is_the_less_likely_the_harder_the_level(kind):
+    """For the cheap and for the dear end."""
+    usual = [SHIPPED.weights.usual[f"{kind}/{level}"] for level in LEVELS]
+    assert usual == sorted(usual, reverse=True)
+    assert [dear for _, dear in usual] == sorted((dear for _, dear in usual), reverse=True)
+
+
+def test_only_the_ends_of_a_long_text_are_read():
+    """The time of a score is bounded."""
+    filler = "a " * READ_CHARS
+    assert phrase_counts(f"begin {filler} hidden {filler} end").keys() >= {"begin", "end"}
+    assert "hidden" not in phrase_counts(f"begin {filler} hidden {filler} end")
+    assert SHIPPED.bucket(filler + "```python " * 50 + filler) == SHIPPED.bucket(filler + filler)
+
+
 # Learning
 
 
@@ -169,6 +193,16 @@ def test_texts_without_a_common_phrase_are_learned_from():
     assert advantage(Quality().fit(rare), "red") > 0
 
 
+def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
+    """No file is read on an event loop, also beside weights of one's own."""
+    shipped.cache_clear()
+    quality = Quality(weights=SHIPPED.weights)
+    monkeypatch.setattr("langchain_ctxwin.routing.text_weights.files", None)
+    assert quality.chances("a text of today", ["m"], strengths=[1.0]) == SHIPPED.chances(
+        "a text of today", ["m"], strengths=[1.0]
+    )
+
+
 # The written form
 
 
@@ -187,11 +221,15 @@ def test_weights_survive_being_written(phrases):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "no", '{"version": 2}', '{"version": 1, "columns": ["a", "b"], "base": [1], "usual": {}}',
-             '{"version": 1, "columns": ["a"], "base": [1], "usual": {}}\nphrase\t1\tNaN']
-)  # fmt: skip
+    "text",
+    [
+        *("", "{}", "[]", "no"),
+        '{"columns": ["a", "b"], "base": [1], "phrases": {}}',
+        '{"columns": ["a"], "base": [1], "phrases": {"phrase": [1, NaN]}}',
+    ],
+)
 def test_what_are_no_weights_is_refused(text):
-    """Also those of a newer version."""
+    """Each row has as many finite numbers as there are columns."""
     with pytest.raises(ConfigError, match="weights"):
         loaded(text)
 

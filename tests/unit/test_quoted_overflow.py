@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.echo import Quotes, has_number, request_texts
+from langchain_ctxwin.core.overflow import Quotes, has_number, request_texts
 from support.overflow_wordings import OVERFLOWS
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 

@@ -12,7 +12,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_r
 from langchain_ctxwin.core.assembly import record_text
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.record import Record, RecordLine, extended, one_line
-from langchain_ctxwin.core.stored import valid_record
+from langchain_ctxwin.core.session import valid_record
 from support.recording import (
     HOSTILE,
     PRICES,

@@ -5,7 +5,7 @@ import errno
 import json
 import pickle
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.tools import tool
+from langchain_tests.unit_tests import ChatModelUnitTests
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
@@ -27,10 +28,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.models.routing.attempts import RemainingTooSmallError
-from langchain_ctxwin.models.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.models.routing.failures import failure_of
-from langchain_ctxwin.models.routing.router import ModelRouter
+from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
@@ -667,3 +665,21 @@ def test_sync_and_async_do_the_same(small, large):
         return seen
 
     assert outcomes("invoke") == outcomes("ainvoke") == outcomes("stream") == outcomes("astream")
+
+
+@pytest.fixture
+def benchmark() -> Callable[[Callable[[], None]], None]:
+    """Run once what the suite would time: nothing here asserts on time."""
+    return lambda work: work()
+
+
+class TestRoutedChatModel(ChatModelUnitTests):
+    """LangChain's own suite over two candidates of different windows."""
+
+    @property
+    def chat_model_class(self) -> type[RoutedChatModel]:
+        return RoutedChatModel
+
+    @property
+    def chat_model_params(self) -> dict:
+        return {"router": router(scripted("small", 8_192), scripted("large", 128_000))}

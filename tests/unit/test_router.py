@@ -20,11 +20,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
-from langchain_ctxwin.models.routing.conversations import conversation_key
-from langchain_ctxwin.models.routing.request import Request
-from langchain_ctxwin.models.routing.roster import FACTS_SECONDS
-from langchain_ctxwin.models.routing.router import ModelRouter
-from langchain_ctxwin.models.routing.sizing import Size
+from langchain_ctxwin.routing import ModelRouter, Request, Size, conversation_key
+from langchain_ctxwin.routing.candidates import FACTS_SECONDS
 from support.fakes import ScriptedChatModel
 from support.routing import FixedQuality, TableRegistry, exact, info, scripted
 
@@ -96,21 +93,24 @@ def words(tokens: int) -> str:
     return "word " * tokens
 
 
-def test_the_cheap_model_is_chosen_where_it_is_likely_enough():
+@pytest.mark.parametrize(
+    ("dear", "cheap", "chosen", "reason", "left"),
+    [
+        (
+            *(0.8, 0.8, "cheap", "cheapest that fits and is likely enough (chance 0.80, $0.0016)"),
+            {"dear": "fits, but scored 0.500 against 0.770 (chance 0.80, $0.02)"},
+        ),
+        (
+            *(0.9, 0.2, "dear", "most likely to answer well (chance 0.90, the cheapest has 0.20)"),
+            {"cheap": "fits, but scored 0.170 against 0.600 (chance 0.20, $0.0016)"},
+        ),
+    ],
+)
+def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(dear, cheap, chosen, reason, left):
     """Equal chances leave the cost to decide, and the reason says so."""
-    route = of_infos(
-        info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=FixedQuality({"dear": 0.8, "cheap": 0.8})
-    ).route("hi")
-    assert (route.name, route.reason) == ("cheap", "cheapest that fits and is likely enough (chance 0.80, $0.0016)")
-    assert route.rejected == {"dear": "fits, but scored 0.500 against 0.770 (chance 0.80, $0.02)"}
-
-
-def test_the_better_model_is_chosen_where_the_cheap_one_would_fail():
-    """A chance that is better by more than the weight of the cost is worth the money."""
-    route = of_infos(
-        info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=FixedQuality({"dear": 0.9, "cheap": 0.2})
-    ).route("hi")
-    assert (route.name, route.reason) == ("dear", "most likely to answer well (chance 0.90, the cheapest has 0.20)")
+    quality = FixedQuality({"dear": dear, "cheap": cheap})
+    route = of_infos(info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=quality).route("hi")
+    assert (route.name, route.reason, route.rejected) == (chosen, reason, left)
 
 
 def test_a_chance_below_the_least_one_does_not_count():
@@ -141,8 +141,8 @@ def test_the_measured_time_counts_when_it_has_a_weight():
     """Of two equal candidates the faster one is taken; one that was never asked counts as fast."""
     models = [info("slow", 8_192, "1"), info("fast", 8_192, "1")]
     quick = of_infos(*models, config=RoutingConfig(latency=0.5))
-    quick.experience.answered("slow", 9.0)
-    quick.experience.answered("fast", 1.0)
+    for name, seconds in (("slow", 9.0), ("fast", 1.0)):
+        quick.answered(quick.route("hi", prefer=name), "", seconds)
     assert quick.route("hi").name == "fast"
 
 
@@ -162,24 +162,20 @@ def test_a_request_goes_where_it_fits():
     }
 
 
-def test_the_upper_bound_of_a_counter_decides():
-    """An estimator's own quantile replaces the headroom of a plain callable."""
-    estimator = TokenEstimator("openai")
-    text = words(800)
-    upper = estimator.upper(estimator([HumanMessage(text)]))
-    limits = {"quality": FixedQuality(), "counter": estimator, "config": RoutingConfig(output_reserve=0)}
-    assert of_infos(info("a", upper), **limits).route(text).name == "a"
-    with pytest.raises(NoModelFitsError):
-        of_infos(info("a", upper - 1), **limits).route(text)
+ESTIMATOR = TokenEstimator("openai")
 
 
-def test_a_plain_callable_gets_a_fifth_on_top():
-    """What says nothing of its errors is trusted with 20 % to spare."""
-    tokens = count_tokens_approximately([HumanMessage(words(100))])
-    limits = {"counter": count_tokens_approximately, "config": RoutingConfig(output_reserve=0)}
-    assert of_infos(info("a", ceil(tokens * 1.2)), **limits).route(words(100)).name == "a"
+@pytest.mark.parametrize(
+    ("counter", "upper_of"),
+    [(ESTIMATOR, ESTIMATOR.upper), (count_tokens_approximately, lambda tokens: ceil(tokens * 1.2))],
+)
+def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
+    """An estimator's own quantile; a plain callable, which says nothing of its errors, gets a fifth on top."""
+    upper = upper_of(counter([HumanMessage(words(800))]))
+    limits = {"counter": counter, "config": RoutingConfig(output_reserve=0)}
+    assert of_infos(info("a", upper), **limits).route(words(800)).name == "a"
     with pytest.raises(NoModelFitsError):
-        of_infos(info("a", ceil(tokens * 1.2) - 1), **limits).route(words(100))
+        of_infos(info("a", upper - 1), **limits).route(words(800))
 
 
 def test_a_size_measured_elsewhere_is_taken_as_it_is():
@@ -284,15 +280,10 @@ def test_a_retired_model_is_left_out_from_its_day_on():
     assert of_infos(*models, clock=clock, quality=FixedQuality({"old": 1, "new": 1})).route("hi").name == "old"
 
 
-def test_a_longer_answer_than_a_model_writes_rules_it_out():
-    """The requested output is a hard constraint as well, and takes its room from the window."""
-    routes = of_infos(info("short", 8_192, "1", max_output_tokens=1_000), info("long", 8_192, "9"))
-    assert (
-        routes.route("hi", output_tokens=2_000).rejected["short"]
-        == "can write 1,000 tokens, the request asks for 2,000"
-    )
+def test_an_answer_that_fills_the_window_fits_nowhere():
+    """The requested output takes its room from the window."""
     with pytest.raises(NoModelFitsError, match="its limit is 0"):
-        routes.route("hi", output_tokens=8_192)
+        of_infos(info("a", 8_192)).route("hi", output_tokens=8_192)
 
 
 def test_nothing_fits_is_an_error_that_lists_everyone():

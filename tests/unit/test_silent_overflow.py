@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.silent import silent_overflow
+from langchain_ctxwin.core.recovery import silent_overflow
 
 BOTH = "input_plus_output"
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core.calibration import Belief, Doubt, after_request, after_text, prior
-from langchain_ctxwin.core.learning import REFUSED_SLOPE_SD
-from langchain_ctxwin.core.measured import Measured, Span
+from langchain_ctxwin.core.calibration import Belief, Doubt, Measured, Span, after_request, after_text, prior
+from langchain_ctxwin.core.outcome import REFUSED_SLOPE_SD
 from langchain_ctxwin.core.sizing import Regions, Sizing
 from langchain_ctxwin.core.turns import Step
 from langchain_ctxwin.core.view import Position

@@ -9,9 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.learning import from_answer
-from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.stored import valid_counts, valid_guard, valid_view
+from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.session import valid_counts, valid_guard, valid_view
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)

@@ -13,12 +13,20 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import daemon
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.summarize import ModelSummarizer, RedisLease, SummaryJobs, background, lease
-from langchain_ctxwin.summarize.background import MAX_ABANDONED, MAX_REMEMBERED, Job, default_jobs
-from langchain_ctxwin.summarize.shelf import Shelf
-from langchain_ctxwin.summarize.writing import Written
+from langchain_ctxwin.summarize import (
+    Job,
+    ModelSummarizer,
+    RedisLease,
+    SummaryJobs,
+    SummaryStore,
+    Written,
+    default_jobs,
+)
+from langchain_ctxwin.summarize import jobs as background
+from langchain_ctxwin.summarize import store as lease
+from langchain_ctxwin.summarize.jobs import MAX_ABANDONED, MAX_REMEMBERED
+from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.fakes import ScriptedChatModel, script
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -156,9 +164,9 @@ def test_no_more_than_the_bound_run_at_a_time(gate):
 
 def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate):
     """The reason names the seconds and what to do; what comes later is neither kept nor stored."""
-    clock, shelf = Clock(), Shelf(InMemoryStore(), "thread")
+    clock, summaries = Clock(), SummaryStore(InMemoryStore(), "thread")
     jobs = SummaryJobs(clock=clock)
-    jobs.start("key", gate, timeout_seconds=30, shelf=shelf)
+    jobs.start("key", gate, timeout_seconds=30, shelf=summaries)
     gate.wait_entered()
     clock.now += 30
     late = Job(
@@ -168,7 +176,7 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate):
     assert jobs.find("key") == late
     gate.opened.set()
     settle(jobs)
-    assert (jobs.find("key"), shelf.get("key"), threads_of(jobs)) == (late, None, 0)
+    assert (jobs.find("key"), summaries.get("key"), threads_of(jobs)) == (late, None, 0)
 
 
 def test_a_late_text_is_dropped_although_nobody_looked(gate):
@@ -222,15 +230,15 @@ def test_a_clock_that_jumps_past_the_time_out_fails_running_jobs_only(gate):
 
 def test_a_cancelled_job_leaves_nothing(gate):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
-    shelf = Shelf(InMemoryStore(), "thread")
+    summaries = SummaryStore(InMemoryStore(), "thread")
     jobs = SummaryJobs()
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
     gate.wait_entered()
     jobs.cancel("key")
     assert (jobs.find("key"), threads_of(jobs)) == (None, 1)
     gate.opened.set()
     settle(jobs)
-    assert (jobs.find("key"), shelf.get("key"), threads_of(jobs)) == (None, None, 0)
+    assert (jobs.find("key"), summaries.get("key"), threads_of(jobs)) == (None, None, 0)
     assert jobs.start("key", lambda: "again", timeout_seconds=HOUR)
     assert ended(jobs, "key") == done("again")
 
@@ -293,21 +301,21 @@ def test_failed_jobs_are_forgotten_before_finished_ones(monkeypatch):
     assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
 
 
-def test_a_summary_goes_to_the_shelf_before_the_job_is_done():
+def test_a_summary_is_stored_before_the_job_is_done():
     """Who sees the job done may rely on the other processes' seeing the text."""
-    shelf = Shelf(InMemoryStore(), "thread")
+    summaries = SummaryStore(InMemoryStore(), "thread")
     jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=shelf)
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=summaries)
     assert ended(jobs, "key") == done("text")
-    assert shelf.get("key") == jobs.find("key").written
+    assert summaries.get("key") == jobs.find("key").written
 
 
-def test_a_summary_on_the_shelf_is_used_instead_of_written_again(gate):
+def test_a_stored_summary_is_used_instead_of_written_again(gate):
     """Another process finished it before; its cost comes along."""
-    shelf = Shelf(InMemoryStore(), "thread")
-    shelf.put("key", Written(text="stored", calls=1, input_tokens=9))
+    summaries = SummaryStore(InMemoryStore(), "thread")
+    summaries.put("key", Written(text="stored", calls=1, input_tokens=9))
     jobs = SummaryJobs()
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
     assert (ended(jobs, "key"), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
 
 
@@ -331,7 +339,7 @@ def test_a_store_that_fails_does_not_fail_the_job(error):
 
     jobs = SummaryJobs()
     with capture_logs() as logs:
-        jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=Shelf(Store(put), "thread"))
+        jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=SummaryStore(Store(put), "thread"))
         assert ended(jobs, "key") == done("text")
     assert [entry["event"] for entry in logs] == (["summary.not_stored"] if error is ConnectionError else [])
 
@@ -340,7 +348,7 @@ def test_a_store_that_hangs_does_not_fail_the_job(gate):
     """At the end of its time the job is done with the text that it has."""
     clock = Clock()
     jobs = SummaryJobs(clock=clock)
-    jobs.start("key", lambda: "text", timeout_seconds=30, shelf=Shelf(Store(gate), "thread"))
+    jobs.start("key", lambda: "text", timeout_seconds=30, shelf=SummaryStore(Store(gate), "thread"))
     gate.wait_entered()
     assert jobs.find("key") == Job(state="running")
     clock.now += 30
@@ -361,7 +369,7 @@ def test_a_job_of_another_process_is_elsewhere(gate):
     """No call is made; the key stays known until its time is over, and then says what to do."""
     clock = Clock()
     jobs = SummaryJobs(lease=HeldLease(), clock=clock)
-    jobs.start("key", gate, timeout_seconds=30, shelf=Shelf(InMemoryStore(), "thread"))
+    jobs.start("key", gate, timeout_seconds=30, shelf=SummaryStore(InMemoryStore(), "thread"))
     assert (ended(jobs, "key"), gate.calls) == (Job(state="elsewhere"), 0)
     clock.now += 30
     assert jobs.find("key") == Job(
@@ -372,11 +380,11 @@ def test_a_job_of_another_process_is_elsewhere(gate):
 
 
 def test_what_another_process_finished_is_done_although_it_has_the_lease(gate):
-    """Leases outlive the work; the shelf knows better."""
-    shelf = Shelf(InMemoryStore(), "thread")
-    shelf.put("key", Written(text="stored"))
+    """Leases outlive the work; the summaries knows better."""
+    summaries = SummaryStore(InMemoryStore(), "thread")
+    summaries.put("key", Written(text="stored"))
     jobs = SummaryJobs(lease=HeldLease())
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=shelf)
+    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
     assert ended(jobs, "key") == done("stored")
 
 
@@ -506,7 +514,7 @@ def test_a_lease_that_cannot_be_released_is_only_reported():
         (
             {"lease": RedisLease},
             (
-                "lease=<class 'langchain_ctxwin.summarize.lease.RedisLease'> has no methods acquire and release: pass "
+                "lease=<class 'langchain_ctxwin.summarize.store.RedisLease'> has no methods acquire and release: pass "
                 "RedisLease.from_url(url), or None"
             ),
         ),
@@ -584,13 +592,13 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
     """Their threads do not exist there; the parent's places stay taken until they end."""
-    for _ in range(daemon.MAX_HANGING):
-        daemon.in_few_daemons(gate)
+    for _ in range(MAX_HANGING):
+        in_few_daemons(gate)
     with forked() as is_child:
         if is_child:
-            assert daemon.in_few_daemons(lambda: "text").result(PATIENCE) == "text"
+            assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
     with pytest.raises(RuntimeError, match="64 calls have not returned"):
-        daemon.in_few_daemons(gate)
+        in_few_daemons(gate)
     gate.opened.set()
 
 
@@ -654,7 +662,7 @@ def test_jobs_that_nobody_needs_are_freed():
 
     others = set(threading.enumerate())
     jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=Shelf(InMemoryStore(), "thread"))
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=SummaryStore(InMemoryStore(), "thread"))
     for thread in set(threading.enumerate()) - others:
         thread.join(PATIENCE)
     alive = weakref.ref(jobs)

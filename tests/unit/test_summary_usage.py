@@ -12,9 +12,10 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as tracers
 
-from langchain_ctxwin.daemon import in_daemon
-from langchain_ctxwin.summarize import ModelSummarizer
-from langchain_ctxwin.summarize.writing import Written, _Meter, ametered, awrite_summary, metered, write_summary
+from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.summarize import ModelSummarizer, Written, awrite_summary, write_summary
+from langchain_ctxwin.summarize.jobs import _Meter, ametered, metered
+from langchain_ctxwin.util.background import in_daemon
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]
@@ -183,3 +184,22 @@ def test_odd_numbers_in_json_count_as_nothing():
     """The text is worth keeping although its cost is unreadable."""
     odd = {"text": "t", "calls": "3", "input_tokens": -1, "output_tokens": None, "seconds": "x", "extra": 1}
     assert Written.from_json(odd) == Written(text="t")
+
+
+async def test_a_failure_keeps_its_cause():
+    """Awaited or not, the error that a summarizer explains itself is raised as it is."""
+    cause = SdkError("busy", status_code=503)
+
+    class Failing:
+        def summarize(self, messages, *, previous, max_tokens):
+            raise SummarizationError("no summary") from cause
+
+        async def asummarize(self, messages, *, previous, max_tokens):
+            raise SummarizationError("no summary") from cause
+
+    options = {"previous": "", "max_tokens": 50, "timeout_seconds": 10}
+    with pytest.raises(SummarizationError) as awaited:
+        await awrite_summary(Failing(), ASK, **options)
+    with pytest.raises(SummarizationError) as blocked:
+        write_summary(Failing(), ASK, **options)
+    assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)

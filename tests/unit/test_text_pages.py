@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.tool_results.texts import PASSAGE_CHARS, page_end, passages, tail_start
+from langchain_ctxwin.tool_results.text_pages import PASSAGE_CHARS, page_end, passages, tail_start
 
 ESTIMATE = TokenEstimator().count_text
 PIECES = st.sampled_from(

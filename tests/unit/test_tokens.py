@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import CharRatioCounter, ConfigError, TokenEstimator
-from langchain_ctxwin.core.content import MAX_PARTS, leaves
-from langchain_ctxwin.core.families import BOUNDS, WEIGHTS
-from langchain_ctxwin.core.features import SAMPLE_ABOVE_CHARS
-from langchain_ctxwin.core.framing import FRAMING
+from langchain_ctxwin.core.edits import MAX_PARTS, leaves
 from langchain_ctxwin.core.model_families import CLASS_FAMILIES, family_of, model_name
+from langchain_ctxwin.core.tokens import BOUNDS, SAMPLE_ABOVE_CHARS, WEIGHTS
+from langchain_ctxwin.core.tool_schemas import FRAMING
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
 from langchain_ctxwin.tools.entries import entry_of
-from langchain_ctxwin.tools.index import WordIndex
 from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
 from langchain_ctxwin.tools.search import NOTHING_FOUND
 from support.tool_sets import definition, one_each
@@ -143,14 +142,6 @@ def test_other_forms_of_a_word_are_found_by_their_letters():
     assert best("conversion", tools=tools) == ("second",)
 
 
-def test_copies_of_a_tool_do_not_make_its_words_common():
-    """So that a name which one tool gives as an example does not outweigh what all of them are for."""
-    weathers = [definition(f"weather_{number}", "Weather of a town.") for number in range(20)]
-    others = [definition(f"{name}_list", f"{name} list.") for name in ("hotel", "train", "song", "film", "mail")]
-    museums = definition("museums", "Museums of a town, such as Rome.")
-    assert best("weather in Rome", tools=[museums, *others, *weathers]) == ("weather_0",)
-
-
 def test_numbers_in_a_request_rank_nothing():
     """They are values of parameters."""
     tools = [definition("year_2023", "Events of 2023."), definition("weather", "Weather of a day.")]
@@ -217,7 +208,7 @@ async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
     """It takes seconds for thousands of tools; also when the first of those that wait is cancelled."""
     builders = []
 
-    class Recorded(WordIndex):
+    class Recorded(ranking.WordIndex):
         def __init__(self, entries):
             builders.append(threading.current_thread())
             super().__init__(entries)

@@ -23,11 +23,11 @@ from langchain_ctxwin.errors import (
     CursorTamperedError,
     ResultGoneError,
 )
-from langchain_ctxwin.tool_results import contents, vault
-from langchain_ctxwin.tool_results import results as module
+from langchain_ctxwin.tool_results import contents
+from langchain_ctxwin.tool_results import guard as module
 from langchain_ctxwin.tool_results.budget import MIN_TOKENS
-from langchain_ctxwin.tool_results.reading import Desk
-from langchain_ctxwin.tool_results.record import Record
+from langchain_ctxwin.tool_results.cursors import Record
+from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
@@ -334,7 +334,7 @@ def test_a_record_under_the_key_of_another_call_is_refused():
     guard = guard_of(store=store)
     keys: list[str] = []
     store_put = store.put
-    guard._results._vault._store = SimpleNamespace(
+    guard._store = SimpleNamespace(
         put=lambda key, *rest: (keys.append(key), store_put(key, *rest)), get=store.get, delete=store.delete
     )
     cursor = first_page(guard)
@@ -387,7 +387,7 @@ class HangingInTheLoop(Hanging):
 @pytest.mark.parametrize("kind", [Down, Hanging, HangingInTheLoop])
 @pytest.mark.parametrize("value", [ROWS, "a line of text\n" * 5_000], ids=["rows", "text"])
 def test_a_store_that_is_down_shortens_the_result_and_says_so(is_async, kind, value, monkeypatch):
-    monkeypatch.setattr(vault, "STORE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     store = kind()
     message = returned(guard_of(store=store), value, is_async=is_async)
     getattr(store, "free", threading.Event()).set()
@@ -403,9 +403,9 @@ def test_a_store_that_is_down_shortens_the_result_and_says_so(is_async, kind, va
 def test_a_store_that_is_down_at_a_read_is_told_to_the_model(is_async, kind, monkeypatch):
     guard = guard_of()
     cursor = first_page(guard)
-    monkeypatch.setattr(vault, "STORE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     store = kind()
-    guard._results._vault._store = store
+    guard._store = store
     (message,) = results("node", guard, [], call("read_more", cursor=cursor), is_async=is_async)
     getattr(store, "free", threading.Event()).set()
     assert message.status == "error"
@@ -445,7 +445,7 @@ def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
         return noted
 
     monkeypatch.setattr(module, "content_of", noting("content_of", module.content_of))
-    for kind, name in ((Desk, "first"), (Desk, "answer"), (Record, "to_bytes"), (Record, "from_bytes")):
+    for kind, name in ((Reader, "first"), (Reader, "answer"), (Record, "to_bytes"), (Record, "from_bytes")):
         monkeypatch.setattr(kind, name, noting(name, getattr(kind, name)))
 
     async def run(guard: ToolResultGuard) -> None:

@@ -5,15 +5,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.errors import CursorError
-from langchain_ctxwin.tool_results import inside
+from langchain_ctxwin.tool_results import view as module
 from langchain_ctxwin.tool_results.budget import MIN_TOKENS
 from langchain_ctxwin.tool_results.contents import content_of
-from langchain_ctxwin.tool_results.inside import Inside
-from langchain_ctxwin.tool_results.layout import layout_of
-from langchain_ctxwin.tool_results.pages import Room
+from langchain_ctxwin.tool_results.pages import Room, style_of
 from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.reduction import style_of
-from langchain_ctxwin.tool_results.view import Style, View, row_lines
+from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, row_lines
 from support.walking import PRICE, answers, ask, cursor_in, entries_in, guard_of, pages, walk
 
 RUNS = settings(
@@ -118,7 +115,7 @@ def test_what_is_shown_of_an_entry_does_not_depend_on_its_page(result, style):
     assume(view.layout.unit == "rows")
     rows = range(view.layout.head, len(view))
 
-    assert list(view.shown(rows).texts) == list(row_lines([view.value(index) for index in rows]))
+    assert list(view.shown(rows).value) == list(row_lines([view.value(index) for index in rows]))
 
 
 @RUNS
@@ -158,7 +155,7 @@ def exact(value):
 def test_different_values_are_read_differently_inside(values, small_chars):
     """Also where keys look like paths, and where something is empty."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inside, "SMALL_CHARS", small_chars)
+        patch.setattr(module, "SMALL_CHARS", small_chars)
         texts = {exact(value): Inside(value, "r[0]").text for value in values}
 
     assert len(set(texts.values())) == len(texts)

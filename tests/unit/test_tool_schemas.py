@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
-from langchain_ctxwin.core.framing import ANTHROPIC, GEMINI, OPENAI
-from langchain_ctxwin.core.tool_schemas import MAX_NODES, MAX_VALUES, schema_tokens
+from langchain_ctxwin.core.tool_schemas import ANTHROPIC, GEMINI, MAX_NODES, MAX_VALUES, OPENAI, schema_tokens
 
 FIELDS = {"city": {"type": "string", "description": "Name of the city"}, "unit": {"type": "string", "enum": ["c", "f"]}}
 SCHEMA = {"type": "object", "properties": FIELDS}

@@ -15,10 +15,16 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import CharRatioCounter, ConfigError
 from langchain_ctxwin.observe import Accuracy, Validator, Verdict
-from langchain_ctxwin.observe.exact import MAX_TOKENS, MAX_WAITING
-from langchain_ctxwin.observe.pace import LOG_SECONDS
-from langchain_ctxwin.observe.profile import PROFILED_MESSAGES, profile
-from langchain_ctxwin.observe.tracks import MAX_MODELS, MIN_SAMPLES, WINDOW
+from langchain_ctxwin.observe.validation import (
+    LOG_SECONDS,
+    MAX_MODELS,
+    MAX_TOKENS,
+    MAX_WAITING,
+    MIN_SAMPLES,
+    PROFILED_MESSAGES,
+    WINDOW,
+    profile,
+)
 
 HUGE = pytest.param(10**5_000, id="huge")  # too long to be written out
 HI = [HumanMessage("hi")]

@@ -17,8 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.flow.histories import MAX_HISTORIES, NAMESPACE, Histories
-from langchain_ctxwin.flow.place import Place
+from langchain_ctxwin.flow.histories import MAX_HISTORIES, NAMESPACE, Histories, Place
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import ScriptedChatModel, tool_loop

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.stated import models_behind
 from langchain_ctxwin.models.sources.stating import capabilities_of, is_name, mapping, stated
 from langchain_ctxwin.models.values import provider_id, tokens
 

@@ -1,0 +1,354 @@
+"""Routed chat model: a chat model in front of several, of which the router chooses one for each request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from pydantic import Field
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
+from langchain_ctxwin.core.tokens import tool_definition
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.routing.candidates import PROFILE_KEYS
+from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
+from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
+from langchain_ctxwin.routing.router import ModelRouter
+
+_Generation = TypeVar("_Generation", ChatGeneration, ChatGenerationChunk)
+
+
+class RoutedChatModel(BaseChatModel):
+    """A chat model in front of several: each request goes to the candidate that the router chooses for it.
+
+    Setup:
+        Nothing beyond the integrations of the candidates.
+
+    Key init args:
+        router: chooses the candidate.
+        temperature, max_tokens, stop: defaults of every call, as with any chat model.
+
+    Instantiate:
+        ```python
+        model = RoutedChatModel(ModelRouter([small_model, large_model]))
+        ```
+
+    Use:
+        ```python
+        answer = model.bind_tools(tools).invoke("How many orders are open?")
+        answer.response_metadata["route"]["reason"]
+        model.invoke("And yesterday?", route="large")  # begin with this candidate, whatever the request's size
+        ```
+
+    A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
+    without credentials by the next that fits. When every candidate failed, the last one's own exception is raised with
+    a note on each attempt; when those that remain are too small, a `RemainingTooSmallError` (a `ContextOverflowError`)
+    that states their limit and names the largest. A stream that breaks after its first chunk is not started again.
+
+    The call argument `conversation` names the conversation that stays with its candidate; by default it is the thread
+    id of the run, else the first message. `estimated_tokens` is the size of the request where it was measured already,
+    as an upper bound.
+
+    The run that callbacks see is this model's alone: tokens and chunks are reported once, under the name of the model
+    that answered. Rate limiters and caches of the candidates apply (a cache only to calls that do not stream);
+    callbacks that were set on a candidate do not.
+
+    Raises:
+        ConfigError: `router` is no `ModelRouter`.
+    """
+
+    router: ModelRouter = Field(exclude=True)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """What every call asks for at most, under the name by which each candidate knows it."""
+
+    stop: list[str] | None = None
+    cache: Any = Field(default=False, exclude=True)
+    """Off, because the candidates' own caches apply: they know which model answered."""
+
+    def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
+        if not isinstance(router, ModelRouter):
+            raise ConfigError(f"router={router!r}: pass a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
+        super().__init__(router=router, **values)
+
+    @property
+    def model_name(self) -> str:
+        """The names of all candidates."""
+        return "|".join(one.name for one in self.router.candidates)
+
+    @property
+    def limits(self) -> ModelLimits:
+        """Limits under which a request fits every candidate."""
+        return self.router.limits
+
+    @property
+    def tokenizer_family(self) -> str:
+        """The tokenizer family of all candidates; the generic one when they differ."""
+        families = {one.family for one in self.router.candidates}
+        return families.pop() if len(families) == 1 else UNKNOWN_FAMILY
+
+    @property
+    def _llm_type(self) -> str:
+        return "routed"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"candidates": [one.name for one in self.router.candidates]}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools as they are; each candidate formats them in its own way when it is called."""
+        choice = {} if tool_choice is None else {"tool_choice": tool_choice}
+        return self.bind(tools=list(tools), **choice, **kwargs)
+
+    # The config does not reach the call, so the run's thread is handed on as an argument.
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the name of the overridden method
+        """Call the candidate that fits."""
+        return super().invoke(input, config, **_in_thread(config, kwargs))
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # as above
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Call the candidate that fits."""
+        return await super().ainvoke(input, config, **_in_thread(config, kwargs))
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # as above
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream from the candidate that fits."""
+        return super().stream(input, config, **_in_thread(config, kwargs))
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # as above
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Stream from the candidate that fits."""
+        return super().astream(input, config, **_in_thread(config, kwargs))
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
+        **kwargs: Any,
+    ) -> ChatResult:
+        fallbacks = self._fallbacks(messages, kwargs)
+        while True:
+            call = fallbacks.next()
+            with fallbacks.watched():
+                result = _answer_of(call, messages, stop or self.stop)
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
+        **kwargs: Any,
+    ) -> ChatResult:
+        fallbacks = self._fallbacks(messages, kwargs)
+        while True:
+            call = await fallbacks.anext()
+            with fallbacks.watched():
+                result = await _aanswer_of(call, messages, stop or self.stop)
+            if fallbacks.is_well:
+                return _labelled(result, fallbacks.answered(result.generations[0].message))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        fallbacks = self._fallbacks(messages, kwargs)
+        run = {"run_manager": run_manager} if run_manager else {}
+        chunk: ChatGenerationChunk | None = None
+        while not fallbacks.is_well:
+            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run)
+            with fallbacks.watched():
+                chunk = _begun(next(chunks, None))
+        if chunk is not None:
+            chunk = _with_route(chunk, fallbacks.metadata())
+        while chunk is not None:
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
+                chunk = next(chunks, None)
+        fallbacks.answered()
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        fallbacks = self._fallbacks(messages, kwargs)
+        run = {"run_manager": run_manager} if run_manager else {}
+        chunk: ChatGenerationChunk | None = None
+        while not fallbacks.is_well:
+            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run)
+            with fallbacks.watched():
+                chunk = _begun(await anext(chunks, None))
+        if chunk is not None:
+            chunk = _with_route(chunk, fallbacks.metadata())
+        while chunk is not None:
+            yield fallbacks.noted(chunk)
+            with fallbacks.watched(final=True):
+                chunk = await anext(chunks, None)
+        fallbacks.answered()
+
+    def _fallbacks(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Fallbacks:
+        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
+        shown = cast("list[AnyMessage]", messages)
+        prefer, reason = _wish(given.get("route"))
+        request = Request(
+            messages=shown,
+            tools=given.get("tools") or (),
+            conversation=given.get("conversation") or conversation_key(shown),
+            requires=("structured_output",) if given.get("response_format") else (),
+            estimated_tokens=given.get("estimated_tokens"),
+            output_tokens=output_tokens_of(given),
+            prefer=prefer,
+            prefer_reason=reason,
+        )
+        return Fallbacks(self.router, request, given)
+
+    def _resolve_model_profile(self) -> ModelProfile:
+        """The smallest limits, and each capability that all candidates have or one is known to lack."""
+        limits, candidates = self.router.limits, self.router.candidates
+        inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
+        profile: dict[str, Any] = {"max_input_tokens": min(inputs), "max_output_tokens": limits.max_output_tokens}
+        for capability, key in PROFILE_KEYS.items():
+            stated = [one.states(capability) for one in candidates]
+            profile[key] = None if None in stated and False not in stated else all(stated)
+        return cast("ModelProfile", {key: value for key, value in profile.items() if value is not None})
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        """What traces show: tools as definitions, because the bound objects are no JSON."""
+        tools = kwargs.get("tools")
+        shown = {**kwargs, "tools": [tool_definition(tool) for tool in tools]} if tools else kwargs
+        return super()._get_invocation_params(stop=stop, **shown)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        names = "|".join(one.name for one in self.router.candidates)
+        return {"ls_model_name": _wish(kwargs.get("route"))[0] or names, **params, "ls_provider": self._llm_type}
+
+
+def _in_thread(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the run's thread as conversation, unless they name one."""
+    thread = thread_key(config)
+    return {"conversation": thread, **arguments} if thread else arguments
+
+
+def _wish(route: Any) -> tuple[str, str]:
+    """The candidate that a call asks for, and why: a name, or a decision as the metadata of an answer hold it."""
+    if isinstance(route, Mapping):
+        return str(route.get("model") or ""), str(route.get("reason") or "")
+    if route is None or isinstance(route, str):
+        return route or "", ""
+    raise ConfigError(f"route={route!r}: give the name of a candidate")
+
+
+# `_generate_with_cache` and `_stream` belong to BaseChatModel: an `invoke` would be a run of its own inside ours, and
+# every handler would then count its tokens, and show its chunks, twice.
+
+
+def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+    """Call a candidate under its own cache and rate limiter."""
+    return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+
+
+async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+    """Like `_answer_of`, for async runs."""
+    return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+
+
+def _chunks_of(
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+) -> Iterator[ChatGenerationChunk]:
+    """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
+    if not _streams(call, async_api=False):
+        yield _as_chunk(_answer_of(call, messages, stop))
+        return
+    if call.model.rate_limiter:
+        call.model.rate_limiter.acquire(blocking=True)
+    yield from call.model._stream(messages, stop=stop, **run, **call.arguments)  # noqa: SLF001  # see above
+
+
+async def _achunks_of(
+    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+) -> AsyncIterator[ChatGenerationChunk]:
+    """Like `_chunks_of`, for async runs."""
+    if not _streams(call, async_api=True):
+        yield _as_chunk(await _aanswer_of(call, messages, stop))
+        return
+    if call.model.rate_limiter:
+        await call.model.rate_limiter.aacquire(blocking=True)
+    async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
+        yield chunk
+
+
+def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
+    """The first chunk of a stream; without one an error in the words that LangChain has for it."""
+    if chunk is None:
+        raise ValueError(EMPTY_STREAM)
+    return chunk
+
+
+def _labelled(result: ChatResult, route: dict[str, Any]) -> ChatResult:
+    """The result with the route in its messages; a copy, because caches keep what they return."""
+    return result.model_copy(update={"generations": [_with_route(one, route) for one in result.generations]})
+
+
+def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
+    message = generation.message
+    metadata = {**message.response_metadata, "route": route}
+    return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
+
+
+def _streams(call: CandidateCall, *, async_api: bool) -> bool:
+    model: BaseChatModel = call.model
+    return model._should_stream(async_api=async_api, **{**call.arguments, "stream": True})  # noqa: SLF001  # see above
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    generation: ChatGeneration = result.generations[0]
+    message = generation.message
+    if not isinstance(message, AIMessage):
+        return ChatGenerationChunk(message=AIMessageChunk(content=message.content, chunk_position="last"))
+    whole = AIMessageChunk(
+        content=message.content,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        additional_kwargs=message.additional_kwargs,
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)

@@ -1,0 +1,390 @@
+"""Fallbacks of one request: a candidate is called, and what its failure means for the others decides who is next."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+
+from langchain_ctxwin.core.limits import models_behind
+from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
+from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
+from langchain_ctxwin.core.reported import reported_tokens
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
+from langchain_ctxwin.routing.request import Request
+from langchain_ctxwin.routing.router import ModelRouter, Route
+
+OWN_ARGUMENTS = ("route", "conversation", "estimated_tokens")
+"""Arguments of a call that are meant for the router."""
+
+NO_TOOLS = "has an integration without tool calling"
+NOT_MADE = "could not be made into a chat model"
+
+SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)})
+"""Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider."""
+
+SURVIVABLE_CLASSES = re.compile(
+    r"^(?:Model(?:Authentication|PermissionDenied|NotFound|RateLimit|API|Connection|Timeout)Error"
+    r"|(?:API)?(?:Connection|Timeout|RateLimit|Authentication|PermissionDenied|InternalServer|Overloaded)Error"
+    r"|APIConnectionError|APITimeoutError|APIError|ServerError|InternalServerError|ServiceUnavailable\w*"
+    r"|TransportError|TimeoutException|(?>\w*?Throttl)\w*+|ResourceExhausted|TooManyRequests|DeadlineExceeded"
+    r"|Timeout|gaierror|Client(?:Connection|Payload)Error|ChunkedEncodingError|(?:Content)?DecodingError"
+    r"|JSONDecodeError)$"
+)
+"""Class names of SDKs, HTTP clients and Python itself, where no status is stated."""
+
+NETWORK_ERRNOS = frozenset(
+    {
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+        *(errno.ECONNABORTED, errno.ECONNRESET, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EPIPE),
+        *(errno.ENOTCONN, errno.ESHUTDOWN, errno.EADDRNOTAVAIL, errno.ENOBUFS),
+    }
+)
+"""Errors of the system that are about the network; others, like a missing file, are no trouble of a provider."""
+
+EMPTY_STREAM = "No generation chunks were returned"
+"""What LangChain says of a stream that ends before its first chunk."""
+
+EMPTY_STREAMS = re.compile(rf"^(?:{EMPTY_STREAM}|No generations found in stream)\b")
+"""The same, and its words where a stream was read as a whole."""
+
+SURVIVABLE_CODES = re.compile(
+    r"rate_?limit|throttl|unavailable|overloaded|time_?out|server_error|quota|model_not_found|invalid_api_key"
+)
+"""Words in a provider's own error code."""
+
+UNSUPPORTED = re.compile(
+    r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model", re.IGNORECASE
+)
+"""A refusal because this model cannot do such a thing; another may."""
+
+MEANINGS = {
+    **dict.fromkeys((401, 402, 403), "refused the credentials"),
+    404: "does not know the model",
+    **dict.fromkeys((408, 504), "took too long"),
+    **dict.fromkeys((425, 429, 529), "was busy"),
+}
+"""What a status means, in words that no other reader of the error takes for a statement about its request."""
+
+OTHER_MEANING = "was in trouble"
+UNREACHABLE = "was not reachable"
+TOO_SMALL = "had too small a window"
+UNSUITED = "cannot do what the request asks for"
+
+OUR_FAULTS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, RecursionError)
+"""What wrong code raises: it would fail with every model."""
+
+
+class RemainingTooSmallError(ContextOverflowError):
+    """Candidates failed or could not be asked, and those that are left are too small for the request.
+
+    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
+    says nothing about the candidate that was chosen first.
+    """
+
+    def __init__(self, message: str, *, candidate: str = "") -> None:
+        super().__init__(message)
+        self.candidate = candidate
+        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
+
+
+class CannotBindToolsError(Exception):
+    """The integration of a candidate has no tool calling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFailure:
+    """A failure that another model may survive."""
+
+    what: str
+    """In a few words."""
+
+    meaning: str
+    """The same without the provider's words: added to another candidate's error, those would be taken for its own."""
+
+    overflow: ContextOverflow | None = None
+    """What was said about the limit, when the request was too large for this model."""
+
+    @property
+    def needs_rest(self) -> bool:
+        """True when the candidate is in trouble; False when only this request was nothing for it."""
+        return self.meaning not in {TOO_SMALL, UNSUITED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateCall:
+    """A model and the arguments of one call."""
+
+    model: BaseChatModel
+    arguments: dict[str, Any]
+
+
+class Fallbacks:
+    """The calls for one request: each failure that another model may survive leads to the next candidate."""
+
+    def __init__(self, router: ModelRouter, request: Request, arguments: Mapping[str, Any]) -> None:
+        self._router = router
+        self._request = request
+        self._arguments = arguments
+        self._tried: list[tuple[str, CandidateFailure]] = []
+        self._error: Exception | None = None
+        self._unasked: Exception | None = None
+        self._route: Route | None = None
+        self._seconds = 0.0
+        self._stated_above = 0
+        self._accepted_tokens = 0
+        self.is_well = False
+        """True while the candidate that was asked last has not failed."""
+
+    def next(self) -> CandidateCall:
+        """Return the next call to make.
+
+        Raises:
+            NoModelFitsError: no candidate can take the request, and none was tried.
+            RemainingTooSmallError: candidates failed, and those that remain are too small for the request.
+            Exception: the error of the candidate that was asked last, with a note on each attempt, when none is left.
+        """
+        call = None
+        while call is None:
+            name = self._choose()
+            with self._making(name):
+                call = call_of(name, self._router.instance(name), self._arguments)
+        return call
+
+    async def anext(self) -> CandidateCall:
+        """Like `next`, for async runs."""
+        call = None
+        while call is None:
+            name = self._choose()
+            with self._making(name):
+                call = call_of(name, await self._router.ainstance(name), self._arguments)
+        return call
+
+    @contextmanager
+    def watched(self, *, final: bool = False) -> Iterator[None]:
+        """Time what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
+
+        Args:
+            final: part of the answer was already shown, so that no other candidate can take over.
+        """
+        began = self._router.clock()
+        self.is_well = False
+        try:
+            yield
+            self.is_well = True
+        except Exception as error:
+            failure = failure_of(error, request_texts(self._request.messages, self._request.tools))
+            if failure is not None:
+                self._take_up(failure)
+            if failure is None or final:
+                self._annotate(error)
+                raise
+            self._error = error
+        finally:
+            self._seconds += self._router.clock() - began
+
+    def answered(self, reply: BaseMessage | None = None) -> dict[str, Any]:
+        """Take up that the candidate answered, and return the route as metadata of the answer."""
+        route = self._chosen()
+        self._note(reply)
+        self._router.answered(route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        return self.metadata()
+
+    def noted(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+        """Return a chunk of the answer, after a look at the size of the request that may come with it."""
+        self._note(chunk.message)
+        return chunk
+
+    def _note(self, reply: BaseMessage | None) -> None:
+        """Keep the reported size of the request, if it can be that; of several the largest: chunks may add up."""
+        if isinstance(reply, AIMessage):
+            tokens, _ = reported_tokens(reply, (self._chosen().estimated_tokens,))
+            self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the route as it stands, for the metadata of the answer."""
+        return self._chosen().metadata([f"{name}: {failure.what}" for name, failure in self._tried])
+
+    def _chosen(self) -> Route:
+        if self._route is None:
+            raise NoModelFitsError("no candidate was asked yet: call next() first")
+        return self._route
+
+    def _choose(self) -> str:
+        self._seconds, self._accepted_tokens = 0.0, 0
+        self._route = self._decided()
+        return self._route.name
+
+    @contextmanager
+    def _making(self, name: str) -> Iterator[None]:
+        """Leave a candidate that cannot be asked: one that cannot be made rests, one without tools is well."""
+        try:
+            yield
+        except CannotBeMadeError as error:
+            self._unasked = error
+            self._router.failed(name, NOT_MADE)
+            self._leave(name, CandidateFailure(what=NOT_MADE, meaning=NOT_MADE))
+        except CannotBindToolsError as error:
+            self._unasked = self._unasked or error
+            self._leave(name, CandidateFailure(what=NO_TOOLS, meaning=NO_TOOLS))
+
+    def _decided(self) -> Route:
+        """The next route; the largest window may still take what surely fits nowhere, before anyone gives up."""
+        nothing: Exception | None = None
+        anyone = replace(self._request, above_tokens=self._stated_above)
+        last_resorts = ((self._router.decide, anyone), (self._router.largest, anyone))
+        for decide, request in ((self._router.decide, self._request), *last_resorts):
+            try:
+                return decide(request)
+            except NoModelFitsError as error:
+                nothing = nothing or error
+        raise self._final(nothing or NoModelFitsError("no candidate can take the request"))
+
+    def _final(self, nothing: Exception) -> Exception:
+        """Return what says that a shorter request could be answered, if so; else what the last candidate raised."""
+        error = self._error or self._unasked
+        if error is None:
+            return nothing
+        self._annotate(error)
+        left, room_tokens = self._left()
+        if room_tokens:
+            return self._remaining_too_small(left, room_tokens, error)
+        return nothing if isinstance(error, CannotBindToolsError) else error
+
+    def _left(self) -> tuple[str, int]:
+        """The largest candidate that could answer a shorter request, and its room; none where nobody is in trouble."""
+        if classify_overflow(self._error) is None:
+            return self._router.room(self._request)
+        well = {name for name, failure in self._tried if failure.meaning == TOO_SMALL}
+        if len(well) == len(self._tried):  # refused as too large by all: the provider's own words say it best
+            return "", 0
+        exclude = {name: why for name, why in self._request.exclude.items() if name not in well}
+        return self._router.room(replace(self._request, exclude=exclude))
+
+    def _remaining_too_small(self, candidate: str, room_tokens: int, cause: Exception) -> RemainingTooSmallError:
+        size = self._chosen().estimated_tokens
+        error = RemainingTooSmallError(
+            f"the input token count ({size}) exceeds the maximum number of tokens allowed ({room_tokens}) by the "
+            "candidates that remain",
+            candidate=candidate,
+        )
+        error.__cause__ = cause
+        self._annotate(error)
+        return error
+
+    def _take_up(self, failure: CandidateFailure) -> None:
+        route = self._chosen()
+        if failure.overflow is not None:
+            self._look_above(self._refusing_limit(route, failure.overflow), failure.overflow)
+            self._router.refused(route, failure.overflow)
+        elif failure.needs_rest:
+            self._router.failed(route.name, failure.what)
+        self._leave(route.name, failure)
+
+    def _look_above(self, refusing_tokens: int, overflow: ContextOverflow) -> None:
+        """Go on with larger limits; where no number was stated, smaller ones that seem to fit come after those."""
+        self._request = replace(self._request, above_tokens=max(refusing_tokens, self._request.above_tokens))
+        if overflow.limit is not None or overflow.actual is not None:
+            self._stated_above = max(refusing_tokens, self._stated_above)
+
+    def _refusing_limit(self, route: Route, overflow: ContextOverflow) -> int:
+        """The input limit that is too small: just below the stated size, else what the candidate was to take."""
+        stated = stated_input(overflow)
+        if stated is not None:
+            return stated - 1
+        believed = self._router.believed_limit(route.name, self._request)
+        return min(believed, overflow.limit or believed)
+
+    def _leave(self, name: str, failure: CandidateFailure) -> None:
+        self._tried.append((name, failure))
+        self._request = replace(
+            self._request, exclude={**self._request.exclude, name: f"failed: {failure.what}"}, prefer="", renew=False
+        )
+
+    def _annotate(self, error: Exception) -> None:
+        """Say on the error what was tried; without the other errors' texts, which would mislead its readers."""
+        for name, failure in self._tried:
+            error.add_note(f"routing asked {name}: it {failure.meaning}")
+
+
+def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> CandidateCall:
+    """Return how a candidate is called.
+
+    Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
+    the choice among them; what asks for a length of output gets the name that the model knows it by.
+
+    Raises:
+        CannotBindToolsError: the request has tools, and the candidate's integration takes none.
+        ConfigError: a tool cannot be described to the model.
+    """
+    model, bound = instance
+    given = {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
+    tools: Sequence[Any] = given.pop("tools", None) or ()
+    given = {_known_as(model, key): value for key, value in given.items()}
+    if not tools:
+        return CandidateCall(model=model, arguments={**bound, **given})
+    try:
+        part, formatted = next(models_behind(model.bind_tools(tools, **given)))
+    except NotImplementedError as error:
+        raise CannotBindToolsError(name) from error
+    except Exception as error:
+        raise ConfigError(
+            f"the tools of this request cannot be described to {name!r} ({type(error).__name__}: {error}): "
+            "correct their schemas"
+        ) from error
+    return CandidateCall(model=part, arguments={**bound, **formatted})
+
+
+def _known_as(model: BaseChatModel, argument: str) -> str:
+    """The name under which this model takes the requested output; every other argument keeps its name."""
+    if argument not in CALL_ARGUMENTS or hasattr(model, argument):
+        return argument
+    return next((name for name in CALL_ARGUMENTS if hasattr(model, name)), argument)
+
+
+def failure_of(error: Exception, request: Iterable[str] = ()) -> CandidateFailure | None:
+    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong.
+
+    What it quotes of the `request` says nothing about a limit.
+    """
+    if isinstance(error, (ContextWindowError, *OUR_FAULTS)):
+        return None
+    overflow = classify_overflow(error, request=request)
+    if overflow is not None:
+        return CandidateFailure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
+    if isinstance(error, OSError) and error.errno in NETWORK_ERRNOS:
+        return CandidateFailure(what=type(error).__name__, meaning=UNREACHABLE)
+    return next((failure for said in evidence_of(error) if (failure := _judged(said))), None)
+
+
+def _judged(said: Evidence) -> CandidateFailure | None:
+    name = said.class_names[0] if said.class_names else "error"
+    if said.status in SURVIVABLE_STATUSES:
+        return CandidateFailure(
+            what=f"{name}, status {said.status}", meaning=MEANINGS.get(said.status or 0, OTHER_MEANING)
+        )
+    if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
+        return CandidateFailure(what=UNSUITED, meaning=UNSUITED) if UNSUPPORTED.search(said.text) else None
+    known = any(map(SURVIVABLE_CLASSES.match, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes))
+    is_empty = EMPTY_STREAMS.match(said.text)
+    return (
+        CandidateFailure(what="empty stream" if is_empty else name, meaning=_meaning(name))
+        if known or is_empty
+        else None
+    )
+
+
+def _meaning(class_name: str) -> str:
+    name = class_name.lower()
+    if "timeout" in name:
+        return "took too long"
+    return UNREACHABLE if "connection" in name or name == "gaierror" else OTHER_MEANING

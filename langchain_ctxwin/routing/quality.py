@@ -1,0 +1,162 @@
+"""Quality: the chance that a model answers a request well, by the request's words and by recorded outcomes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Self
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.routing.outcomes import FLUSH_SECONDS, Outcomes
+from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
+
+PRIOR_TRIALS = 10.0
+"""Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points."""
+
+LEVELS = ("easy", "medium", "hard")
+
+LEVELS_KEPT = 256
+"""Texts whose level is remembered, at most a megabyte: a route asks for it twice, a conversation again and again."""
+
+_OPTION = re.compile(r"^[ \t]*\(?([B-D])[.):][ \t]", re.MULTILINE)
+_CODE = re.compile(
+    r"```|^[ \t]*(?:def|class|import|from|return|public|private|static|void|func|fn|const|let|var|#include)\b"
+    r"|[{};][ \t]*$"
+    r"|[=!<>]=|=>|->|::|\w\(\w*\)|\b(?:function|algorithm|python|javascript|java|sql|regex|json|compile|traceback"
+    r"|bug|stack trace|unit tests?|api)\b",
+    re.MULTILINE,
+)
+_MATH = re.compile(
+    r"\d+(?:[.,]\d+)*|[=+*/^<>≤≥≠∑∫√∞∈∀∃]|\\[a-z]+|\b(?:prove|proof|theorem|equations?|integral|derivative"
+    r"|matrix|vector|probability|percent|ratio|average|sum|product|total|how (?:many|much)|half|twice|double|times"
+    r"|per"
+    r"|solve|calculate|compute)\b"
+)
+CODE_MARKERS, MATH_MARKERS = 6, 12
+"""Markers from which a text is taken for code, or for mathematics, where a number alone is one."""
+
+
+class Quality:
+    """Estimates the chance of a good answer per model; thread-safe, about a millisecond a request.
+
+    Three layers: words, signs and phrases of the request, by a logistic model of public outcomes of a weaker and
+    a stronger model, or by `fit` from your own; between those two ends a model stands by its `strength`; and counted
+    outcomes per model and task bucket shift the chance of that bucket.
+
+    Args:
+        path: JSON file for the outcomes, shared between processes; in memory only by default.
+        weights: from `fit(...).weights` or `loaded`; by default the ones that come with the package.
+        clock: when an outcome was recorded.
+
+    Raises:
+        ConfigError: the path names no place, or the weights are of another type.
+
+    Example:
+        >>> quality = Quality()
+        >>> small, large = quality.chances("Hello", ["small", "large"], strengths=[0.0, 1.0])
+        >>> small < large
+        True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        weights: TextWeights | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        self._shipped = shipped()  # read now, because requests are routed on event loops
+        if not isinstance(weights, TextWeights | None):
+            raise ConfigError(f"weights={weights!r}: pass TextWeights, from `Quality().fit(samples).weights`")
+        self.weights = weights or self._shipped
+        self.outcomes = Outcomes(path, clock=clock)
+
+    def bucket(self, text: str, *, needs_tools: bool = False) -> str:
+        """Return the kind of task and its level, under which outcomes are counted, e.g. `math/hard`.
+
+        The level is that whose texts the package's own weights give the most similar chance to.
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"text is a {type(text).__name__}: pass the request as a string")
+        kind = "tools" if needs_tools else kind_of(text)
+        return f"{kind}/{_level(kind, read_part(text))}"
+
+    def chances(
+        self, text: str, models: Sequence[str], *, strengths: Sequence[float], needs_tools: bool = False
+    ) -> list[float]:
+        """Return each model's chance of a good answer, between 0 and 1.
+
+        Args:
+            text: the request: the latest user message.
+            models: their names, as outcomes are recorded for them.
+            strengths: where each stands between the weakest (0) and the strongest (1), e.g. by price.
+            needs_tools: whether the request is answered with tools.
+
+        Raises:
+            ConfigError: not one strength from 0 to 1 per model.
+        """
+        if len(models) != len(strengths) or not all(0 <= strength <= 1 for strength in strengths):
+            raise ConfigError(f"{len(models)} models with strengths {list(strengths)}: give each a number from 0 to 1")
+        bucket = self.bucket(text, needs_tools=needs_tools)
+        logits = self.weights.logits(text)
+        usual = self.weights.usual.get(bucket, self.weights.base)
+        of_model = self.weights.of_model
+        return [
+            _chance(of_model(logits, model, strength) + self._shift(bucket, model, of_model(usual, model, strength)))
+            for model, strength in zip(models, strengths, strict=True)
+        ]
+
+    def record(self, bucket: str, model: str, *, success: bool) -> None:
+        """Count one outcome of a model in a bucket; returns at once, the file is written in the background.
+
+        Raises:
+            ConfigError: a name is empty or too long, or `success` is no boolean.
+        """
+        self.outcomes.record(bucket, model, success=success)
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until recorded outcomes are saved, or could not be; false when that takes longer."""
+        return self.outcomes.flush(timeout_seconds)
+
+    def fit(self, samples: Iterable[Sample]) -> Self:
+        """Return a quality with weights made from these samples, which counts outcomes where this one does.
+
+        Needs a few hundred texts with the outcomes of two models or more; ten thousand take some seconds.
+
+        Raises:
+            ConfigError: a sample is not valid, or there are not two models and two texts.
+        """
+        fitted = type(self)(weights=trained(samples, bucket=self.bucket))
+        fitted.outcomes = self.outcomes
+        return fitted
+
+    def _shift(self, bucket: str, model: str, usual: float) -> float:
+        """By how much the recorded outcomes move the log-odds of a bucket away from what its texts usually say."""
+        known = self.outcomes.of(bucket, model)
+        expected = PRIOR_TRIALS * _chance(usual)
+        share = (expected + known.successes) / (PRIOR_TRIALS + known.trials)
+        return math.log(share / (1 - share)) - usual
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a task by plain markers in its text: code, math, choice (of given options) or text."""
+    read = read_part(text)
+    code, math_signs = (sum(1 for _ in pattern.finditer(read.lower())) for pattern in (_CODE, _MATH))
+    if code >= CODE_MARKERS or math_signs >= MATH_MARKERS:
+        return "code" if code / CODE_MARKERS >= math_signs / MATH_MARKERS else "math"
+    return "choice" if len(set(_OPTION.findall(read))) > 1 else "text"
+
+
+@lru_cache(maxsize=LEVELS_KEPT)
+def _level(kind: str, text: str) -> str:
+    usual, cheap = shipped().usual, shipped().logits(text)[0]
+    return min(LEVELS, key=lambda level: abs(cheap - usual[f"{kind}/{level}"][0]))
+
+
+def _chance(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))

@@ -1,0 +1,463 @@
+"""Summary jobs: each at most once in a process, off the critical path, within a time, with what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextvars
+import os
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.tracers.context import register_configure_hook
+
+from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.protocols import Clock, Summarizer
+from langchain_ctxwin.summarize.store import (
+    LEASE_SECONDS,
+    Lease,
+    SummaryStore,
+    Written,
+    check_lease,
+    count,
+    give_back,
+    granted,
+)
+from langchain_ctxwin.util.background import in_daemon
+
+MAX_RUNNING = 4
+"""Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
+
+MAX_ABANDONED = 8
+"""Given-up threads that may still live, so that a summarizer that hangs cannot take all threads of the process."""
+
+MAX_REMEMBERED = 2_048
+"""Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
+of as many other conversations may end meanwhile; one that is forgotten is paid for twice."""
+
+DRAIN_SECONDS = 5.0
+"""Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is known of one summary."""
+
+    state: Literal["running", "elsewhere", "done", "failed"]
+    """`elsewhere` is being written by another process, which stores it."""
+    written: Written | None = None
+    """The summary, when done."""
+    reason: str = ""
+    """Why it failed."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """One attempt to write a summary; changed under the lock of its jobs."""
+
+    key: str
+    timeout_seconds: float
+    deadline: float
+    shelf: SummaryStore | None
+    job: Job = Job(state="running")
+    written: Written | None = None
+    """The text, once it came in time; the job is done when it was stored, too."""
+    ended: Future[None] | None = None
+    has_lease: bool = False
+
+
+class SummaryJobs:
+    """Writes summaries in threads that hold up neither a turn nor the exit; thread-safe, shared by many engines.
+
+    What is lost with it (a crash, a full memory, a fork) costs only the time to write a summary again.
+
+    Key init args:
+        max_running: summaries written at a time.
+        lease: lets one process of a fleet write what several of them find due.
+        drain_seconds: longest wait at exit for summaries that go to a store.
+        clock: monotonic seconds.
+
+    Instantiate:
+        ```python
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
+        ```
+
+    Use:
+        ```python
+        jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
+        if (job := jobs.find(key)) and job.written:
+            print(job.written.text)
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        max_running: int = MAX_RUNNING,
+        lease: Lease | None = None,
+        drain_seconds: float = DRAIN_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        _check(max_running, lease, drain_seconds)
+        self._max_running = max_running
+        self._lease = lease
+        self._drain_seconds = drain_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._threads: set[_Run] = set()
+        """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
+        self._drains_at_exit = False
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=_while_alive(self._restart_in_child))
+
+    def start(
+        self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
+    ) -> bool:
+        """Write a summary in the background; False when no thread is free, and nothing is remembered then.
+
+        A key that is known, whatever became of it, is not started again: `forget` it first.
+        """
+        with self._lock:
+            if key in self._runs:
+                self._runs.move_to_end(key)
+                return True
+            running = len(self._running())
+            if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
+                return False
+            deadline = self._clock() + timeout_seconds
+            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, shelf=shelf)
+            try:
+                run.ended = in_daemon(lambda: self._work(run, write))
+            except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
+                return False
+            self._threads.add(run)
+            self._runs[key] = run
+            self._make_room()
+            if shelf is not None and not self._drains_at_exit:
+                self._drains_at_exit = True
+                atexit.register(_while_alive(self._drain_stored))
+        return True
+
+    def find(self, key: str) -> Job | None:
+        """Return what is known of a key, None when nothing is; never blocks."""
+        with self._lock:
+            run = self._runs.get(key)
+            if run is None:
+                return None
+            self._runs.move_to_end(key)
+            self._judge(run)
+            return run.job
+
+    def cancel(self, key: str) -> None:
+        """Forget a job whatever its state; what it still writes is neither kept nor stored.
+
+        A summary that is being stored at this moment may still be stored.
+        """
+        with self._lock:
+            run = self._runs.pop(key, None)
+            if run is not None:
+                run.job = Job(state="failed", reason="cancelled")
+        if run is not None:
+            self._give_lease_back(run)
+
+    def forget(self, key: str) -> None:
+        """Forget a job that has ended, so that it can be started again; one that is running goes on."""
+        with self._lock:
+            run = self._runs.get(key)
+            if run is None:
+                return
+            self._judge(run)
+            if run.job.state != "running":
+                del self._runs[key]
+
+    def drain(self, timeout_seconds: float) -> int:
+        """Wait for running jobs, not for abandoned ones, and return how many still run.
+
+        Blocks: from a coroutine call it in a thread. Stores have to stay open until it returns.
+        """
+        with self._lock:
+            ended = [run.ended for run in self._running() if run.ended]
+        wait(ended, timeout_seconds)
+        with self._lock:
+            return len(self._running())
+
+    def _work(self, run: _Run, write: Callable[[], str]) -> None:
+        """What the thread of a job does; nobody is there to catch what it raises."""
+        try:
+            job = self._outcome(run, write)
+        except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
+            job = _done(run.written) if run.written else Job(state="failed", reason=str(error))
+        if "failed" in (job.state, run.job.state):  # before a second attempt can begin, which needs the lease
+            self._give_lease_back(run, wait_seconds=LEASE_SECONDS)
+        with self._lock:
+            self._judge(run)
+            if run.job.state == "running":
+                run.job = job
+            self._threads.discard(run)
+            self._make_room()
+
+    def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
+        is_ours = granted(self._lease, run.key, run.timeout_seconds)
+        with self._lock:
+            run.has_lease = is_ours
+        if run.shelf is not None and (stored := run.shelf.get(run.key)):
+            return _done(stored)
+        if not is_ours:
+            return Job(state="elsewhere")
+        written = attempt(write)
+        with self._lock:
+            self._judge(run)
+            is_wanted = run.job.state == "running"
+            run.written = written if is_wanted else None
+        if is_wanted and run.shelf is not None:
+            run.shelf.put(run.key, written)
+        return _done(written)
+
+    def _give_lease_back(self, run: _Run, *, wait_seconds: float = 0.0) -> None:
+        """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
+        with self._lock:
+            had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
+        if had_lease and self._lease is not None:
+            give_back(self._lease, run.key, wait_seconds=wait_seconds)
+
+    def _judge(self, run: _Run) -> None:
+        """Give a job up when its time is over; called under the lock."""
+        if run.job.state not in ("running", "elsewhere") or self._clock() < run.deadline:
+            return
+        if run.written is not None:  # only the store is late
+            run.job = _done(run.written)
+        elif run.job.state == "running":
+            run.job = Job(state="failed", reason=str(_too_slow(run.timeout_seconds)))
+        else:
+            reason = (
+                f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
+                "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
+            )
+            run.job = Job(state="failed", reason=reason)
+
+    def _running(self) -> list[_Run]:
+        """The attempts that are still waited for; called under the lock."""
+        for run in self._threads:
+            self._judge(run)
+        return [run for run in self._threads if run.job.state == "running"]
+
+    def _make_room(self) -> None:
+        """Forget ended jobs, those without a text first, then what was not used for longest; called under the lock."""
+        excess = len(self._runs) - MAX_REMEMBERED
+        if excess <= 0:
+            return
+        ended = [run for run in self._runs.values() if run.job.state != "running"]
+        excess -= len(self._runs) - len(ended)
+        for run in sorted(ended, key=lambda run: run.job.state == "done")[: max(0, excess)]:
+            del self._runs[run.key]
+
+    def _drain_stored(self) -> None:
+        with self._lock:
+            ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
+        wait(ended, self._drain_seconds)
+
+    def _restart_in_child(self) -> None:
+        """Threads do not survive a fork, and the lock may have been held by one of them."""
+        self._lock = threading.Lock()
+        self._threads = set()
+        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
+            del self._runs[key]
+
+
+def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
+    """Raise `ConfigError` for settings that cannot be used."""
+    if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
+        raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
+    if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
+        raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
+    check_lease(lease)
+
+
+def _done(written: Written) -> Job:
+    return Job(state="done", written=written)
+
+
+def _while_alive(method: Callable[[], None]) -> Callable[[], None]:
+    """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
+    weak = weakref.WeakMethod(method)
+
+    def call() -> None:
+        if alive := weak():
+            alive()
+
+    return call
+
+
+_default_lock = threading.Lock()
+_defaults: list[SummaryJobs] = []
+
+
+def default_jobs() -> SummaryJobs:
+    """Return the jobs that every engine of this process shares unless it is given others."""
+    with _default_lock:
+        if not _defaults:
+            _defaults.append(SummaryJobs())
+        return _defaults[0]
+
+
+def write_summary(
+    summarizer: Summarizer,
+    messages: Sequence[AnyMessage],
+    *,
+    previous: str,
+    max_tokens: int,
+    timeout_seconds: float,
+) -> Written:
+    """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
+    job = in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)))
+    try:
+        written: Written = job.result(timeout_seconds)
+    except TimeoutError as error:
+        raise _too_slow(timeout_seconds) from error
+    return written
+
+
+async def awrite_summary(
+    summarizer: Summarizer,
+    messages: Sequence[AnyMessage],
+    *,
+    previous: str,
+    max_tokens: int,
+    timeout_seconds: float,
+) -> Written:
+    """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
+    asummarize = getattr(summarizer, "asummarize", None)
+    if asummarize is None:
+        job = in_daemon(
+            lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
+        )
+        task: asyncio.Future[Written] = asyncio.wrap_future(job)
+    else:
+        writing = ametered(lambda: asummarize(messages, previous=previous, max_tokens=max_tokens))
+        # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
+        task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
+    try:
+        return _checked(await asyncio.wait_for(task, timeout_seconds))
+    except TimeoutError as error:
+        raise _too_slow(timeout_seconds) from error
+    except SummarizationError:
+        raise
+    except Exception as error:  # a summarizer is soft: any failure of it only means that there is no summary
+        raise _failed(error) from error
+
+
+def attempt(write: Callable[[], str]) -> Written:
+    """Write one summary, metered, or raise `SummarizationError` whatever went wrong.
+
+    For a thread of its own: not even a crash that is no `Exception`, such as a panic in an extension, passes through.
+    """
+    try:
+        return _checked(metered(write))
+    except SummarizationError:
+        raise
+    except BaseException as error:
+        raise _failed(error) from error
+
+
+def _too_slow(timeout_seconds: float) -> SummarizationError:
+    return SummarizationError(
+        f"no summary within {timeout_seconds:g} seconds: use a faster summarizer or raise summary_timeout_seconds"
+    )
+
+
+def _checked(written: Written) -> Written:
+    text: object = written.text  # a summarizer may return anything
+    if not isinstance(text, str) or not text.strip():
+        raise SummarizationError(f"the summarizer returned {text!r}: expected a text that is not empty")
+    return written
+
+
+def _failed(error: BaseException) -> SummarizationError:
+    return SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}")
+
+
+def metered(work: Callable[[], str], clock: Clock = time.perf_counter) -> Written:
+    """Run `work` and return its text with what its model calls cost.
+
+    Calls are seen wherever LangChain's callbacks reach: nested runnables, retries, fallbacks, several threads of its
+    own executors. Start it in an empty context, or the caller's callbacks see those calls too.
+    """
+    with _metering() as meter:
+        started = clock()
+        return meter.written(work(), clock() - started)
+
+
+async def ametered(work: Callable[[], Awaitable[str]], clock: Clock = time.perf_counter) -> Written:
+    """Like `metered`, awaiting what `work` returns."""
+    with _metering() as meter:
+        started = clock()
+        return meter.written(await work(), clock() - started)
+
+
+class _Meter(BaseCallbackHandler):
+    """Counts the calls of one piece of work; any thread may report."""
+
+    run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cost = {"calls": 0, "input_tokens": 0, "output_tokens": 0}
+
+    def on_llm_start(self, *_: Any, **__: Any) -> None:
+        with self._lock:
+            self._cost["calls"] += 1
+
+    on_chat_model_start = on_llm_start
+
+    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        usage = _usage(response)
+        with self._lock:
+            for name in ("input_tokens", "output_tokens"):
+                self._cost[name] += count(usage.get(name))
+
+    def written(self, text: str, seconds: float) -> Written:
+        with self._lock:
+            return Written(text=text, seconds=max(0.0, seconds), **self._cost)
+
+
+_meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
+_registering = threading.Lock()
+
+
+@contextmanager
+def _metering() -> Iterator[_Meter]:
+    with _registering:
+        _register_hook()
+    meter = _Meter()
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+@cache
+def _register_hook() -> None:
+    """Let LangChain look at our variable: once per process, since a hook is never removed again."""
+    register_configure_hook(_meter, inheritable=True)
+
+
+def _usage(response: LLMResult) -> Mapping[str, Any]:
+    """What the provider reported for one call; several choices of one answer repeat the same report."""
+    first = next((choice for choices in response.generations for choice in choices), None)
+    if isinstance(first, ChatGeneration) and isinstance(first.message, AIMessage):
+        return first.message.usage_metadata or {}
+    return {}

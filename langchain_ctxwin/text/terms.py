@@ -1,0 +1,149 @@
+"""Search terms of a text: words without their endings, names whole and by parts, pairs of characters.
+
+Pairs stand in for words in scripts that are written without spaces between them (Chinese, Japanese, Thai, ...) and in
+Korean, whose particles stick to the words.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+from unicodedata import normalize
+
+MAX_WORDS = 65_536
+"""Words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB."""
+
+MAX_WORD_CHARS = 64
+"""Longest word that is taken apart; a longer one is a digest or data and is found only as a whole."""
+
+MAX_NAME_PARTS = 8
+"""Most changes of case and of digits inside a name; with more it is a digest, and its parts say nothing."""
+
+MAX_MARKS = 32
+"""Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
+for it grows with their square, and no writing has so many."""
+
+SHORTEST_STEM_CHARS = 3
+"""What has to be left of a word without its ending, so that `thing` and `bed` keep theirs."""
+
+# Combining marks are parts of words, but not for `\w`.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0970-\u0dff"
+    "\u0e30-\u0e3a\u0e40-\u0e4e\u0eb0-\u0ece\u0f18-\u0f39\u0f71-\u0fbc\u102b-\u109d\u17b4-\u17d3\u200c\u200d\u3099\u309a"
+)
+_HAN = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = f"{_HAN}\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\uac00-\ud7a3"
+
+# What Unicode reorders: marks, among other symbols, and the two marks of half width that count as letters.
+_LONG_MARKS = re.compile(rf"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS}}}")
+_WORD = re.compile(rf"[\w{_MARKS}]+(?:[-./:@+#&][\w{_MARKS}]+)*")
+_JOINT = re.compile(r"[-./:@+#&_]+")
+_RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_IS_HAN = re.compile(rf"[{_HAN}]")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+_VOWEL = re.compile(r"[aeiouy]")
+
+_COMMON = """
+a about after again all also am an and any are as at be because been before being but by can could d did do does doing
+don down during each few for from further had has have having he her here hers him his how i if in into is it its just
+ll m me more most my no nor not now of off on once only or other our out over own re s same she should so some such t
+than that the their them then there these they this those through to too under until up us ve very was we were what
+when where which while who whom whose why will with would you your yours
+"""
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text, in order and with repetition.
+
+    Example:
+        >>> terms("Orders were shipped: ORD-1234, getUserName")
+        ['order', 'wer', 'ship', 'ord-1234', 'ord', '1234', 'getusernam', 'get', 'user', 'nam']
+        >>> terms("東京駅")
+        ['東', '東京', '京', '京駅', '駅']
+    """
+    plain = text if text.isascii() else _normalized(text)
+    return [term for word in _WORD.findall(plain) for term in _word_terms(word)]
+
+
+def query_terms(query: str) -> list[str]:
+    """Return what a query asks for, each term once: without common English words, unless it has no others."""
+    wanted = dict.fromkeys(terms(query))
+    return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
+
+
+def bm25_library() -> Any:
+    """Return the module `bm25s`, imported on first use: numpy takes longer to import than this package."""
+    with warnings.catch_warnings():
+        # Its progress bar, which is not used, warns in notebooks that lack a widget package.
+        warnings.simplefilter("ignore")
+        import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415  # first use
+    return bm25s
+
+
+def _normalized(text: str) -> str:
+    """One spelling for all forms of a character; a long run of marks is put in order piece by piece."""
+    cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
+    return "".join(normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts))
+
+
+@lru_cache(maxsize=MAX_WORDS)
+def _word_terms(word: str) -> tuple[str, ...]:
+    if len(word) > MAX_WORD_CHARS and not _IS_UNSPACED.search(word):
+        return (word.casefold(),)
+    runs = [run for piece in _JOINT.split(word) for run in _RUNS.findall(piece)]
+    whole = (word.casefold(),) if len(runs) > 1 and len(word) <= MAX_WORD_CHARS else ()
+    return (*whole, *(term for run in runs for term in _run_terms(run)))
+
+
+def _run_terms(run: str) -> Iterator[str]:
+    if _IS_UNSPACED.match(run):
+        yield from _character_pairs(run)
+        return
+    parts = _NAME_PARTS.findall(run) if run.isascii() else []
+    yield _stem(run.casefold())
+    if 1 < len(parts) <= MAX_NAME_PARTS:
+        yield from (_stem(part.lower()) for part in parts)
+
+
+def _character_pairs(run: str) -> Iterator[str]:
+    """Every two characters; Chinese characters singly too, because one can be a word."""
+    for index, character in enumerate(run):
+        if len(run) == 1 or _IS_HAN.match(character):
+            yield character
+        if index + 1 < len(run):
+            yield run[index : index + 2]
+
+
+def _stem(word: str) -> str:
+    """Cut English endings of number and tense, so that most forms of a word meet; the result need not be a word."""
+    if len(word) <= SHORTEST_STEM_CHARS or not (word.isascii() and word.isalpha()):
+        return word
+    word = _without_tense(_without_plural(word))
+    if len(word) <= SHORTEST_STEM_CHARS:
+        return word
+    return f"{word[:-1]}i" if word.endswith("y") else word.removesuffix("e")
+
+
+def _without_plural(word: str) -> str:
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _without_tense(word: str) -> str:
+    ending = next((ending for ending in ("ing", "ied", "ed") if word.endswith(ending)), "")
+    stem = word[: len(word) - len(ending)] + ("y" if ending == "ied" else "")
+    if not ending or len(stem) < SHORTEST_STEM_CHARS or not _VOWEL.search(stem) or word.endswith("eed"):
+        return word
+    is_doubled = stem[-1] == stem[-2] and stem[-1] not in "lsz"
+    return stem[:-1] if is_doubled else stem
+
+
+_COMMON_TERMS = frozenset(term for word in _COMMON.split() for term in _word_terms(word))

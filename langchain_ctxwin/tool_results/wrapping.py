@@ -1,0 +1,319 @@
+"""Wrapping of tools: nothing about a tool changes but what becomes of its results."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException
+from langchain_core.tools.base import get_all_basemodel_annotations
+from langgraph.prebuilt import ToolRuntime
+from langgraph.types import Command
+from pydantic import BaseModel, RootModel, create_model
+
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
+from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable
+from langchain_ctxwin.tool_results.reading import READ_MORE
+
+TAG = "ctxwin:read_more"
+"""Marks the tool, also in traces."""
+
+DESCRIPTION = (
+    "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
+    "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
+    '(["*"] for all); `page_tokens` makes the page smaller.'
+)
+
+CursorText = Annotated[str, "The cursor, exactly as it stands in the note."]
+Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]
+FieldPaths = Annotated[list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
+PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
+Runtime = Annotated[Any, InjectedToolArg]
+
+NAMED_RUNTIME = "runtime"
+"""The argument in which LangGraph hands a tool its runtime, whatever the argument's type."""
+
+OUR_RUNTIME = "ctxwin_runtime"
+"""The argument in which a wrapped tool gets it: found by its type, so that a tool may have a `runtime` of its own."""
+
+Returned = Callable[..., Any]
+
+METADATA = "ctxwin"
+"""Key of a message's `response_metadata` that tells programs what the notes tell the model."""
+
+
+class Reduced(NamedTuple):
+    """What is shown of a large result."""
+
+    content: str | list[Any]
+    """Content of the message."""
+
+    facts: dict[str, Any]
+    """What the notes say, for programs."""
+
+
+Look = Callable[[Any], Reduced | None]
+Known = Mapping[str, Any]
+
+NOTHING_KNOWN: Known = MappingProxyType({})
+
+
+def structured(tool: BaseTool) -> BaseTool:
+    """Return a copy of a tool whose results come as JSON where Python's `str` would come: models, dataclasses, sets.
+
+    The tool's own code runs on the tool itself, so that what it remembers is in one place. Tools that run in a way of
+    their own are returned as they are.
+    """
+    kind = type(tool)
+    if kind.run is not BaseTool.run or kind.arun is not BaseTool.arun:
+        return tool
+    methods: dict[str, Returned] = {"_run": _converting(tool, kind._run)}  # noqa: SLF001  # what tools override
+    if kind._arun is not BaseTool._arun:  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
+        methods["_arun"] = _aconverting(tool, kind._arun)  # noqa: SLF001  # what tools override
+    return _copied(tool, methods)
+
+
+def guarded(tool: BaseTool, guard: Any) -> BaseTool:
+    """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
+
+    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
+    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
+    """
+    inner = structured(tool)
+    kind, own = type(inner), _asks_for_runtime(tool)
+
+    def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, runtime = _without_runtime(tool_input, keep=own)
+        output = kind.run(self, given, *args, **kwargs)
+        return guard.output(output, self.name, _model_args(self, given), runtime)
+
+    async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, runtime = _without_runtime(tool_input, keep=own)
+        output = await kind.arun(self, given, *args, **kwargs)
+        return await guard.aoutput(output, self.name, _model_args(self, given), runtime)
+
+    def get_input_schema(self: Any, config: Any = None) -> Any:
+        schema = kind.get_input_schema(self, config)
+        return schema if own else _with_runtime(schema)
+
+    overrides: dict[str, Returned] = {"run": run, "arun": arun, "get_input_schema": get_input_schema}
+    return _copied(inner, {name: functools.wraps(getattr(kind, name))(method) for name, method in overrides.items()})
+
+
+def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
+    """A copy of a tool with other methods. Its class derives from the tool's own, so that all else is inherited."""
+    kind: Any = type(tool)
+    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    copy = tool.model_copy()
+    copy.__class__ = changed
+    return copy
+
+
+def _converting(tool: BaseTool, method: Returned) -> Returned:
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _returned(self, method(tool, *args, **kwargs))
+
+    return run
+
+
+def _aconverting(tool: BaseTool, method: Callable[..., Awaitable[Any]]) -> Returned:
+    @functools.wraps(method)
+    async def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        returned = await method(tool, *args, **kwargs)
+        return _returned(self, await _all_of(returned) if isinstance(returned, AsyncIterator) else returned)
+
+    return run
+
+
+def _returned(tool: Any, returned: Any) -> Any:
+    if tool.response_format == "content_and_artifact" and isinstance(returned, tuple):
+        return (*map(_converted, returned[:1]), *returned[1:])
+    return _converted(returned)
+
+
+def _converted(value: Any) -> Any:
+    if value is None or isinstance(value, str | ToolOutputMixin) or is_blocks(value) or _is_output_list(value):
+        return value
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return jsonable(value)
+    return value
+
+
+def _is_output_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, ToolOutputMixin) for item in value)
+
+
+async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
+    taken: list[Any] = []
+    async for item in items:
+        if len(taken) == MAX_ITEMS:
+            raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
+        taken.append(item)
+    return taken
+
+
+def _without_runtime(tool_input: Any, *, keep: bool) -> tuple[Any, Any]:
+    """The input that the tool expects, and the runtime that LangGraph added; the model cannot give one."""
+    if not isinstance(tool_input, dict):
+        return tool_input, None
+    runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
+    if runtime is None or keep:
+        return tool_input, runtime
+    return {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}, runtime
+
+
+def _model_args(tool: BaseTool, given: Any) -> dict[str, Any]:
+    return tool._filter_injected_args(given) if isinstance(given, dict) else {"input": given}  # noqa: SLF001  # no public way
+
+
+def _asks_for_runtime(tool: BaseTool) -> bool:
+    """Say whether LangGraph gives the tool a runtime, by its name or by its type; it gives one argument one."""
+    annotations = _annotations(tool)
+    return NAMED_RUNTIME in annotations or any(map(_is_runtime, annotations.values()))
+
+
+def _annotations(tool: BaseTool) -> dict[str, Any]:
+    """The arguments of a tool, those that the model does not see included."""
+    func = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    try:
+        declared = get_type_hints(func, include_extras=True) if func else {}
+    except (NameError, TypeError):  # names that exist for type checkers only
+        declared = getattr(func, "__annotations__", {})
+    return {**declared, **get_all_basemodel_annotations(tool.get_input_schema())}
+
+
+def _is_runtime(annotation: Any) -> bool:
+    return ToolRuntime in (annotation, get_origin(annotation)) or any(map(_is_runtime, get_args(annotation)))
+
+
+def _with_runtime(schema: Any) -> Any:
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        return schema
+    extra: dict[str, Any] = {OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)}
+    # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
+    base = None if issubclass(schema, RootModel) else schema
+    return create_model(schema.__name__, __base__=base, **extra)
+
+
+def contents(output: Any, known: Known = NOTHING_KNOWN) -> list[Any]:
+    """Return the contents in an output: of a message, of the messages in a command or a list, or the value itself."""
+    found: list[Any] = []
+    with_views(output, found.append, known)
+    return found
+
+
+def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
+    """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
+
+    Args:
+        output: what a tool returned.
+        look: returns what is shown of a content, None when it is shown as it is.
+        known: contents in the history by the ids of their messages: a command that hands a conversation over
+            repeats them.
+    """
+    if isinstance(output, ToolMessage):
+        return _shown(output, look)
+    if _is_output_list(output):
+        return [with_views(item, look, known) for item in output]
+    if isinstance(output, Command):
+        update = _updated(output.update, lambda item: _message(item, look, known))
+        return output if update is output.update else replace(output, update=update)
+    view = look(output)
+    return output if view is None else view.content
+
+
+def _updated(update: Any, message: Callable[[Any], Any]) -> Any:
+    """An update in any of its forms: an object, pairs of keys and values, or messages."""
+    if isinstance(update, Mapping):
+        values = {key: _each(value, message) for key, value in update.items()}
+        return update if all(values[key] is value for key, value in update.items()) else values
+    if isinstance(update, list | tuple):
+        return _each(update, lambda item: _each(item, lambda value: _each(value, message)))
+    return update
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """What becomes of one value, or of each in a list; the list itself when nothing changes."""
+    if type(value) not in (list, tuple):
+        return change(value)
+    changed = [change(item) for item in value]
+    return value if all(map(operator.is_, changed, value)) else type(value)(changed)
+
+
+def _message(item: Any, look: Look, known: Known) -> Any:
+    if isinstance(item, ToolMessage):
+        return item if item.id and known.get(item.id) == item.content else _shown(item, look)
+    if not isinstance(item, dict) or "tool" not in (item.get("role"), item.get("type")) or "content" not in item:
+        return item
+    view = look(item["content"])
+    return item if view is None else {**item, "content": view.content}
+
+
+def _shown(message: ToolMessage, look: Look) -> ToolMessage:
+    if METADATA in message.response_metadata:  # a page already: another guard stands further inside
+        return message
+    view = look(message.content)
+    if view is None:
+        return message
+    facts = {METADATA: view.facts}
+    return message.model_copy(
+        update={"content": view.content, "response_metadata": {**message.response_metadata, **facts}}
+    )
+
+
+def is_read_more(tool: BaseTool) -> bool:
+    """Say whether this is the tool of a guard, rather than one that somebody gave the same name."""
+    return tool.name == READ_MORE and TAG in (tool.tags or ())
+
+
+def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
+    """Return the tool; what is wrong with a cursor is told to the model in a sentence that it can act on.
+
+    Args:
+        read: `ToolResultGuard.read`.
+        aread: `ToolResultGuard.aread`.
+    """
+
+    def read_more(
+        cursor: CursorText,
+        contains: Contains = None,
+        fields: FieldPaths = None,
+        page_tokens: PageTokens = None,
+        runtime: Runtime = None,
+    ) -> str:
+        try:
+            return read(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    async def aread_more(
+        cursor: CursorText,
+        contains: Contains = None,
+        fields: FieldPaths = None,
+        page_tokens: PageTokens = None,
+        runtime: Runtime = None,
+    ) -> str:
+        try:
+            return await aread(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        read_more,
+        aread_more,
+        name=READ_MORE,
+        description=DESCRIPTION,
+        tags=[TAG],
+        handle_tool_error=True,
+        parse_docstring=False,
+    )

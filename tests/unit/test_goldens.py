@@ -1,0 +1,351 @@
+"""Are requests, states and events the same as before? Compared with what was stored, byte for byte, ids masked.
+
+After a change that is meant to alter them, `python tests/unit/test_goldens.py` writes them anew; the commit says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    ModelRouter,
+    RoutedChatModel,
+    ToolSelector,
+    create_context_agent,
+    pin,
+)
+from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from langchain_ctxwin.summarize import SummaryJobs
+from support.fakes import Policy, ScriptedChatModel, core_overflow, echo, llama_overflow, openai_overflow
+from support.graphs import chat_on
+
+STORED = Path(__file__).parents[1] / "goldens" / "requests.json"
+THREAD = {"configurable": {"thread_id": "1"}}
+PATIENCE = 20.0
+WINDOW = 1600
+MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+OF_THE_MOMENT = {"since", "seconds", "duration_seconds", "key", "log_level", "elapsed_seconds"}
+CHINESE = "河水流过磨坊，磨坊主的女儿数着船只。"  # noqa: RUF001
+TOPICS = ("river", "mill", "boat", "lamp", "door", "invoice", "parser", "migration")
+
+Play = Callable[[str], "Golden"]
+
+
+class Golden:
+    """What a conversation left: its requests, its state, its events."""
+
+    def __init__(self, requests: list[Any], state: Any, events: list[Any]) -> None:
+        self._names: dict[str, str] = {}
+        self.texts = [self._text(request) for request in requests]
+        self.texts += [self._text(state), self._text(events)]
+
+    def _text(self, value: Any) -> str:
+        text = json.dumps(value, default=str, sort_keys=True, ensure_ascii=False)
+        return MASKED.sub(lambda found: self._names.setdefault(found[0], f"id-{len(self._names)}"), text)
+
+    @property
+    def digests(self) -> list[str]:
+        return [hashlib.sha256(text.encode()).hexdigest()[:12] for text in self.texts]
+
+
+class Prompt(SummaryJobs):
+    """Jobs that are done as soon as they are started."""
+
+    def start(self, *args: Any, **options: Any) -> bool:
+        started = super().start(*args, **options)
+        self.drain(PATIENCE)
+        return started
+
+
+class Writer:
+    """A summarizer that says how much it was given."""
+
+    def summarize(self, messages: list[Any], *, previous: str, max_tokens: int) -> str:
+        return f"{previous} {len(messages)} more messages"[-max_tokens:].strip()
+
+
+class Numbered(ScriptedChatModel):
+    """A model whose answers have ids that do not differ from run to run: the size of a text depends on them."""
+
+    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
+        return super()._metered(answer, tokens).model_copy(update={"id": f"answer {len(self.requests)}"})
+
+
+CallId = Annotated[str, InjectedToolCallId]
+
+
+def result(text: str, call_id: str) -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call_id, id=f"result of {call_id}")
+
+
+@tool
+def look(name: str, call_id: CallId) -> ToolMessage:
+    """Look at something."""
+    return result(prose(80, seed=name), call_id)
+
+
+@tool
+def rows(table: str, call_id: CallId) -> ToolMessage:
+    """Read the rows of a table."""
+    return result(table_of(table), call_id)
+
+
+def table_of(name: str) -> str:
+    rng = random.Random(name)  # noqa: S311  # not for secrets
+    made = [
+        {"id": f"#W{rng.randint(1000, 9999)}", "city": rng.choice(TOPICS), "sum": rng.randint(1, 999)}
+        for _ in range(12)
+    ]
+    return json.dumps(made)
+
+
+def prose(words: int, seed: Any = 0) -> str:
+    """A text that mentions an identifier now and then."""
+    rng = random.Random(str(seed))  # noqa: S311  # not for secrets
+    said = (
+        f"{rng.choice(TOPICS)}-{rng.randint(10, 99)}" if rng.random() < 0.2 else rng.choice(TOPICS)
+        for _ in range(words)
+    )
+    return " ".join(said)
+
+
+def questions(count: int = 14, words: int = 50) -> list[Any]:
+    """What a user asks; rules and names among it."""
+    asked: list[Any] = [f"Question {number}: what of {prose(words, number)}?" for number in range(count)]
+    asked[1] = "Never ship to the old address. My name is Kim, my order is #W4821."
+    asked[3] = f"{CHINESE * 4} 请用中文回答。"
+    asked[5] = f"Please look at /srv/data/report-{count}.csv, then at https://example.org/a?b=7."
+    return asked
+
+
+def plain(message: AnyMessage) -> Any:
+    return message.model_dump(include={"type", "content", "id", "tool_calls", "tool_call_id", "status", "artifact"})
+
+
+def talk(agent: Any, model: ScriptedChatModel, asked: list[Any], *, is_async: bool = False) -> Golden:
+    """Ask one question after the other and keep what was sent, left and logged."""
+    with capture_logs() as logs:
+        for number, question in enumerate(asked):
+            message = (
+                question if isinstance(question, HumanMessage) else HumanMessage(question, id=f"question {number}")
+            )
+            try:
+                if is_async:
+                    asyncio.run(agent.ainvoke({"messages": [message]}, THREAD))
+                else:
+                    agent.invoke({"messages": [message]}, THREAD)
+            except Exception as error:  # noqa: BLE001  # a refusal is a result, too
+                logs.append({"event": "raised", "error": f"{type(error).__name__}: {error}"})
+    values = agent.get_state(THREAD).values
+    session = {key: value for key, value in values.items() if key.startswith("context_")}
+    session["context_pending"] = without(session.get("context_pending") or {})
+    sent = [
+        [
+            [(m.type, m.content, getattr(m, "tool_calls", None)) for m in request.messages],
+            request.tools,
+            request.refused,
+        ]
+        for request in model.requests
+    ]
+    return Golden(sent, [session, [plain(message) for message in values["messages"]]], [*map(without, logs)])
+
+
+def without(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in OF_THE_MOMENT}
+
+
+def agent_on(
+    adapter: str, model: ScriptedChatModel, tools: list[BaseTool], *, window: int = WINDOW, **options: Any
+) -> Any:
+    """An agent with a summarizer on the nodes or in the middleware."""
+    config = ContextConfig(output_reserve=0, **options)
+    engine = ContextEngine(ModelLimits(context_window=window), summarizer=Writer(), config=config, jobs=Prompt())
+    if adapter == "nodes":
+        return chat_on(engine, model.bind_tools(tools) if tools else model, tools=tools)
+    return create_agent(
+        model,
+        tools,
+        system_prompt="You are a careful assistant.",
+        middleware=[ContextWindowMiddleware(engine)],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def managed(
+    asked: Callable[[], list[Any]] = questions, *, steps: int = 2, tools: Any = (look,), **options: Any
+) -> Play:
+    """A conversation under some settings."""
+    is_async, limit = options.pop("is_async", False), options.pop("limit", options.get("window", WINDOW))
+    parallel, overflow = options.pop("parallel", 1), options.pop("overflow", core_overflow)
+
+    def play(adapter: str) -> Golden:
+        policy = {"policy": stepwise(steps, parallel)} if tools else {}
+        model = Numbered(input_limit=limit, overflow=overflow, **policy)
+        return talk(agent_on(adapter, model, [*tools], **options), model, asked(), is_async=is_async)
+
+    return play
+
+
+def stepwise(steps: int, parallel: int) -> Policy:
+    """Calls the first tool in so many steps of each turn, whatever the request still shows of them."""
+    answered = itertools.count()
+
+    def decide(messages: list[Any], tools: list[Any]) -> AIMessage:
+        turn, step = divmod(next(answered), steps + 1)
+        if step == steps or not tools:
+            return echo(messages, tools)
+        function = tools[0]["function"]
+        (argument,) = function["parameters"]["properties"]
+        calls = [
+            {"name": function["name"], "args": {argument: f"{turn}.{step}.{i}"}, "id": f"c-{turn}-{step}-{i}"}
+            for i in range(parallel)
+        ]
+        return AIMessage("", tool_calls=calls)
+
+    return decide
+
+
+def pinned() -> list[Any]:
+    return [pin(HumanMessage("The budget is 700 EUR.", id="budget")), *questions(10)]
+
+
+def huge() -> list[Any]:
+    return [*questions(6), f"Read this: {prose(3000)}", *questions(6)]
+
+
+def routed(adapter: str) -> Golden:
+    """Two models, the tools chosen for each request."""
+    policy = stepwise(1, 1)
+    small, large = (
+        Numbered(
+            input_limit=limit,
+            policy=policy,
+            model_name=name,
+            profile={"max_input_tokens": limit, "max_output_tokens": 200, "tool_calling": True},
+        )
+        for name, limit in (("small", 1500), ("large", 4000))
+    )
+    large.requests = small.requests
+    router = ModelRouter([small, large])
+    made = [tool_named(number) for number in range(12)]
+    options = {"config": ContextConfig(output_reserve=100), "tool_selector": ToolSelector(made, max_tool_tokens=400)}
+    if adapter == "nodes":
+        agent = create_context_agent(
+            RoutedChatModel(router), made, system_prompt="You are careful.", checkpointer=InMemorySaver(), **options
+        )
+    else:
+        agent = create_agent(
+            RoutedChatModel(router),
+            made,
+            system_prompt="You are careful.",
+            middleware=[ContextWindowMiddleware(jobs=Prompt(), **options)],
+            state_schema=ContextAgentState,
+            checkpointer=InMemorySaver(),
+        )
+    return talk(agent, small, questions())
+
+
+def tool_named(number: int) -> BaseTool:
+    topic = TOPICS[number % len(TOPICS)]
+
+    @tool(f"find_{topic}_{number}", description=f"Find every {topic} and what is known of it, by name or number.")
+    def find(name: str, call_id: CallId) -> ToolMessage:
+        return result(prose(60, seed=name), call_id)
+
+    return find
+
+
+def driven(adapter: str) -> Golden:
+    """The engine without a graph; `adapter` says whether a model summarizes."""
+    rng, messages, session = random.Random(7), list[AnyMessage](), dict[str, Any]()  # noqa: S311
+    engine = ContextEngine(
+        ModelLimits(context_window=1200),
+        summarizer=Writer() if adapter == "nodes" else None,
+        config=ContextConfig(output_reserve=0, summarize="inline"),
+    )
+    sent, reports = list[Any](), list[Any]()
+    for number in range(60):
+        kind = rng.random()
+        messages.append(HumanMessage(f"Question {number}: {prose(rng.randint(5, 60), number)}?", id=f"h{number}"))
+        if kind < 0.6:
+            call = {"name": "rows", "args": {"table": str(number)}, "id": f"c{number}"}
+            messages.append(AIMessage("", tool_calls=[call], id=f"a{number}"))
+            messages.append(ToolMessage(table_of(str(number)), tool_call_id=f"c{number}", id=f"t{number}"))
+        if kind < 0.1:
+            messages.append(SystemMessage(f"Note {number}.", id=f"s{number}"))
+        window = engine.measure(messages, system_prompt="You are careful.", tools=[rows], session=session)
+        while (plan := engine.plan(window) or engine.emergency(window)) is not None:
+            session |= engine.apply(plan, window)
+            window = engine.measure(messages, system_prompt="You are careful.", tools=[rows], session=session)
+        reports.append(dict(window.report))
+        sent.append([(m.type, m.content, getattr(m, "tool_calls", None)) for m in engine.build(window)])
+        messages.append(AIMessage(f"Answer {number}: {prose(rng.randint(5, 40), -number)}.", id=f"r{number}"))
+    session["context_pending"] = without(session.get("context_pending") or {})
+    return Golden(sent, session, reports)
+
+
+PLAYS: dict[str, Play] = {
+    "background": managed(),
+    "inline": managed(summarize="inline"),
+    "off": managed(summarize="off"),
+    "async": managed(is_async=True),
+    "chat": managed(tools=()),
+    "rows": managed(tools=(rows,), parallel=3, steps=3, window=3000),
+    "one turn": managed(lambda: questions(6)[:2], steps=30),
+    "huge question": managed(huge),
+    "pins": managed(pinned, pin_first_user=False),
+    "keep little": managed(keep=0.05, record_share=0.1),
+    "keep much": managed(keep=0.7),
+    "lean": managed(max_history_tokens=600),
+    "by messages": managed(trigger_messages=20),
+    "in the user message": managed(summary_placement="user", constraints=("Answer in one line.",)),
+    "cleared": managed(clear_tools=("look",), show_fill=True),
+    "spared": managed(spare_tools=("look",)),
+    "core overflow": managed(limit=900),
+    "openai overflow": managed(limit=900, overflow=openai_overflow),
+    "llama overflow": managed(limit=700, overflow=llama_overflow),
+    "routed": routed,
+    "driven": driven,
+}
+CASES = [(name, adapter) for name in PLAYS for adapter in ("nodes", "middleware")]
+
+
+@pytest.mark.parametrize(("name", "adapter"), CASES)
+def test_what_is_sent_left_and_logged_is_what_was_stored(name: str, adapter: str) -> None:
+    golden, stored = PLAYS[name](adapter), json.loads(STORED.read_text())[f"{name}, {adapter}"]
+    differing = [number for number, digest in enumerate(golden.digests) if stored[number : number + 1] != [digest]]
+    assert not differing, f"first of {len(differing)} that differ:\n{golden.texts[differing[0]]}"
+    assert len(golden.digests) == len(stored)
+
+
+def all_digests() -> Iterator[tuple[str, list[str]]]:
+    for name, adapter in CASES:
+        yield f"{name}, {adapter}", PLAYS[name](adapter).digests
+
+
+if __name__ == "__main__":
+    STORED.write_text(json.dumps(dict(all_digests()), indent=0) + "\n")

@@ -1,0 +1,161 @@
+"""What a model reads of large results stays the same, byte for byte, unless somebody means to change it.
+
+`python tests/unit/test_tool_result_golden.py` writes the digests anew.
+"""
+
+import hashlib
+import json
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from support.tool_runs import last_cursor, next_cursor, pages
+from support.walking import guard_of
+
+GOLDEN = Path(__file__).parents[1] / "golden_tool_results.json"
+BUDGETS = (300, 1_000)
+MOST_PAGES = 3
+WORDS = ("error", "login", "page", "slow", "table", "price", "room", "guest", "order", "failed", "again", "after",
+         "limit", "because", "refund", "total")  # fmt: skip
+STATES = ("open", "closed", "draft")
+
+
+def _prose(rng, count):
+    sentences = (" ".join(rng.choices(WORDS, k=rng.randint(4, 14))).capitalize() + "." for _ in range(count))
+    return " ".join(sentences)
+
+
+def _issues(rng, count):
+    rows = [
+        {
+            "id": rng.getrandbits(40),
+            "state": rng.choice(STATES),
+            "title": _prose(rng, 1),
+            "url": f"https://tracker.example/issues/{at}",
+            "user": {"login": rng.choice(WORDS), "id": at % 9, "avatar_url": f"https://tracker.example/{at}.png"},
+            "created_at": f"2024-05-{at % 28 + 1:02}T10:00:00Z",
+            "body": _prose(rng, 12) if at % 3 else None,
+            "labels": [{"name": word, "color": "f00"} for word in rng.sample(WORDS, at % 4)],
+            "locked": False,
+            "ratio": rng.random(),
+        }
+        for at in range(count)
+    ]
+    return {"total_count": count, "note": "", "page": {"number": 1, "next": None}, "items": rows}
+
+
+def _csv(rng, count):
+    lines = (f"{at},{rng.choice(WORDS)},{rng.random():.3f},{rng.choice(STATES)}" for at in range(count))
+    return "\n".join(["id,name,score,state", *lines])
+
+
+def _log(rng, count):
+    return "".join(
+        f"2024-05-31T10:{at % 60:02}:{at % 59:02}Z {rng.choice(('INFO', 'WARN', 'ERROR'))} [{rng.choice(WORDS)}] "
+        f"request {at} took {rng.randint(1, 900)} ms\n"
+        for at in range(count)
+    )
+
+
+def _code(rng, count):
+    return "\n\n\n".join(
+        f"def {rng.choice(WORDS)}_{at}(value, *, limit={at}):\n"
+        f'    """{_prose(rng, 1)}"""\n'
+        f"    for item in value:\n        if item > limit:\n            raise ValueError(item)\n    return {at}"
+        for at in range(count)
+    )
+
+
+def _article(rng, count):
+    return "\n\n".join(f"## Part {at}\n\n{_prose(rng, 9)}\n\n{_prose(rng, 5)}" for at in range(count))
+
+
+def _results(rng):
+    """Results of every form, each small and large."""
+    for count in (40,):
+        yield f"issues {count}", json.dumps(_issues(rng, count), indent=2)
+        yield f"list {count}", json.dumps(_issues(rng, count)["items"])
+        yield f"csv {count}", _csv(rng, count * 4)
+        yield f"log {count}", _log(rng, count * 4)
+        yield f"code {count}", _code(rng, count)
+        yield f"article {count}", _article(rng, count // 4)
+        yield f"map {count}", json.dumps({f"{word}_{at}": _prose(rng, 3) for at in range(count) for word in WORDS[:2]})
+        yield f"lists {count}", json.dumps([[at, rng.choice(WORDS), rng.random()] for at in range(count * 3)])
+        yield f"blocks {count}", [{"type": "text", "text": _prose(rng, 4)} for _ in range(count)]
+    yield "document", json.dumps({"id": "doc-1", "title": "Notes", "pages": 3, "text": _prose(rng, 300)})
+    yield "nested", json.dumps({"data": {"node": {"id": 7, "edges": _issues(rng, 30)["items"], "more": {"a": [1, 2]}}}})
+    yield "irregular", json.dumps([{WORDS[at % 16]: at, "deep": {"x": [at] * 40}} for at in range(90)])
+    yield "unbroken", "".join(rng.choices("0123456789abcdef", k=20_000))
+    yield "wide", "退款政策规定必须在三十天内提出申请。订单总计一百元。" * 200
+    yield (
+        "image",
+        [
+            {"type": "text", "text": json.dumps(_issues(rng, 30)["items"])},
+            {"type": "image", "base64": "iVBORw0KGgo=" * 40, "mime_type": "image/png"},
+        ],
+    )
+
+
+RESULTS = dict(_results(random.Random(7)))  # noqa: S311  # data, not secrets
+SETTINGS = {
+    "plain": {},
+    "rows": {"page_rows": 7},
+    "fields": {"fields": ("id", "items[].state", "title", "nowhere")},
+    "one view": {"pagination": False},
+    "beginnings": {"extraction": False, "keywords": ("refund",)},
+    "one beginning": {"extraction": False, "pagination": False},
+    "whole fields": {"projection": False},
+}
+QUESTIONS = {
+    "search": {"contains": "refund"},
+    "search rare": {"contains": "Issues/3"},
+    "no match": {"contains": "xyzzy"},
+    "everything": {"fields": ["*"]},
+    "chosen": {"fields": ["user.login", "items[].id", "body", "nothing"]},
+    "search chosen": {"contains": "closed", "fields": ["id", "state"]},
+    "small": {"page_tokens": 300},
+}
+
+
+def _shown(result, settings, budget, question):
+    """The first view of a result and the pages that follow, or those that answer a question."""
+    guard = guard_of(max_tokens=budget, **SETTINGS[settings])
+    found = guard.output(result, "rows", {"q": "which login failed, and what was the refund?"})
+    text = found if isinstance(found, str) else json.dumps(found)
+    if question is None:
+        return [text, *islice(pages(guard, text), 1, MOST_PAGES)]
+    cursor = last_cursor(text) or next_cursor(text)
+    asked = QUESTIONS[question]
+    return list(islice(pages(guard, guard.read(cursor, **asked), **asked), MOST_PAGES)) if cursor else []
+
+
+def _cases():
+    """Settings and a budget, with the questions that are asked then."""
+    yield from (("plain", budget, (None, *QUESTIONS)) for budget in BUDGETS)
+    yield from ((settings, budget, (None,)) for settings in SETTINGS for budget in (300, 1_000))
+    yield "fields", 1_000, tuple(QUESTIONS)
+
+
+def _digests(result):
+    return {
+        f"{settings}, {budget}, {len(questions)} questions": _digest(
+            [text for question in questions for text in _shown(result, settings, budget, question)]
+        )
+        for settings, budget, questions in _cases()
+    }
+
+
+def _digest(shown):
+    return hashlib.sha256("\0".join(shown).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_shown_as_it_was(name):
+    """In every form, size and budget, with every question."""
+    assert _digests(RESULTS[name]) == json.loads(GOLDEN.read_text())[name]
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps({name: _digests(result) for name, result in RESULTS.items()}, indent=0) + "\n")
