@@ -20,6 +20,7 @@ import structlog
 from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_file import read_bytes
+from langchain_ctxwin.util.forks import renew_after_fork
 
 __all__ = ["ConfigFile"]
 
@@ -106,6 +107,7 @@ class ConfigFile:
         self._on_change = on_change
         self._news: deque[tuple[FileConfig, FileConfig]] = deque()  # what the callback was not yet told
         self._make_locks()
+        renew_after_fork(self)
 
     def _make_locks(self) -> None:
         """Locks are reentrant where a signal handler may come in between; no thread watches yet."""
@@ -159,10 +161,12 @@ class ConfigFile:
         """Undo `hold`."""
         self._lock.release()
 
-    def resume(self) -> None:
-        """Watch again in a forked process, where no other thread of its parent runs."""
+    def renew(self) -> None:
+        """Watch again, if it was watched, in a forked process, where no other thread of its parent runs."""
+        was_watched = self._watching is not None
         self._make_locks()
-        self.start()
+        if was_watched:
+            self.start()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -392,11 +396,6 @@ def _release_all() -> None:
         file.release()
 
 
-def _resume_all() -> None:
-    for file in list(_watched):
-        file.resume()
-
-
 atexit.register(_stop_all)  # before the interpreter is taken down under a thread that needs it
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_resume_all)
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all)
