@@ -244,23 +244,20 @@ def asks_about_keys(messages):
 KEYS = {"question": "Which?", "documents": [DOORS * 60, "A key is here. " * 60, DOORS * 60]}
 
 
-def test_an_interrupt_is_no_failure_of_a_part():
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_interrupt_is_no_failure_of_a_part(is_async):
     """A model that asks a person stops the graph; with the reply the run goes on."""
-    graph = graph_of(RunnableLambda(asks_about_keys), checkpointer=InMemorySaver())
-    assert graph.invoke(KEYS, CONFIG)["__interrupt__"][0].value == "May I?"
-    result = graph.invoke(Command(resume="yes"), CONFIG)
-    assert (result["answer"], result["failures"]) == ("ok", [])
-
-
-async def test_an_interrupt_is_no_failure_of_a_part_async():
-    """The same in async runs."""
 
     async def answer(messages):
         return asks_about_keys(messages)
 
     graph = graph_of(RunnableLambda(asks_about_keys, afunc=answer), checkpointer=InMemorySaver())
-    assert (await graph.ainvoke(KEYS, CONFIG))["__interrupt__"][0].value == "May I?"
-    result = await graph.ainvoke(Command(resume="yes"), CONFIG)
+
+    async def run(values):
+        return await graph.ainvoke(values, CONFIG) if is_async else graph.invoke(values, CONFIG)
+
+    assert (await run(KEYS))["__interrupt__"][0].value == "May I?"
+    result = await run(Command(resume="yes"))
     assert (result["answer"], result["failures"]) == ("ok", [])
 
 
@@ -279,12 +276,15 @@ def test_an_interrupt_while_the_question_is_split_stops_the_graph():
 
 @pytest.mark.parametrize("divisor", [20_000, 2_000, 300])
 def test_every_request_fits_where_it_costs_more_than_its_parts(divisor):
-    """The size of a whole request counts, by a smaller room first and by smaller parts then."""
+    """By a smaller room first and smaller parts then; answers that do not fit together are divided, or shortened."""
     splitter = splitter_of(growing(divisor))
     texts = [DOORS * 12] * 60
-    found = splitter.of_documents(whole(0, *texts))
-    assert excesses(splitter, found.works) == [0] * len(found.works)
-    assert sum(len(work["chunks"]) for work in found.works) >= len(texts)
+    works = splitter.of_documents(whole(0, *texts)).works
+    assert set(excesses(splitter, works)) == {0}
+    assert sum(len(work["chunks"]) for work in works) >= len(texts)
+    answers = [Answer(text=DOORS * 12, sub_question="", covers=[])] * 40
+    asked = [work for work in splitter.of_answers(whole(1), answers).works if len(work["chunks"]) > 1]
+    assert set(excesses(splitter, asked)) == {0}
 
 
 def test_a_smaller_room_wastes_less_than_halves():
@@ -295,17 +295,6 @@ def test_a_smaller_room_wastes_less_than_halves():
     tokens = [sum(len(chunk["text"]) for chunk in work["chunks"]) for work in works[:-1]]
     assert min(tokens) > 0.75 * max(tokens)
     assert max(map(growing(20_000), map(splitter.request_of, works))) > 0.75 * splitter.input_limit
-
-
-@pytest.mark.parametrize("divisor", [20_000, 2_000, 300])
-def test_every_request_on_answers_fits_where_it_costs_more_than_its_parts(divisor):
-    """Answers that do not fit together are divided, or shortened."""
-    splitter = splitter_of(growing(divisor))
-    answers = [Answer(text=DOORS * 12, sub_question="", covers=[])] * 40
-    works = splitter.of_answers(whole(1), answers).works
-    asked = [work for work in works if len(work["chunks"]) > 1]
-    assert asked
-    assert excesses(splitter, asked) == [0] * len(asked)
 
 
 def test_long_sub_questions_leave_room_for_their_answers():
