@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.asking import Asked
 from langchain_ctxwin.models.listing import Listing, Resolved
 from langchain_ctxwin.models.memories import Memory, heard
 from langchain_ctxwin.models.merging import Claim, guessed, merged
 from langchain_ctxwin.models.names import key_of
 from langchain_ctxwin.models.notices import Notices
+from langchain_ctxwin.util.memo import Lru
 
 MAX_ANSWERS = 4096
 """Merged facts kept, about 2 kB each."""

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import structlog
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.explaining import SourceState
 from langchain_ctxwin.models.listing import Resolved
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.memo import Lru
 
 MAX_TOLD = 10_000
 """Warnings remembered so that each is given once."""

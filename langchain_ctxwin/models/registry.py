@@ -11,14 +11,12 @@ from math import isfinite
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.answers import Answers
 from langchain_ctxwin.models.asking import Asked, asked_about
 from langchain_ctxwin.models.environment import LEARNED_FILE, SNAPSHOTS_FILE, cache_folder, data_folder, sources_of
 from langchain_ctxwin.models.explaining import Explanation, SourceState, statements_of
 from langchain_ctxwin.models.feed import tier_of
-from langchain_ctxwin.models.files import place
 from langchain_ctxwin.models.memories import Memory, limits_in
 from langchain_ctxwin.models.merging import GUESS
 from langchain_ctxwin.models.names import GENERIC
@@ -27,6 +25,8 @@ from langchain_ctxwin.models.refreshing import Feeds
 from langchain_ctxwin.models.sources.learned import LearnedSource
 from langchain_ctxwin.models.values import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.files import place
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""

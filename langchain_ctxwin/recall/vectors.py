@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_ctxwin.memo import Lru
+from langchain_ctxwin.util.memo import Lru
 
 MAX_VECTORS = 10_000
 """Vectors that are kept: a very long conversation, 60 MB at 1,536 numbers each."""

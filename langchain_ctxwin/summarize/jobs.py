@@ -23,7 +23,6 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.store import (
@@ -36,6 +35,7 @@ from langchain_ctxwin.summarize.store import (
     give_back,
     granted,
 )
+from langchain_ctxwin.util.background import in_daemon
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""

@@ -22,10 +22,10 @@ import structlog
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.redis_clients import async_redis_client, redis_client
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.redis import async_redis_client, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 

@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from langchain_ctxwin.models.files import replace_text
 from langchain_ctxwin.models.values import MAX_TOKENS
+from langchain_ctxwin.util.files import replace_text
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens")
 

@@ -7,9 +7,11 @@ Korean, whose particles stick to the words.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 from unicodedata import normalize
 
 MAX_WORDS = 65_536
@@ -72,6 +74,15 @@ def query_terms(query: str) -> list[str]:
     """Return what a query asks for, each term once: without common English words, unless it has no others."""
     wanted = dict.fromkeys(terms(query))
     return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
+
+
+def bm25_library() -> Any:
+    """Return the module `bm25s`, imported on first use: numpy takes longer to import than this package."""
+    with warnings.catch_warnings():
+        # Its progress bar, which is not used, warns in notebooks that lack a widget package.
+        warnings.simplefilter("ignore")
+        import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415  # first use
+    return bm25s
 
 
 def _normalized(text: str) -> str:

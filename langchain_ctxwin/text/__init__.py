@@ -1,0 +1,1 @@
+"""Texts taken apart: sentences and lines, search terms and their ranking."""
