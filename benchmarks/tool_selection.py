@@ -29,8 +29,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 import exact
-from langchain_ctxwin.bm25 import bm25_library
-from langchain_ctxwin.terms import query_terms, terms
+from langchain_ctxwin.text.bm25 import bm25_library
+from langchain_ctxwin.text.terms import query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
 from sentence_model import sentence_model
 from transcripts import load

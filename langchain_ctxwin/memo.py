@@ -19,6 +19,7 @@ from langchain_ctxwin.core.turns import Step, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.fork import renew_after_fork
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""
@@ -42,6 +43,11 @@ class Lru(Generic[V]):
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew: in a forked child, a thread that is gone may have held it."""
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:

@@ -13,9 +13,9 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.model_families import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting.remote import REQUESTS_PER_MINUTE, TIMEOUT_SECONDS, RemoteCounter
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
+from langchain_ctxwin.util.background import in_daemon
 
 if TYPE_CHECKING:
     from langchain_anthropic import ChatAnthropic  # noqa: F401  # named by a text below

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.sentences import sentence_spans, word_cut
+from langchain_ctxwin.text.sentences import sentence_spans, word_cut
 
 Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
 """What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""

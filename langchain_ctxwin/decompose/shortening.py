@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.sentences import word_cut
+from langchain_ctxwin.text.sentences import word_cut
 
 HEAD_SHARE = 2 / 3
 """Part of what is kept that comes from the beginning: answers state the main thing first and conclude at the end."""

@@ -14,9 +14,9 @@ from typing import Any
 from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, replace_text, set_aside
-from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.sound import is_sound
 from langchain_ctxwin.models.troubles import Troubles
+from langchain_ctxwin.util.fork import renew_after_fork
 
 FILE_VERSION = 1
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any
 
-from langchain_ctxwin.daemon import in_few_daemons
+from langchain_ctxwin.util.background import in_few_daemons
 
 NO_THREAD = "no thread was free to ask it: the process has no more of them, or too many calls hang"
 

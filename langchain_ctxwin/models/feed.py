@@ -9,11 +9,11 @@ from typing import Any
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.cache import Snapshot
-from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.merging import TIERS, Claim
 from langchain_ctxwin.models.sound import is_sound
 from langchain_ctxwin.models.troubles import Troubles, reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.util.fork import renew_after_fork
 
 DEFAULT_TIER = "provider"
 

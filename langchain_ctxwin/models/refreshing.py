@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.models.cache import SnapshotCache
 from langchain_ctxwin.models.calls import NO_THREAD, Calls, started
 from langchain_ctxwin.models.explaining import SourceState, state_of
 from langchain_ctxwin.models.feed import Feed
-from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.listing import Listing
 from langchain_ctxwin.models.merging import Claim
 from langchain_ctxwin.models.troubles import reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.fork import renew_after_fork
 
 GRACE_SECONDS = 1.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a

@@ -11,7 +11,6 @@ from math import isfinite
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.answers import Answers
 from langchain_ctxwin.models.asking import Asked, asked_about
@@ -27,6 +26,7 @@ from langchain_ctxwin.models.refreshing import Feeds
 from langchain_ctxwin.models.sources.learned import LearnedSource
 from langchain_ctxwin.models.values import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.util.background import in_daemon
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""

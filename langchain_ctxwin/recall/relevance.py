@@ -9,10 +9,10 @@ from functools import lru_cache
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.bm25 import bm25_library
 from langchain_ctxwin.errors import ContextWindowError
 from langchain_ctxwin.recall.passages import Passage, passages_of
-from langchain_ctxwin.terms import query_terms, terms
+from langchain_ctxwin.text.bm25 import bm25_library
+from langchain_ctxwin.text.terms import query_terms, terms
 
 TERM_SATURATION = 0.9
 LENGTH_NORMALIZATION = 0.4

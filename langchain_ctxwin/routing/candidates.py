@@ -20,14 +20,14 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, only_model, smaller_of
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
 from langchain_ctxwin.memo import AcceptedSizes
-from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.memories import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.request import Request, Size
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.fork import renew_after_fork
 
 FACTS_SECONDS = 60.0
 """How long facts of the registry are used before it is asked again: it keeps its own, longer time to live."""

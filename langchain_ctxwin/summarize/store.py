@@ -16,9 +16,9 @@ import structlog
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from langchain_ctxwin.daemon import in_few_daemons
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.redis_clients import redis_client
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.redis import redis_client
 
 NAMESPACE = ("ctxwin", "summaries")
 """Where the items stand in the store."""

@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 from math import log
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.sentences import Span, clean_cut, statement_spans, word_cut
+from langchain_ctxwin.text.sentences import Span, clean_cut, statement_spans, word_cut
 
 GAP = " … "
 """Stands where statements between two others were left out."""

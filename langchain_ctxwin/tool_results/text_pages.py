@@ -9,7 +9,7 @@ from math import ceil
 
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.sentences import Span, clean_cut, sentence_spans
+from langchain_ctxwin.text.sentences import Span, clean_cut, sentence_spans
 
 MOST_CHARS_PER_TOKEN = 8
 """A page has at most so many characters per token of its budget: text of longer tokens is rules and blanks."""

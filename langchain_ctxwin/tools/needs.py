@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.terms import query_terms
+from langchain_ctxwin.text.terms import query_terms
 
 MAX_REQUEST_CHARS = 4_000
 """What is read of a request or a plan: its beginning and its end, half each; pasted text in between is no request."""

@@ -14,13 +14,13 @@ from typing import Any
 import structlog
 from langchain_core.embeddings import Embeddings
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import ToolRanker
-from langchain_ctxwin.terms import MAX_WORDS, query_terms, terms
+from langchain_ctxwin.text.terms import MAX_WORDS, query_terms, terms
 from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import Needs, kinds_of_values, without_phrasing
+from langchain_ctxwin.util.background import in_daemon
 
 MEANING_SHARE = 0.4
 """Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""

@@ -10,7 +10,7 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from langchain_ctxwin import redis_clients
+from langchain_ctxwin.util import redis as redis_clients
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from support.postgres import running_postgres
 from support.result_stores import ALL_BYTES, CHECKS, PATIENCE_SECONDS, FakeClock, elsewhere

@@ -14,9 +14,9 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.summarize import store as summary_store
+from langchain_ctxwin.util.background import in_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

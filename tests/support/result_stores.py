@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.tool_results import stores
+from langchain_ctxwin.util.background import in_daemon
 
 TTL_SECONDS = 600.0
 ALL_BYTES = bytes(range(256))

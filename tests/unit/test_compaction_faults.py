@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.util.background import in_daemon
 from support.fakes import exact_count
 from support.spoiled import (
     PATIENCE,

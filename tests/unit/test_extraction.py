@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.sentences import sentence_spans, statement_spans
+from langchain_ctxwin.text.sentences import sentence_spans, statement_spans
 from langchain_ctxwin.tool_results.extraction import (
     EXAMINED_CHARS,
     GAP,

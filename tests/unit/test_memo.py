@@ -1,11 +1,15 @@
 """What is remembered is only ever a shortcut."""
 
 import gc
+import os
+import threading
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.memo import Lru, Marks, PerMessage, once
+from support.forking import forked
 
 
 class Counted:
@@ -79,3 +83,27 @@ def test_marks_follow_the_history():
     assert marks(pinned) == {2}
     assert marks([*pinned, pin(HumanMessage("7"))]) == {2, 6}
     assert marks(pinned[:2]) == frozenset()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_threads_measure_does_not_wait_for_them():
+    """Their locks are theirs; what was known stays known."""
+    memo: Lru[int] = Lru(4)
+    memo.put("a", 1)
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def measure() -> None:
+        with memo._lock:
+            is_held.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    is_held.wait()
+    with forked() as is_child:
+        if is_child:
+            assert (memo.get("a"), memo.put("b", 2)) == (1, 2)
+        else:
+            is_over.set()
+            thread.join()

@@ -13,7 +13,6 @@ from langchain_core.runnables import RunnableLambda
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import calls, refreshing
 from langchain_ctxwin.models.environment import ollama_address, sources_of
@@ -23,6 +22,7 @@ from langchain_ctxwin.models.refreshing import Feeds
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
 from langchain_ctxwin.protocols import LimitMemory
+from langchain_ctxwin.util.background import in_daemon
 from support.model_sources import AskedSource, HeldSource, ListSource, Watch, model
 
 TTL = 600.0

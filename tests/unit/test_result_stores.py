@@ -14,11 +14,11 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.daemon import MAX_HANGING
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.tool_results import stores as stores_module
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
+from langchain_ctxwin.util.background import MAX_HANGING
 from support.result_stores import CHECKS, FakeClock, elsewhere
 
 TTL = 600.0

@@ -11,10 +11,10 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.daemon import MAX_HANGING, in_daemon, in_few_daemons
 from langchain_ctxwin.summarize import SummaryStore, Written
 from langchain_ctxwin.summarize import store as module
 from langchain_ctxwin.summarize.store import NAMESPACE
+from langchain_ctxwin.util.background import MAX_HANGING, in_daemon, in_few_daemons
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second

@@ -12,10 +12,10 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as tracers
 
-from langchain_ctxwin.daemon import in_daemon
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import ModelSummarizer, Written, awrite_summary, write_summary
 from langchain_ctxwin.summarize.jobs import _Meter, ametered, metered
+from langchain_ctxwin.util.background import in_daemon
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]

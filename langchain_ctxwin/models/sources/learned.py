@@ -17,7 +17,6 @@ from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.files import alone, fault_of, place, set_aside
-from langchain_ctxwin.models.forks import renew_after_fork
 from langchain_ctxwin.models.sources.statements import (
     LIMIT_FIELDS,
     Heard,
@@ -30,6 +29,7 @@ from langchain_ctxwin.models.sources.statements import (
 )
 from langchain_ctxwin.models.values import MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.fork import renew_after_fork
 
 SOURCE_NAME = "learned"
 

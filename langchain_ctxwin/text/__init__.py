@@ -1,0 +1,1 @@
+"""Texts: sentences, search terms, ranking by words."""

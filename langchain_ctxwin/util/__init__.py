@@ -1,0 +1,1 @@
+"""What every part uses: background work, forks, Redis clients."""
