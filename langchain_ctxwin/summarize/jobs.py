@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
-import os
 import threading
 import time
 import weakref
@@ -36,6 +35,7 @@ from langchain_ctxwin.summarize.store import (
     granted,
 )
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -120,8 +120,7 @@ class SummaryJobs:
         self._threads: set[_Run] = set()
         """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
         self._drains_at_exit = False
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=_while_alive(self._restart_in_child))
+        renew_after_fork(self)
 
     def start(
         self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
@@ -269,7 +268,7 @@ class SummaryJobs:
             ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
         wait(ended, self._drain_seconds)
 
-    def _restart_in_child(self) -> None:
+    def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._threads = set()

@@ -6,10 +6,8 @@ import asyncio
 import base64
 import hashlib
 import inspect
-import os
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
@@ -25,6 +23,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.redis import async_redis_client, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
@@ -69,11 +68,11 @@ class MemoryResultStore:
             raise ConfigError(f"max_bytes={max_bytes!r:.60}: pass a positive number of bytes")
         self._max_bytes = max_bytes
         self._clock = clock
-        self._start_empty()
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=partial(_restart_in_child, weakref.ref(self)))
+        self.renew()
+        renew_after_fork(self)
 
-    def _start_empty(self) -> None:
+    def renew(self) -> None:
+        """Start empty: in a forked child, another thread may have held the lock, or been in the middle of a change."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # value, expiry; least recently used first
         self._size_bytes = 0
@@ -352,13 +351,6 @@ async def _started(work: Callable[[], Any]) -> Future[Any]:
             return in_few_daemons(work)
         await asyncio.sleep(POLL_SECONDS)
     return in_few_daemons(work)
-
-
-def _restart_in_child(reference: weakref.ref[MemoryResultStore]) -> None:
-    """Start empty after a fork: another thread may have held the lock, or been in the middle of a change."""
-    store = reference()
-    if store is not None:  # its length would wait for the lock
-        store._start_empty()  # noqa: SLF001
 
 
 def _size_bytes(key: str, value: bytes) -> int:

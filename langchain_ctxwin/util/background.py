@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
+
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
@@ -18,8 +19,7 @@ class _Places:
 
     def __init__(self) -> None:
         self.renew()
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self.renew)
+        renew_after_fork(self)
 
     def renew(self) -> None:
         """Free every place."""

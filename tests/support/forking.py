@@ -6,6 +6,7 @@ import atexit
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -25,6 +26,27 @@ sys.path[:0] = {paths!r}
 from support.forking import serve
 serve({module!r})
 """
+
+
+CHILD_SECONDS = 60
+"""Longest life of a forked child."""
+
+
+@contextmanager
+def forked():
+    """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
+    child = os.fork()
+    if child:
+        yield False
+        assert os.waitpid(child, 0)[1] == 0
+        return
+    code = 1
+    signal.alarm(CHILD_SECONDS)  # a child that waits for ever is killed
+    try:
+        yield True
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class Copier:
