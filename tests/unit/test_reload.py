@@ -225,7 +225,7 @@ def hasty_threads():
 
 def test_readers_see_only_whole_settings(path, hasty_threads):
     """Each version states one number twice; no reader sees two."""
-    versions = [f"max_history_tokens = {n}\n[tool_results]\nmax_tokens = {n}\n" for n in range(1, 21)]
+    versions = [f"max_history_tokens = {n}\n[tool_results]\nmax_tokens = {n}\n" for n in range(1, 51)]
     path.write_text(versions[0])
     settings, done, torn = ConfigFile(path), threading.Event(), []
 
@@ -235,7 +235,7 @@ def test_readers_see_only_whole_settings(path, hasty_threads):
             if now.max_history_tokens != now.tool_results.max_tokens:
                 torn.append(now)
 
-    readers = [threading.Thread(target=read) for _ in range(4)]
+    readers = [threading.Thread(target=read) for _ in range(8)]
     for reader in readers:
         reader.start()
     for version in versions:
@@ -244,7 +244,7 @@ def test_readers_see_only_whole_settings(path, hasty_threads):
     done.set()
     for reader in readers:
         reader.join()
-    assert (torn, settings.current.max_history_tokens) == ([], 20)
+    assert (torn, settings.current.max_history_tokens) == ([], 50)
 
 
 def test_content_settles_when_it_stays_the_same():
