@@ -15,8 +15,7 @@ from typing import Any
 import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.config.live import Fixed
+from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig
 from langchain_ctxwin.core.assembly import filled, merge_system
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt, prior
 from langchain_ctxwin.core.compaction import Goal

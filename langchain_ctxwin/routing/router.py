@@ -12,7 +12,7 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
@@ -282,7 +282,8 @@ class ModelRouter:
 
     def refused(self, route: Route, overflow: ContextOverflow) -> None:
         """Take up that a request was too large for a candidate: what was said about its limit counts from now on."""
-        self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens)
+        reserve = self.config.output_reserve
+        self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens, output_reserve=reserve)
 
     def _measured(self, request: Request, candidates: Sequence[Candidate]) -> Request:
         """The request with its size for every candidate, all capabilities that it needs, and what to reserve."""

@@ -115,18 +115,12 @@ class SummaryJobs:
         self._lease = lease
         self._drain_seconds = drain_seconds
         self._clock = clock
-        self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._drains_at_exit = False
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Forget what was running: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._threads: set[_Run] = set()
         """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
-        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
-            del self._runs[key]
+        self._drains_at_exit = False
+        renew_after_fork(self)
 
     def start(
         self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
@@ -273,6 +267,13 @@ class SummaryJobs:
         with self._lock:
             ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
         wait(ended, self._drain_seconds)
+
+    def renew(self) -> None:
+        """Threads do not survive a fork, and the lock may have been held by one of them."""
+        self._lock = threading.Lock()
+        self._threads = set()
+        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
+            del self._runs[key]
 
 
 def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:

@@ -72,7 +72,7 @@ class MemoryResultStore:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Start empty after a fork: another thread may have held the lock, or been in the middle of a change."""
+        """Start empty: in a forked child, another thread may have held the lock, or been in the middle of a change."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # value, expiry; least recently used first
         self._size_bytes = 0

@@ -1,4 +1,4 @@
-"""What must a forked process make anew? Threads do not survive a fork, so that locks they held stay held for ever."""
+"""Renewal after a fork: threads do not survive one, so that locks they held would stay held for ever."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,35 @@ from langchain_core.messages import HumanMessage
 from support.oracle import exact_count
 
 TESTS = Path(__file__).parents[1]
-HANG_SECONDS = 10  # far longer than any work takes here
 SOURCE = """\
 import sys
 sys.path[:0] = {paths!r}
 from support.forking import serve
 serve({module!r})
 """
+
+
+CHILD_SECONDS = 60
+"""Longest life of a forked child."""
+
+
+@contextmanager
+def forked():
+    """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        child = os.fork()
+    if child:
+        yield False
+        assert os.waitpid(child, 0)[1] == 0
+        return
+    code = 1
+    signal.alarm(CHILD_SECONDS)  # a child that waits for ever is killed
+    try:
+        yield True
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class Copier:
@@ -63,24 +85,6 @@ def copier(module: str, log: Path) -> Iterator[Copier]:
         process = subprocess.Popen([sys.executable, "-c", source], text=True, **streams)
     with process:  # its input ends here, and with it its loop
         yield Copier(process, log)
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Return how a forked process ended that did the work: 0 is well; a signal ends one that hangs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
-        pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    signal.alarm(HANG_SECONDS)
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException:  # noqa: BLE001  # the copy must not go on with what its original has to do
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 def serve(module: str) -> None:

@@ -102,17 +102,13 @@ def test_a_process_forked_while_threads_measure_measures_too():
     threads = [threading.Thread(target=measure, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
-    memo._lock.acquire()  # a fork while it is free would prove nothing
     try:
-        assert [forked(lambda: _measure(engine, memo)) for _ in range(20)] == [0] * 20
+        for _ in range(20):
+            with memo._lock, forked() as is_child:  # a fork while it is free would prove nothing
+                if is_child:
+                    engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
+                    memo.put("here", 1)
     finally:
-        memo._lock.release()
         stop.set()
         for thread in threads:
             thread.join()
-
-
-def _measure(engine, memo):
-    """Measure and remember in a child."""
-    engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
-    memo.put("here", 1)

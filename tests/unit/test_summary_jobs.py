@@ -1,11 +1,9 @@
 """Is each summary written once, off the critical path, and is nothing of it lost or shown by mistake?"""
 
 import os
-import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -28,6 +26,7 @@ from langchain_ctxwin.summarize import store as lease
 from langchain_ctxwin.summarize.jobs import MAX_ABANDONED, MAX_REMEMBERED
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.fakes import ScriptedChatModel, script
+from support.forking import forked
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 HOUR = 3600.0
@@ -550,23 +549,6 @@ def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
         assert not jobs.start("key", lambda: "text", timeout_seconds=HOUR)
     assert (jobs.find("key"), threads_of(jobs)) == (None, 0)
     assert jobs.start("key", lambda: "text", timeout_seconds=HOUR)
-
-
-@contextmanager
-def forked():
-    """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
-    child = os.fork()
-    if child:
-        yield False
-        assert os.waitpid(child, 0)[1] == 0
-        return
-    code = 1
-    signal.alarm(int(PATIENCE))  # a child that waits for ever is killed
-    try:
-        yield True
-        code = 0
-    finally:
-        os._exit(code)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
