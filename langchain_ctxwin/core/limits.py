@@ -341,7 +341,7 @@ class Known:
     """The limits that hold so far."""
 
     kept_input_tokens: int | None = None
-    """The input limit that requests keep to, the output reserve taken off."""
+    """The input limit that requests keep to, the output reserve taken off; None takes off the limits' own reserve."""
 
     accepted_tokens: int = 0
     """The largest input that this model was reported to have taken; 0 when none is known."""
@@ -400,7 +400,9 @@ def _is_joint(limit: int, known: Known) -> bool:
 
     The limit that requests kept to already, ours without the output reserve, is one for input and corrects nothing.
     """
-    limits = known.limits
+    limits, kept = known.limits, known.kept_input_tokens
     if limits is None or limits.max_input_tokens is not None or limits.context_window is None:
         return False
-    return limit <= limits.context_window and (limit == limits.context_window or limit != known.kept_input_tokens)
+    if kept is None:
+        kept = limits.input_limit(limits.output_reserve())
+    return limit <= limits.context_window and (limit == limits.context_window or limit != kept)

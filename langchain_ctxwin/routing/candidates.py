@@ -263,7 +263,7 @@ class Candidates:
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)
 
-    def refused(self, name: str, overflow: ContextOverflow, *, tokens: int) -> None:
+    def refused(self, name: str, overflow: ContextOverflow, *, tokens: int, output_reserve: int | None = None) -> None:
         """Remember the limit that a refusal states, or one below the refused size when it states none.
 
         Both hold for every conversation, so one that only its own conversation may believe is not kept. What was stated
@@ -272,7 +272,14 @@ class Candidates:
         if overflow.said_by == "request":
             return
         refusing = self._as_read(name)
-        known = Known(limits=refusing.limits, accepted_tokens=self._accepted.of(name), refused_tokens=tokens)
+        request = Request(messages=(), reserve=output_reserve)
+        kept = refusing.input_limit(request) if refusing.limits.known else None
+        known = Known(
+            limits=refusing.limits,
+            kept_input_tokens=kept,
+            accepted_tokens=self._accepted.of(name),
+            refused_tokens=tokens,
+        )
         declared = declared_limits(refusing.info)
         stated = for_everybody(stated_limit(overflow, known), declared)
         inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}

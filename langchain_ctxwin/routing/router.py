@@ -282,7 +282,8 @@ class ModelRouter:
 
     def refused(self, route: Route, overflow: ContextOverflow) -> None:
         """Take up that a request was too large for a candidate: what was said about its limit counts from now on."""
-        self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens)
+        reserve = self.config.output_reserve
+        self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens, output_reserve=reserve)
 
     def _measured(self, request: Request, candidates: Sequence[Candidate]) -> Request:
         """The request with its size for every candidate, all capabilities that it needs, and what to reserve."""

@@ -395,6 +395,14 @@ def test_a_stated_limit_is_learned():
     assert routes.route("hi", estimated_tokens=7_000).name == "right"
 
 
+@pytest.mark.parametrize(("config", "kept"), [({}, 6_144), ({"output_reserve": 1_192}, 7_000)])
+def test_a_stated_input_limit_is_not_reduced_by_the_reserve_again(config, kept):
+    """A provider that states what its window leaves beside the answer states a limit of the input alone."""
+    routes = of_infos(info("a", 8_192), config=RoutingConfig(**config))
+    routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
+    assert routes.limits_of("a") == ModelLimits(8_192, kept)
+
+
 def test_a_refusal_without_a_limit_lowers_what_is_sent():
     """Where no number is stated, requests of that size are no longer sent there for a while."""
     clock = Clock()
