@@ -24,7 +24,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from exact import request_tokens
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow

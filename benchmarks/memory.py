@@ -21,8 +21,7 @@ import structlog
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
-from langchain_ctxwin.recall import create_recall_tool, search_messages
-from langchain_ctxwin.recall.handles import handles
+from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
 
 GOAL = 0.85
 RECALL_TOKENS = 2_000

@@ -18,6 +18,7 @@ import gzip
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 import exact
-from langchain_ctxwin.text.bm25 import bm25_library
-from langchain_ctxwin.text.terms import query_terms, terms
+from langchain_ctxwin.text.terms import TermIndex, query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
 from sentence_model import sentence_model
 from transcripts import load
@@ -182,18 +182,13 @@ class PlainBm25:
         self._tokens = tokens
         self._prices = [json_tokens([], tools=[tool]) for tool in tool_set.tools.values()]
         texts = [terms(plain_text(tool["function"])) for tool in tool_set.tools.values()]
-        self._numbers = {term: number for number, term in enumerate(dict.fromkeys(t for text in texts for t in text))}
-        self._index = bm25_library().BM25(k1=1.5, b=0.75, method="lucene")
-        numbered = [[self._numbers[term] for term in text] for text in texts]
-        self._index.scores = self._index.build_index_from_ids(
-            list(self._numbers.values()), numbered, show_progress=False
-        )
+        self._index = TermIndex([Counter(text) for text in texts], saturation=1.5, length_share=0.75)
 
     def chosen(self, query: str) -> set[str]:
-        wanted = [self._numbers[term] for term in query_terms(query) if term in self._numbers]
+        wanted = dict.fromkeys(self._index.numbers(query_terms(query)), 1.0)
         order = range(len(self._names))
         if wanted:
-            order = (-self._index.get_scores_from_ids(wanted)).argsort(kind="stable").tolist()
+            order = (-self._index.scores(wanted)).argsort(kind="stable").tolist()
         left, chosen = self._tokens, set()
         for index in order:
             left -= self._prices[index]

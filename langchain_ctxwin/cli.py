@@ -16,10 +16,7 @@ import langchain_core
 import structlog
 
 from langchain_ctxwin import __version__
-from langchain_ctxwin.config import FileConfig
-from langchain_ctxwin.config.faults import escaped
-from langchain_ctxwin.config.listing import changes, defaults, listed, origins, shown
-from langchain_ctxwin.config.reading import read_table
+from langchain_ctxwin.config import FileConfig, changes, defaults, escaped, listed, origins, shown
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo.big_results import BigResults
@@ -33,6 +30,7 @@ from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.protocols import ModelSource
+from langchain_ctxwin.settings_file import read_table
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -15,8 +15,7 @@ from typing import Any
 import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.config.live import Fixed
+from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig
 from langchain_ctxwin.core.assembly import filled, merge_system
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt, prior
 from langchain_ctxwin.core.compaction import Goal
@@ -36,8 +35,9 @@ from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import MAX_TEXTS, AcceptedSizes, HeardLimits, Lru, Marks, PerMessage, Steps, once
+from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Steps
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
 """Counters that cannot fail and take microseconds; others are guarded."""

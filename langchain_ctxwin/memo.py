@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from operator import attrgetter, is_
-from typing import Any, Generic, TypeVar
-from weakref import ref
+from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.survey import Before, PinWhen, Price, after_steps, is_pinned, show_steps
@@ -19,57 +16,15 @@ from langchain_ctxwin.core.turns import Step, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.fork import renew_after_fork
-
-MAX_PRICES = 100_000
-"""Prices kept: ten conversations of ten thousand messages, about 20 MB."""
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, snapshot
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
-
-MAX_TEXTS = 512
-"""Prices of texts and tool sets kept beside the messages."""
 
 ACCEPTED_SECONDS = 3_600.0
 """How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room."""
 
 _content = attrgetter("content")
-V = TypeVar("V")
-
-
-class Lru(Generic[V]):
-    """A small thread-safe mapping that forgets what was used least recently."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew: in a forked child, a thread that is gone may have held it."""
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable) -> V | None:
-        """Return the value, or None."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
-
-    def put(self, key: Hashable, value: V) -> V:
-        """Store and return the value."""
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-        return value
-
-    def drop(self, key: Hashable) -> None:
-        """Forget a value, if there is one."""
-        with self._lock:
-            self._values.pop(key, None)
 
 
 class HeardLimits:
@@ -110,41 +65,6 @@ class AcceptedSizes:
         """Return the largest known input of a model in tokens; 0 when none is."""
         tokens, until = self._known.get(model) or (0, 0.0)
         return tokens if self._clock() < until else 0
-
-
-class PerMessage(Generic[V]):
-    """Works out something of each message once while it is unchanged, such as its price.
-
-    In-place changes of content or calls are noticed.
-    """
-
-    def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
-        self._work_out = work_out
-        self._known: dict[int, tuple[ref[Any], Any, Any, V]] = {}
-        self._texts: Lru[V] = Lru(MAX_TEXTS)
-
-    def __call__(self, message: AnyMessage) -> V:
-        """Return what was worked out."""
-        if isinstance(message, SystemMessage) and isinstance(message.content, str):
-            known_text = self._texts.get(message.content)
-            return self._texts.put(message.content, self._work_out(message)) if known_text is None else known_text
-        known = self._known.get(id(message))
-        calls = message.tool_calls if isinstance(message, AIMessage) else None
-        if known and known[0]() is message and _same(known[1], message.content) and known[2] == calls:
-            return known[3]
-        value = self._work_out(message)
-        if len(self._known) >= MAX_PRICES:
-            self._known.clear()
-        key = id(message)
-        alive = ref(message, lambda gone: self._forget(key, gone))
-        self._known[key] = (alive, _snapshot(message.content), _snapshot(calls), value)
-        return value
-
-    def _forget(self, key: int, gone: ref[Any]) -> None:
-        """Let go of the content of a message that no longer exists."""
-        known = self._known.get(key)
-        if known and known[0] is gone:
-            self._known.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +118,7 @@ class Steps:
             known,
             messages=shown,
             contents=[*known.contents, *map(_content, shown[seen:])],
-            nested=[*known.nested, *((index, _snapshot(part)) for index, part in parts if part)],
+            nested=[*known.nested, *((index, snapshot(part)) for index, part in parts if part)],
             steps=steps,
             closed=closed,
             after_closed=after_steps(closed[len(old) :], known.after_closed),
@@ -244,12 +164,6 @@ class Marks:
             ) from error
 
 
-def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
-    """Return the remembered value of `key`, or make it."""
-    known = memo.get(key)
-    return memo.put(key, make()) if known is None else known
-
-
 def _extends(known: _Shown, shown: list[AnyMessage], view: View, before: Before) -> bool:
     """True when the conversation is the known one with nothing but messages added."""
     if len(shown) < len(known.messages) or not _same_edits(known.view, view) or not _same_before(known.follows, before):
@@ -288,16 +202,3 @@ def _closed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _starts_anew(step: Step) -> bool:
     """True for a message that ends the step before it; a system note does not."""
     return bool(step.messages) and (starts_turn(step) or isinstance(step.messages[-1], AIMessage))
-
-
-def _same(snapshot: Any, content: Any) -> bool:
-    return snapshot is content or (not isinstance(content, str) and bool(snapshot == content))
-
-
-def _snapshot(value: Any) -> Any:
-    """Copy lists and dicts, share the leaves: comparing with the original is then mostly identity checks."""
-    if isinstance(value, dict):
-        return {key: _snapshot(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_snapshot(item) for item in value]
-    return value

@@ -28,9 +28,9 @@ from langchain_core.messages import (
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.memo import Lru
 
 REQUESTS_PER_MINUTE = 60
 """Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1)."""

@@ -1,27 +1,59 @@
-"""A graph that answers a question from more text than fits any window."""
+"""A graph that answers a question from more text than fits any window: its nodes, and what its checkpoints keep.
+
+    split -> map (each part, at the same time) -> collect -> [reduce (some answers each) -> collect]* -> END
+
+Checkpoints keep the input as it was passed until its parts are made, then JSON only: each part with its text, and
+answers. No level, and no further part, adds another copy of the text.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Annotated, Any, NotRequired, TypedDict
+from uuid import uuid4
 
-from langchain_core.runnables import Runnable
+import structlog
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import merge_configs, run_in_executor
+from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
+from langgraph.types import Command, Overwrite, Send
 
-from langchain_ctxwin.decompose.collecting import whole_work
-from langchain_ctxwin.decompose.nodes import MapReduceNodes
-from langchain_ctxwin.decompose.parts import Parting
-from langchain_ctxwin.decompose.prompts import MAP_PROMPT, REDUCE_PROMPT, Prompts
-from langchain_ctxwin.decompose.sizes import Sizes
-from langchain_ctxwin.decompose.state import MapReduceInput, MapReduceOutput, State
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.core.overflow import classify_overflow, request_texts
+from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
+from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
+from langchain_ctxwin.decompose.questions import aask, announce_unsplit, ask, questions_in, split_request
+from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.memo import Lru
+
+log = structlog.get_logger("langchain_ctxwin")
 
 MAX_CONCURRENCY = 8
 """Calls at a time: few enough for the rate limits of a usual account, and an eighth of the waiting."""
+
+CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "map_reduce"}}
+"""Config of every call but the last: the tag keeps partial answers out of a user's stream of tokens."""
+
+LONGEST_ERROR_CHARS = 500
+"""Error texts may quote the request; a report needs their beginning."""
+
+MAX_LEVELS_COUNTED = 1_000
+"""Levels of runs whose finished parts are counted at once; a forgotten one begins to count again."""
+
+Calls = Generator[list[AnyMessage], Any, Any]
+"""Yields requests, is sent the reply or the exception to each, and returns what its node returns."""
 
 
 def create_map_reduce_graph(
@@ -83,10 +115,16 @@ def create_map_reduce_graph(
         raise ConfigError(f"model={shown(model)}: pass a chat model or a Runnable around one")
     if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
-    sizes = Sizes(model, limits=limits, counter=counter, output_reserve=output_reserve)
-    parting = Parting(Prompts(on_documents=map_prompt, on_answers=reduce_prompt), sizes)
-    parting.of_documents(whole_work("", "", 0), [])  # prompts that leave no room are refused here
-    nodes = MapReduceNodes(model, parting, sub_questions=sub_questions)
+    parts = PartSplitter(
+        model,
+        limits=limits,
+        counter=counter,
+        output_reserve=output_reserve,
+        map_prompt=map_prompt,
+        reduce_prompt=reduce_prompt,
+    )
+    parts.of_documents(whole_work("", "", 0))  # prompts that leave no room are refused here
+    nodes = MapReduceNodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)
     builder.add_node("split", nodes.split, destinations=("map",))
     builder.add_node("map", nodes.map)
@@ -97,3 +135,389 @@ def create_map_reduce_graph(
     builder.add_edge("reduce", "collect")
     graph = builder.compile(checkpointer=checkpointer, store=store, **compile_options)
     return graph.with_config(max_concurrency=max_concurrency)
+
+
+class Failure(TypedDict):
+    """A part that got no answer."""
+
+    level: int
+    part: int
+    sub_question: str
+    chunks: list[Place]
+    """The places of the input that this answer does not consider."""
+    error: str
+
+
+class Counts(TypedDict):
+    """What the work on some parts took."""
+
+    calls: int
+    refused: int
+    """Calls that the provider refused as too large; their parts were split."""
+    input_tokens: int
+    """Input of all calls, as far as the provider reports it; `output_tokens` likewise."""
+    output_tokens: int
+    cut_off: int
+    """Answers that ended because their output limit was reached."""
+    cuts: list[Cut]
+    clamped: list[Clamped]
+
+
+class Outcome(Counts):
+    """All that became of one part."""
+
+    part: int
+    answers: list[Answer]
+    failures: list[Failure]
+    unanswered: NotRequired[Work]
+    """The work itself, as long as it may have to be tried again."""
+
+
+class Report(Counts):
+    """How the answer came about, in numbers."""
+
+    parts: list[int]
+    """Parts per level; the first is the input's."""
+    shortened_sources: list[int]
+    """Documents, by number from 0, whose metadata took so much of the room that less of it was shown."""
+    sub_questions: list[str]
+
+
+class MapReduceInput(TypedDict):
+    """What a run begins with: `documents` or `text`."""
+
+    question: str
+    documents: NotRequired[Sequence[Document | str | dict[str, Any]]]
+    text: NotRequired[str]
+
+
+class MapReduceOutput(TypedDict):
+    """What a run returns."""
+
+    answer: str
+    failures: list[Failure]
+    """Parts of the input that the answer does not consider, and why."""
+    parts: int
+    report: Report
+
+
+class State(TypedDict, total=False):
+    """All channels; the input lasts until its parts are made, so that none is mixed with the next one of the thread."""
+
+    question: str
+    documents: Annotated[Any, EphemeralValue]
+    text: Annotated[str | None, EphemeralValue]
+    run: str
+    level: int
+    outcomes: Annotated[list[Outcome], operator.add]
+    waiting: list[Work]
+    """Parts that are tried again when another one shows that the provider answers."""
+    answer: str
+    failures: list[Failure]
+    parts: int
+    report: Report
+
+
+class MapReduceNodes:
+    """The nodes around one model: split, map, reduce and collect, each sync and async."""
+
+    def __init__(self, model: Runnable[Any, Any], parts: PartSplitter, *, sub_questions: bool) -> None:
+        self._model = model
+        self._parts = parts
+        self._sub_questions = sub_questions
+        self._done: Lru[int] = Lru(MAX_LEVELS_COUNTED)  # finished parts, by run and level
+        self._lock = threading.Lock()
+        self.split = self._node("split", self._split)
+        """Cuts the input into parts and sends each to `map`."""
+        self.map = self._node("map", self._answer)
+        """Answers the question from one part."""
+        self.reduce = self._node("reduce", self._answer)
+        """Combines some answers into one."""
+        self.collect: Runnable[Any, Any] = RunnableLambda(self._collect, name="collect")
+        """Waits for the parts of a level; returns the answer, or sends the answers to `reduce`."""
+
+    def _node(self, name: str, calls_of: Callable[[Any], Calls]) -> Runnable[Any, Any]:
+        def run(values: dict[str, Any], config: RunnableConfig) -> Any:
+            calls, config = calls_of(values), _config_of(values, config)
+            request, result = _next_request(calls, None)
+            while request is not None:
+                request, result = _next_request(calls, ask(self._model, request, config))
+            return result
+
+        async def arun(values: dict[str, Any], config: RunnableConfig) -> Any:
+            calls, config = calls_of(values), _config_of(values, config)
+            request, result = await run_in_executor(None, _next_request, calls, None)
+            while request is not None:
+                reply = await aask(self._model, request, config)
+                request, result = await run_in_executor(None, _next_request, calls, reply)
+            return result
+
+        return RunnableLambda(run, afunc=arun, name=name)
+
+    def _split(self, state: State) -> Calls:
+        """Send the parts; the input leaves the state, because each further checkpoint would hold it again.
+
+        The model is not asked for sub-questions where the request for them would be too large, and not before it is
+        sure that the question leaves room for parts, so that the call is worth its price.
+        """
+        question, chunks = _question_of(state), _chunks_of(state)
+        found, reply, calls = tuple[str, ...](), None, 0
+        if self._sub_questions:
+            self._parts.of_documents(whole_work("", question, 0))
+            request = split_request(question)
+            if not self._parts.over_by(request):
+                reply = yield request
+                calls = 1
+            found = self._questions_in(question, reply)
+        sub_questions = list(found) if len(found) > 1 else []
+        run = uuid4().hex
+        parts = self._parts.of_documents(whole_work(run, question, 0, chunks), sub_questions)
+        input_tokens, output_tokens = _usage_of(reply)
+        _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(sub_questions))
+        report = Report(
+            parts=[len(parts.works)],
+            calls=calls,
+            refused=0,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cut_off=0,
+            cuts=parts.cuts,
+            clamped=[],
+            shortened_sources=parts.shortened_sources,
+            sub_questions=sub_questions,
+        )
+        update = {"run": run, "level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
+        return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
+
+    def _questions_in(self, question: str, reply: Any) -> tuple[str, ...]:
+        """The sub-questions in a reply, or by the rules; none where they are so long that no room is left."""
+        found = questions_in(question, reply)
+        try:
+            self._parts.of_documents(whole_work("", question, 0), found)
+        except BudgetExceededError:
+            announce_unsplit("the sub-questions leave no room for documents beside the question")
+            return ()
+        return found
+
+    def _answer(self, work: Work) -> Calls:
+        """Ask about one part, and about smaller ones in its place when it is refused as too large.
+
+        A part that is larger than another one was allowed to be is split before it is sent. When one that cannot become
+        smaller is refused, too, its size is not the reason: the rest is not sent. What else fails is given up alone;
+        the last exception leaves the graph when there must be an answer and is none.
+        """
+        waiting, outcome = [work], _no_outcome(work["part"])
+        last_error: Exception | None = None
+        while waiting:
+            part = waiting[-1]
+            if self._parts.is_known_too_large(part) and self._divide(waiting, outcome):
+                continue
+            reply = yield self._parts.request_of(part)
+            outcome["calls"] += 1
+            error = reply if isinstance(reply, Exception) else _take(reply, part, outcome)
+            if error is None:
+                waiting.pop()
+                continue
+            rest = [part]
+            if self._is_too_large(error, part):
+                outcome["refused"] += 1
+                if self._divide(waiting, outcome):
+                    continue
+                rest = waiting[::-1]
+            del waiting[-len(rest) :]
+            outcome["failures"].append(_failure(error, rest))
+            last_error = error
+        if not outcome["answers"]:
+            if work["must_answer"] and last_error is not None:
+                raise last_error
+            outcome = {**outcome, "cuts": [], "clamped": [], "unanswered": work}  # tried again as it was
+        self._announce_part(work, outcome)
+        return {"outcomes": [outcome]}
+
+    def _is_too_large(self, error: Exception, part: Work) -> bool:
+        overflow = classify_overflow(error, request=request_texts(self._parts.request_of(part)))
+        if overflow is not None:
+            self._parts.hear(part["run"], overflow)
+        return overflow is not None or isinstance(error, BudgetExceededError | NoModelFitsError)
+
+    def _divide(self, waiting: list[Work], outcome: Outcome) -> bool:
+        """Put smaller parts in the place of the next one; False when it cannot become smaller."""
+        found = self._parts.smaller(waiting[-1])
+        if not found.works:
+            return False
+        waiting[-1:] = found.works[::-1]
+        outcome["cuts"] += found.cuts
+        outcome["clamped"] += found.clamped
+        return True
+
+    def _announce_part(self, work: Work, outcome: Outcome) -> None:
+        """Report that a part is done, answered or not; after a resume, parts are counted that were done since."""
+        for failure in outcome["failures"]:
+            log.warning("decompose.part_failed", level=work["level"], part=work["part"], error=failure["error"])
+        if outcome["refused"]:
+            log.warning("decompose.part_split", level=work["level"], part=work["part"], refused=outcome["refused"])
+        key, parts = (work["run"], work["level"]), work["parts"]
+        with self._lock:  # also around the event, so that the numbers arrive in their order
+            done = self._done.put(key, min(parts, (self._done.get(key) or 0) + 1))
+            facts = {"level": work["level"], "part": work["part"], "parts": parts, "done": done}
+            _stream("decompose.part_done", **facts, failed=bool(outcome["failures"]), refused=outcome["refused"])
+
+    def _collect(self, state: State) -> Command[Any]:
+        """Return the update and the sends that follow a level.
+
+        When every part failed, the first one is tried again on its own, and what it raises leaves the graph: the
+        thread can be resumed. Once it is answered, the others are tried again, too.
+        """
+        outcomes = sorted(state["outcomes"], key=lambda outcome: outcome["part"])
+        if waiting := state["waiting"]:
+            return Command(update={"waiting": []}, goto=[Send(_node_of(work), work) for work in waiting])
+        report = _added(state["report"], outcomes)
+        tried = [outcome for outcome in outcomes if outcome["calls"]]
+        if tried and not any(outcome["answers"] for outcome in tried):
+            first, *others = [outcome["unanswered"] for outcome in tried]
+            kept = [outcome for outcome in outcomes if not outcome["calls"]]
+            update = {"waiting": others, "outcomes": Overwrite(kept), "report": report}
+            return Command(update=update, goto=[Send(_node_of(first), {**first, "must_answer": True})])
+        answers = [answer for outcome in outcomes for answer in outcome["answers"]]
+        failures = [*state["failures"], *(failure for outcome in outcomes for failure in outcome["failures"])]
+        if len(answers) > 1:
+            return self._combine(state, answers, failures, report)
+        final = {"answer": answers[0]["text"], "failures": failures, "report": report, "outcomes": Overwrite([])}
+        return Command(update=final, goto=END)
+
+    def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
+        level = state["level"] + 1
+        parts = self._parts.of_answers(whole_work(state["run"], state["question"], level), answers)
+        asked = [work for work in parts.works if len(work["chunks"]) > 1]
+        kept = [_kept(work) for work in parts.works if len(work["chunks"]) == 1]
+        report["parts"] = [*report["parts"], len(asked)]
+        report["clamped"] = [*report["clamped"], *parts.clamped]
+        _announce_level(level, len(asked), clamped=len(parts.clamped))
+        update = {"failures": failures, "report": report, "level": level, "outcomes": Overwrite(kept)}
+        return Command(update=update, goto=_sends(asked))
+
+
+def _next_request(calls: Calls, reply: Any) -> tuple[list[AnyMessage] | None, Any]:
+    """Return the next request, or None with the result when there is no further one."""
+    try:
+        return calls.send(reply), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _config_of(values: dict[str, Any], config: RunnableConfig) -> RunnableConfig:
+    return config if values.get("must_answer") else merge_configs(config, CALL_CONFIG)
+
+
+def _question_of(state: State) -> str:
+    question: Any = state.get("question")
+    if isinstance(question, str) and question.strip():
+        return question
+    raise ConfigError(f"question={shown(question)}: pass what is to be answered from the documents, as a str")
+
+
+def _chunks_of(state: State) -> list[Chunk]:
+    documents: Any = state.get("documents")
+    text = state.get("text")
+    if (documents is None) == (text is None):
+        raise ConfigError("the input needs either documents or text, and only one of them")
+    if text is None and (isinstance(documents, str | bytes | dict) or not isinstance(documents, list | tuple)):
+        raise ConfigError(f"documents={shown(documents)}: pass a list of Documents or texts, or pass text=")
+    chunks = [chunk_of(number, document) for number, document in enumerate(documents if text is None else [text])]
+    if not any(chunk["text"].strip() for chunk in chunks):
+        raise ConfigError(f"the {len(chunks)} documents have no text: there is nothing to answer from")
+    return chunks
+
+
+def _sends(works: list[Work]) -> list[Send]:
+    """The sends of a level; a part that is the only one has to be answered."""
+    return [Send(_node_of(work), {**work, "must_answer": len(works) == 1}) for work in works]
+
+
+def _node_of(work: Work) -> str:
+    return "reduce" if work["level"] else "map"
+
+
+def _take(reply: Any, part: Work, outcome: Outcome) -> Exception | None:
+    """Note the answer in a reply, which is a message or its text, and its usage; return an error when there is none."""
+    input_tokens, output_tokens = _usage_of(reply)
+    outcome["input_tokens"] += input_tokens
+    outcome["output_tokens"] += output_tokens
+    metadata = reply.response_metadata if isinstance(reply, AIMessage) else {}
+    outcome["cut_off"] += any(str(metadata.get(key, "")).lower() in LENGTH_STOPS for key in STOP_KEYS)
+    text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
+    if not text:
+        return ContextWindowError(
+            "the model returned no text: check its output limit, reasoning budget and safety filters"
+        )
+    covers = places_of(part["chunks"])
+    outcome["answers"].append(Answer(text=text, sub_question=part["sub_question"], covers=covers))
+    return None
+
+
+def _usage_of(reply: Any) -> tuple[int, int]:
+    """The input and output tokens that a reply reports; 0 where it does not."""
+    usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
+    return (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
+
+
+def _failure(error: Exception, works: list[Work]) -> Failure:
+    """The report of parts that are given up, as one."""
+    return Failure(
+        level=works[0]["level"],
+        part=works[0]["part"],
+        sub_question=works[0]["sub_question"],
+        chunks=places_of(chunk for work in works for chunk in work["chunks"]),
+        error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS],
+    )
+
+
+def _no_outcome(part: int) -> Outcome:
+    return Outcome(
+        part=part,
+        answers=[],
+        failures=[],
+        calls=0,
+        refused=0,
+        input_tokens=0,
+        output_tokens=0,
+        cut_off=0,
+        cuts=[],
+        clamped=[],
+    )
+
+
+def _kept(work: Work) -> Outcome:
+    """An answer that is alone in its part goes to the next level as it is."""
+    chunk = work["chunks"][0]
+    answer = Answer(text=chunk["text"], sub_question=work["sub_question"], covers=chunk.get("covers", []))
+    return {**_no_outcome(work["part"]), "answers": [answer]}
+
+
+def _added(report: Report, outcomes: list[Outcome]) -> Report:
+    """The report with what a level took; cuts are in the order of the input, one for all sub-questions."""
+    added = report.copy()
+    for outcome in outcomes:
+        added["calls"] += outcome["calls"]
+        added["refused"] += outcome["refused"]
+        added["input_tokens"] += outcome["input_tokens"]
+        added["output_tokens"] += outcome["output_tokens"]
+        added["cut_off"] += outcome["cut_off"]
+        added["clamped"] = [*added["clamped"], *outcome["clamped"]]
+        added["cuts"] = [*added["cuts"], *outcome["cuts"]]
+    by_place = {(cut["document"], cut["at"]): cut for cut in added["cuts"]}
+    added["cuts"] = [by_place[place] for place in sorted(by_place)]
+    return added
+
+
+def _announce_level(level: int, parts: int, **facts: Any) -> None:
+    log.info("decompose.level_started", level=level, parts=parts, **facts)
+    _stream("decompose.level_started", level=level, parts=parts, **facts)
+
+
+def _stream(event: str, **facts: Any) -> None:
+    try:
+        writer = get_stream_writer()
+    except (RuntimeError, KeyError):  # called outside a graph: there is no stream
+        return
+    writer({"type": event, **facts})

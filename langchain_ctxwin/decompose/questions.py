@@ -1,18 +1,18 @@
-"""Which questions does a question consist of?"""
+"""Sub-questions: those that a question consists of, as a model writes them or as the text is cut by rules."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
+import structlog
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
-from langchain_ctxwin.decompose.events import announce_unsplit
+log = structlog.get_logger("langchain_ctxwin")
 
 MAX_SUB_QUESTIONS = 12
 """More parts than this are no questions of one person: the text was misread."""
@@ -69,37 +69,34 @@ def split_question(
         >>> split_question("Who signed the contract and when does it end?")
         ('Who signed the contract', 'when does it end?')
     """
-    return (read_questions(ask(question, model, config), question) if model else ()) or cut_question(question)
+    return questions_in(question, ask(model, split_request(question), config) if model else None)
 
 
 async def asplit_question(
     question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
     """Like `split_question`, awaiting the model."""
-    return (read_questions(await aask(question, model, config), question) if model else ()) or cut_question(question)
+    return questions_in(question, await aask(model, split_request(question), config) if model else None)
 
 
-def ask(question: str, model: Runnable[Any, Any], config: RunnableConfig | None) -> Any:
-    """Return the reply of a model that was asked to split a question; None when it failed."""
-    with _failures_are_soft():
-        return model.invoke(split_request(question), config)
-
-
-async def aask(question: str, model: Runnable[Any, Any], config: RunnableConfig | None) -> Any:
-    """Like `ask`, awaiting the model."""
-    with _failures_are_soft():
-        return await model.ainvoke(split_request(question), config)
-
-
-@contextmanager
-def _failures_are_soft() -> Iterator[None]:
-    """Whatever a model raises, the question can be cut without it; only an interrupt of the graph goes through."""
+def ask(model: Runnable[Any, Any], request: list[AnyMessage], config: RunnableConfig | None) -> Any:
+    """Return the reply of a model, or the exception that it raised; only an interrupt of the graph goes through."""
     try:
-        yield
+        return model.invoke(request, config)
     except GraphBubbleUp:
         raise
-    except Exception as error:  # noqa: BLE001  # any failure of a model has the same answer here
-        announce_unsplit(f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  # whoever asks decides what a failure means
+        return error
+
+
+async def aask(model: Runnable[Any, Any], request: list[AnyMessage], config: RunnableConfig | None) -> Any:
+    """Like `ask`, awaiting the model."""
+    try:
+        return await model.ainvoke(request, config)
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001  # whoever asks decides what a failure means
+        return error
 
 
 def split_request(question: str) -> list[AnyMessage]:
@@ -107,9 +104,14 @@ def split_request(question: str) -> list[AnyMessage]:
     return [SystemMessage(INSTRUCTIONS), HumanMessage(question)]
 
 
-def read_questions(reply: Any, question: str) -> tuple[str, ...]:
-    """Return the questions in a reply; empty when it cannot be used."""
-    if reply is None:
+def questions_in(question: str, reply: Any) -> tuple[str, ...]:
+    """Return the questions in a reply of a model, or by rules when there is none, or none that can be used."""
+    return (_read(question, reply) if reply is not None else ()) or _cut(question)
+
+
+def _read(question: str, reply: Any) -> tuple[str, ...]:
+    if isinstance(reply, Exception):
+        announce_unsplit(f"{type(reply).__name__}: {reply}")
         return ()
     text = str(reply.text if isinstance(reply, BaseMessage) else reply)
     found = _array(text) or _items(text)
@@ -120,6 +122,11 @@ def read_questions(reply: Any, question: str) -> tuple[str, ...]:
     return found if len(found) > 1 else (question.strip(),)
 
 
+def announce_unsplit(reason: str) -> None:
+    """Report that a question was not split by the model."""
+    log.warning("decompose.question_unsplit", reason=reason)
+
+
 def _array(text: str) -> tuple[str, ...]:
     """The first array of strings; an array of something else is a note or a quote."""
     at = -1
@@ -127,17 +134,13 @@ def _array(text: str) -> tuple[str, ...]:
         at = text.find("[", at + 1)
         if at < 0:
             break
-        values = _value_at(text, at)
+        try:
+            values = _DECODER.raw_decode(text, at)[0]
+        except (ValueError, RecursionError):
+            continue
         if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
             return _unique(values)
     return ()
-
-
-def _value_at(text: str, at: int) -> Any:
-    try:
-        return _DECODER.raw_decode(text, at)[0]
-    except (ValueError, RecursionError):
-        return None
 
 
 def _items(text: str) -> tuple[str, ...]:
@@ -151,8 +154,8 @@ def _unique(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
 
 
-def cut_question(question: str) -> tuple[str, ...]:
-    """Return the questions that a text surely consists of."""
+def _cut(question: str) -> tuple[str, ...]:
+    """The questions that a text surely consists of."""
     for cut in (_by_list, _by_marks, _by_clauses):
         found = cut(question)
         if 1 < len(found) <= MAX_SUB_QUESTIONS:

@@ -1,18 +1,75 @@
-"""How do chunks of any size become parts that fit, each chunk in one of them, in order?"""
+"""Chunks of the input: documents, or pieces that end where a reader would cut, distributed over parts that fit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from functools import partial
+from itertools import pairwise
+from math import ceil
+from typing import Any, Literal, NotRequired, TypedDict
+
+from langchain_core.documents import Document
 
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.decompose.boundaries import Boundary, pieces_of
-from langchain_ctxwin.decompose.chunks import Chunk, joined
-from langchain_ctxwin.errors import BudgetExceededError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.measurer import shown
+from langchain_ctxwin.text.sentences import sentence_spans, word_cut
 
-Frame = Callable[[Chunk], str]
-"""What a request shows around the text of a chunk."""
+CITED = ("id", "source", "url", "title", "page", "section")
+"""Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""
+
+LONGEST_CITED_CHARS = 200
+"""A longer value is no source id; its beginning is shown."""
+
+LEAST_CITED_CHARS = 25
+"""A shorter beginning names no source: whole fields are left out instead, the last ones first."""
+
+PIECES_PER_ROOM = 16
+"""Neighbouring units are taken together up to this part of the room: prices cost time, and a part wastes less."""
+
+LONGEST_HEADING_CHARS = 500
+"""A longer piece is no heading that stands alone."""
+
+HEAD_SHARE = 2 / 3
+"""Part of what is kept that comes from the beginning: answers state the main thing first and conclude at the end."""
+
+SHRINK = 0.9
+"""Share of the computed length that is tried: the marker costs tokens, and text is not equally dense everywhere."""
+
+Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
+"""What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""
+
+_HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+\S|^[^\n]+\n(?:(={3,})|-{3,})[ \t\r]*$|(\f)")
+_HEADING_LINE = re.compile(r"#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z)")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
+# Not before another end, a run of empty lines is one, and not before the line under a heading.
+_LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
+_SENTENCE_ENDS = tuple(".!?\u2026\u3002\uff01\uff1f\u0964\u061f:;\"'\u201d\u2019)]}>|")
+_LONGEST_END_CHARS = 40  # white space after a sentence that is looked at
+
+
+class Place(TypedDict):
+    """Where a chunk stands in the input: the document by its number, and characters of its text."""
+
+    document: int
+    source: dict[str, str]
+    start: int
+    stop: int
+
+
+class Chunk(TypedDict):
+    """A whole document, a piece of one, or the answer to some of them; JSON, because it is part of a checkpoint."""
+
+    document: int
+    source: dict[str, str]
+    """What of the metadata is shown."""
+    start: int
+    """Where the text begins in its document, in characters."""
+    text: str
+    covers: NotRequired[list[Place]]
+    """For an answer: the chunks that it was written from."""
 
 
 class Cut(TypedDict):
@@ -25,78 +82,255 @@ class Cut(TypedDict):
     """`hard` inside a sentence, because not even a sentence fit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """Chunks in parts that fit, and where that cut a document."""
-
-    parts: tuple[tuple[Chunk, ...], ...]
-    cuts: tuple[Cut, ...]
+Frame = Callable[[Chunk], str]
+"""What a request shows around the text of a chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sized:
-    chunk: Chunk
+class Piece:
+    """A part of a text that fits; pieces follow each other without gaps."""
+
+    start: int
+    stop: int
     tokens: int
-    frame_tokens: int
     ends: Boundary
+
+
+def chunk_of(number: int, given: Any) -> Chunk:
+    """Return a document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(given, str):
+        return Chunk(document=number, source={}, start=0, text=given)
+    if isinstance(given, Document):
+        given = {"id": given.id, "page_content": given.page_content, "metadata": given.metadata}
+    text = given.get("page_content") if isinstance(given, dict) else None
+    if not isinstance(text, str):
+        raise ConfigError(f"documents[{number}]={shown(given)}: pass a str, a Document, or a dict with page_content")
+    stated = {} if given.get("metadata") is None else given["metadata"]
+    if not isinstance(stated, dict):
+        raise ConfigError(
+            f"documents[{number}]: metadata={shown(stated)}: pass a dict, for example {{'source': 'a.md'}}"
+        )
+    metadata = {"id": given.get("id"), **stated}
+    source = {name: str(metadata[name])[:LONGEST_CITED_CHARS] for name in CITED if metadata.get(name) is not None}
+    return Chunk(document=number, source=source, start=0, text=text)
 
 
 def split_chunks(
     chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame: Frame, *, least_tokens: int = 1
-) -> Split:
+) -> tuple[list[list[Chunk]], list[Cut]]:
     """Distribute `chunks` over as few parts as their order allows, each at most `room_tokens` large.
 
     Chunks that fit are kept whole and several share a part; only a larger one is cut, where its sections, else its
     paragraphs, lines or sentences end. The texts of all parts, one after the other, are those of `chunks`.
 
+    Returns:
+        The parts, and where a document was cut between them.
+
     Raises:
         BudgetExceededError: what is shown around a chunk that has to be cut leaves less than `least_tokens` for it.
     """
-    parts: list[list[_Sized]] = []
+    parts, cuts = list[list[Chunk]](), list[Cut]()
     used = 0
-    for sized in _sized(chunks, room_tokens, price, frame, least_tokens):
-        goes_on = bool(parts) and parts[-1][-1].chunk["document"] == sized.chunk["document"]
-        cost = sized.tokens + (0 if goes_on else sized.frame_tokens)
-        if parts and used + cost <= room_tokens:
-            parts[-1].append(sized)
-            used += cost
+    ends: Boundary = "end"
+    for chunk, frame_tokens, piece in _pieces(chunks, room_tokens, price, frame, least_tokens):
+        before = parts[-1][-1] if parts else None
+        cost = piece.tokens + (0 if before and before["document"] == chunk["document"] else frame_tokens)
+        if before is None or used + cost > room_tokens:
+            if before is not None and ends != "end":
+                cuts.append(Cut(document=before["document"], at=_end_of(before), kind=ends))
+            parts.append([chunk])
+            used = piece.tokens + frame_tokens
         else:
-            parts.append([sized])
-            used = sized.tokens + sized.frame_tokens
-    cuts = tuple(_cut(part[-1]) for part in parts if part[-1].ends != "end")
-    return Split(parts=tuple(tuple(joined([sized.chunk for sized in part])) for part in parts), cuts=cuts)
+            used += cost
+            if before["document"] == chunk["document"] and _end_of(before) == chunk["start"]:
+                parts[-1][-1] = {**before, "text": before["text"] + chunk["text"]}
+            else:
+                parts[-1].append(chunk)
+        ends = piece.ends
+    return parts, cuts
 
 
-def _sized(
+def _pieces(
     chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame: Frame, least_tokens: int
-) -> Iterator[_Sized]:
+) -> Iterator[tuple[Chunk, int, Piece]]:
+    """Yield each piece of each chunk as a chunk, with what is shown around it in tokens."""
     for chunk in chunks:
         # What may be cut is shown with a position: the largest one is priced for all.
-        last: Chunk = {**chunk, "start": chunk["start"] + len(chunk["text"])}
+        last: Chunk = {**chunk, "start": _end_of(chunk)}
         frame_tokens = price(frame(last if len(chunk["text"]) > room_tokens else chunk))
         left = room_tokens - frame_tokens
         if left < least_tokens and price(chunk["text"]) > left:
-            raise _no_room(chunk, room_tokens, frame_tokens, least_tokens)
+            raise BudgetExceededError(
+                f"what is shown around documents[{chunk['document']}] needs {frame_tokens:,} tokens of a room of "
+                f"{room_tokens:,}, which leaves {max(0, left):,} for its text (at least {least_tokens} are needed): "
+                "shorten its metadata or use a larger window",
+                report={"input_limit": room_tokens, "total_tokens": frame_tokens},
+            )
         for piece in pieces_of(chunk["text"], left, price):
             text = chunk["text"][piece.start : piece.stop]
-            part: Chunk = {**chunk, "start": chunk["start"] + piece.start, "text": text}
-            yield _Sized(chunk=part, tokens=piece.tokens, frame_tokens=frame_tokens, ends=piece.ends)
+            yield {**chunk, "start": chunk["start"] + piece.start, "text": text}, frame_tokens, piece
 
 
-def _no_room(chunk: Chunk, room_tokens: int, frame_tokens: int, least_tokens: int) -> BudgetExceededError:
-    return BudgetExceededError(
-        f"what is shown around documents[{chunk['document']}] needs {frame_tokens:,} tokens of a room of "
-        f"{room_tokens:,}, which leaves {max(0, room_tokens - frame_tokens):,} for its text (at least {least_tokens} "
-        "are needed): shorten its metadata or use a larger window",
-        report={"input_limit": room_tokens, "total_tokens": frame_tokens},
-    )
+def _end_of(chunk: Chunk) -> int:
+    return chunk["start"] + len(chunk["text"])
 
 
-def _cut(last: _Sized) -> Cut:
-    return Cut(document=last.chunk["document"], at=last.chunk["start"] + len(last.chunk["text"]), kind=last.ends)
+def places_of(chunks: Iterable[Chunk]) -> list[Place]:
+    """Return where the chunks, or what they answer, stand in the input; neighbours in one document as one place."""
+    found: list[Place] = []
+    for chunk in chunks:
+        own = Place(document=chunk["document"], source=chunk["source"], start=chunk["start"], stop=_end_of(chunk))
+        for place in chunk.get("covers") or [own]:
+            if found and found[-1]["document"] == place["document"] and found[-1]["stop"] == place["start"]:
+                found[-1] = {**found[-1], "stop": place["stop"]}
+            elif place not in found[-1:]:
+                found.append(place)
+    return found
 
 
-def halves(items: Sequence[Chunk]) -> tuple[tuple[Chunk, ...], tuple[Chunk, ...]]:
-    """Return the first and the second half of several chunks, by number."""
-    middle = len(items) // 2
-    return tuple(items[:middle]), tuple(items[middle:])
+def cited_within(chunk: Chunk, most_tokens: int, price: WholePrice, frame: Frame) -> Chunk:
+    """Return the chunk, its source shortened until what is shown around it costs at most `most_tokens`.
+
+    All fields are cut to the same length first. A chunk whose source fits is returned as it is.
+    """
+    found, longest_chars = chunk, LONGEST_CITED_CHARS
+    while found["source"] and price(frame(found)) > most_tokens:
+        longest_chars = max(LEAST_CITED_CHARS, longest_chars // 2)
+        shorter = {name: value[:longest_chars] for name, value in found["source"].items()}
+        if shorter == found["source"]:
+            shorter.popitem()
+        found = {**found, "source": shorter}
+    return found
+
+
+def shortened(text: str, most_tokens: int, price: WholePrice) -> str:
+    """Return the beginning and the end of `text` with a marker between that says how much is missing.
+
+    A room too small for the marker gets the marker alone.
+    """
+    tokens, kept_chars, found = price(text), len(text), text
+    while tokens > most_tokens and kept_chars:
+        kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most_tokens / tokens))
+        head = word_cut(text, 0, ceil(kept_chars * HEAD_SHARE)) if kept_chars else 0
+        tail = len(text) - (kept_chars - head)
+        found = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
+        tokens = price(found)
+    return found
+
+
+def pieces_of(text: str, room_tokens: int, price: WholePrice) -> Iterator[Piece]:
+    """Yield the pieces of `text` in order, each at most `room_tokens` large, cut at the coarsest units that fit.
+
+    The units are sections by depth of their headings, paragraphs, lines, sentences, then words and characters. A
+    heading stays with what follows it, down to its first sentence. Only a single character may cost more than the room.
+    """
+    yield from _Cutter(text, room_tokens, price).pieces(0, len(text), 0, "end")
+
+
+class _Cutter:
+    def __init__(self, text: str, room_tokens: int, price: WholePrice) -> None:
+        self._text = text
+        self._room = room_tokens
+        self._price = price
+
+    def pieces(self, start: int, stop: int, level: int, ends: Boundary) -> Iterator[Piece]:
+        tokens = self._price(self._text[start:stop])
+        if tokens <= self._room or stop - start <= 1:
+            yield Piece(start=start, stop=stop, tokens=tokens, ends=ends)
+        elif level == len(_LEVELS):
+            middle = word_cut(self._text, start, (start + stop) // 2)
+            yield from self.pieces(start, middle, level, "hard")
+            yield from self.pieces(middle, stop, level, ends)
+        else:
+            yield from self._by_units(start, stop, level, ends, tokens)
+
+    def _by_units(self, start: int, stop: int, level: int, ends: Boundary, tokens: int) -> Iterator[Piece]:
+        """Cut between units of this level; what is still too large is cut between units of the next one."""
+        kind, cuts = _LEVELS[level]
+        units = _with_headings(self._text, [start, *(cut for cut in cuts(self._text, start, stop) if cut < stop), stop])
+        group_chars = (stop - start) * self._room // (tokens * PIECES_PER_ROOM)
+        for group in _groups(units, group_chars):
+            first, last = group[0], group[-1]
+            cost = self._price(self._text[first:last])
+            if cost <= self._room:
+                yield Piece(start=first, stop=last, tokens=cost, ends=self._ends(kind, last, stop, ends))
+                continue
+            for one, other in pairwise(group):
+                yield from self.pieces(one, other, level + 1, self._ends(kind, other, stop, ends))
+
+    def _ends(self, kind: Boundary, at: int, stop: int, ends: Boundary) -> Boundary:
+        if at == stop:
+            return ends
+        is_cut = kind == "sentence" and not _ends_sentence(self._text[max(0, at - _LONGEST_END_CHARS) : at])
+        return "hard" if is_cut else kind
+
+
+def _ends_sentence(text: str) -> bool:
+    """True for text that ends, but for white space, with a mark that ends sentences, or with the end of a line."""
+    end = text.rstrip()
+    return end.endswith(_SENTENCE_ENDS) or "\n" in text[len(end) :]
+
+
+def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:
+    """Take neighbouring units together until they have enough characters; each group begins where the last one ends."""
+    group = [cuts[0]]
+    for cut in cuts[1:]:
+        group.append(cut)
+        if cut - group[0] >= least_chars or cut == cuts[-1]:
+            yield group
+            group = [cut]
+
+
+def _with_headings(text: str, cuts: list[int]) -> list[int]:
+    """Drop each cut that would leave only headings, or blank lines, before it."""
+    kept = cuts[:1]
+    has_text = False
+    for start, cut in pairwise(cuts):
+        has_text = has_text or cut - kept[-1] > LONGEST_HEADING_CHARS or not _is_heading(text, start, cut)
+        if has_text and cut != cuts[-1]:
+            kept.append(cut)
+            has_text = False
+    return [*kept, cuts[-1]]
+
+
+def _is_heading(text: str, start: int, stop: int) -> bool:
+    """True when a short unit has nothing but headings and blank lines."""
+    at = start
+    while at < stop <= start + LONGEST_HEADING_CHARS:
+        line = _HEADING_LINE.match(text, at, stop)
+        if line is None or line.end() == at:
+            return False
+        at = line.end()
+    return at == stop
+
+
+def _sections(depth: int, text: str, start: int, stop: int) -> Iterator[int]:
+    """Before headings of this depth or above, after form feeds."""
+    for match in _HEADING.finditer(text, start, stop):
+        marks, underline, feed = match.groups()
+        found_depth = len(marks) if marks else 1 if underline or feed else 2
+        if found_depth <= depth:
+            yield match.end() if feed else match.start()
+
+
+def _ends_of(unit: re.Pattern[str], text: str, start: int, stop: int) -> Iterator[int]:
+    return (match.end() for match in unit.finditer(text, start, stop))
+
+
+def _sentences(text: str, start: int, stop: int) -> Iterator[int]:
+    return (end for _, end in sentence_spans(text, start, stop))
+
+
+_LEVELS: tuple[tuple[Boundary, Callable[[str, int, int], Iterable[int]]], ...] = (
+    ("section", partial(_sections, 1)),
+    ("section", partial(_sections, 2)),
+    ("section", partial(_sections, 3)),
+    ("section", partial(_sections, 6)),
+    ("paragraph", partial(_ends_of, _BLANK_LINES)),
+    ("line", partial(_ends_of, _LINE_END)),
+    ("sentence", _sentences),
+)

@@ -25,9 +25,9 @@ from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.flow.state import FLAGS, SESSION, State, Update, flags_of
-from langchain_ctxwin.memo import Lru, PerMessage
 from langchain_ctxwin.summarize import SummaryStore as Shelf
 from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.memo import Lru, PerMessage
 
 CHECKPOINTER = "__pregel_checkpointer"
 """Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""

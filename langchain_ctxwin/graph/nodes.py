@@ -28,10 +28,10 @@ from langchain_ctxwin.flow.exchange import ModelExchange, arun_exchange, run_exc
 from langchain_ctxwin.flow.histories import Place, place_of
 from langchain_ctxwin.flow.state import State, Update
 from langchain_ctxwin.flow.steps import Destination, Flow, request_waits
-from langchain_ctxwin.memo import Lru, once
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, once
 
 Writes = Update | Command[Any]
 

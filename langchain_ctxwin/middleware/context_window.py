@@ -34,7 +34,7 @@ from langchain_ctxwin.flow.histories import Histories, place_of
 from langchain_ctxwin.flow.state import State, Update, turn_is_finished
 from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.measurer import check_collaborators, shown
-from langchain_ctxwin.memo import HeardLimits, Lru, Marks, once
+from langchain_ctxwin.memo import HeardLimits, Marks
 from langchain_ctxwin.middleware.agent_state import SESSION_KEYS, ContextKeys
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
@@ -42,6 +42,7 @@ from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, once
 
 
 class AgentCall:

@@ -21,14 +21,14 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import Lru
-from langchain_ctxwin.models.files import alone, fault_of, replace_text, set_aside
 from langchain_ctxwin.models.merging import GUESS, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
 from langchain_ctxwin.models.troubles import Troubles, reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.files import alone, fault_of, replace_text, set_aside
+from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.memo import Lru
 
 GRACE_SECONDS = 1.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a

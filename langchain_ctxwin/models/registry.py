@@ -25,9 +25,7 @@ from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.models.cache import SourceCache, SourceState
-from langchain_ctxwin.models.files import place
 from langchain_ctxwin.models.merging import (
     FIELDS,
     GUESS,
@@ -53,6 +51,8 @@ from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.files import place
+from langchain_ctxwin.util.memo import Lru
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""

@@ -27,7 +27,7 @@ from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.request import Request, Size
 from langchain_ctxwin.util.background import in_few_daemons
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.forks import renew_after_fork
 
 FACTS_SECONDS = 60.0
 """How long facts of the registry are used before it is asked again: it keeps its own, longer time to live."""

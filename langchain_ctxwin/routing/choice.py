@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.routing.candidates import Candidate
 

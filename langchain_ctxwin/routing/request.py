@@ -15,8 +15,8 @@ from langchain_core.runnables.config import ensure_config
 from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
-from langchain_ctxwin.memo import MAX_TEXTS, Lru, PerMessage, once
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 KEY_BYTES = 12
 """Length of a digest: by chance, two of ten thousand conversations share one in 10**21 cases."""

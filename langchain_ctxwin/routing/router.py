@@ -12,12 +12,11 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import NoModelFitsError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
@@ -30,6 +29,7 @@ from langchain_ctxwin.routing.candidates import (
 from langchain_ctxwin.routing.choice import Option, choose, estimated_cost, strengths
 from langchain_ctxwin.routing.quality import Quality
 from langchain_ctxwin.routing.request import Request, RequestSizes, needed_capabilities
+from langchain_ctxwin.util.memo import Lru
 
 MAX_CONVERSATIONS = 10_000
 """Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""

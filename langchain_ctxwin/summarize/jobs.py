@@ -35,7 +35,7 @@ from langchain_ctxwin.summarize.store import (
     granted,
 )
 from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""

@@ -1,1 +1,1 @@
-"""Texts: sentences, search terms, ranking by words."""
+"""Texts taken apart: sentences and lines, search terms and their ranking."""

@@ -11,9 +11,6 @@ import sentencex
 Span = tuple[int, int]
 """Where a piece of a text begins and where it stops."""
 
-FRAGMENT_CHARS = 300
-"""Longest fragment taken from one line of machine output: about three printed lines, enough for its first fields."""
-
 LONGEST_SENTENCE_CHARS = 600
 """Longest sentence that has a position. As much is segmented at once: time can grow with the square."""
 
@@ -30,29 +27,8 @@ _LINE_END = re.compile(r"\n(?:[^\S\n]*+\n)*+")
 _JOINERS = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"  # zero width joiner, skin tones
 _MOST_COMBINING_CHARS = 16  # more marks than that on one character are no writing
 _LANGUAGE = "en"  # sets the abbreviations that do not end a sentence; punctuation of other scripts is known in any case
-_CODE_FENCE = "```"
-_CODE_LINE = re.compile(r"[{}\[\]();:,=<>|\\]\s*$|^\s*[}\])]")
-_CODE_SHARE = 0.5  # prose has a line or two that look like code, code has mostly such lines
-_OPENINGS_OF_MARKUP = ("{", "[", "<")
-_INFORMATIVE = re.compile(r"\w.*\w")
-_SEPARATORS = re.compile(r"[\s,;|}\]]")
 # The segmenter cannot encode lone surrogates and fails on some non-ASCII spaces: it sees a stand-in of equal length.
 _UNSAFE = re.compile(r"[^\S \t\n\r\f\v]|[\ud800-\udfff]")
-
-
-def statements(text: str) -> list[str]:
-    """Return the sentences of prose and the lines of code or markup in `text`, verbatim, in order, stripped.
-
-    Example:
-        >>> statements("Never call Dr. Smith. Use a.py only.")
-        ['Never call Dr. Smith.', 'Use a.py only.']
-    """
-    found: list[str] = []
-    for number, block in enumerate(text.split(_CODE_FENCE)):
-        is_fenced = number % 2 == 1
-        found.extend(block.splitlines() if is_fenced or _looks_like_code(block) else _sentences(block))
-    stripped = [statement.strip() for statement in found]
-    return [statement for statement in stripped if statement] or ([text.strip()] if text.strip() else [])
 
 
 def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
@@ -84,6 +60,22 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
             start = end
 
 
+def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
+    """Yield where to cut a text into pieces of at most `size_chars`: after a line, else after a space, else anywhere.
+
+    Example:
+        >>> list(piece_spans("one two three", 8))
+        [(0, 8), (8, 13)]
+    """
+    start = 0
+    while len(text) - start > size_chars:
+        stop = _line_cut(text, start, start + size_chars)
+        yield start, stop
+        start = stop
+    if start < len(text):
+        yield start, len(text)
+
+
 def word_cut(text: str, start: int, limit: int) -> int:
     """Return where to cut `text[start:limit]`: after the last space of its second half, else between two characters."""
     for position in range(limit, (start + limit) // 2, -1):
@@ -98,43 +90,14 @@ def clean_cut(text: str, start: int, position: int) -> int:
     return next((place for place in range(position, earliest, -1) if not _is_inside_character(text, place)), position)
 
 
-def fragments(text: str) -> list[str]:
-    """Return the informative lines of machine output (those with a word), each cut to `FRAGMENT_CHARS` at a separator.
-
-    Text without any informative line gives all its lines that are not blank.
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    informative = [line for line in lines if _INFORMATIVE.search(line[:FRAGMENT_CHARS])]
-    return [_fragment(line) for line in informative or lines]
-
-
-def edges(text: str, edge_chars: int) -> tuple[str, ...]:
-    """Return the whole text, or its first and its last `edge_chars` characters when it is longer than both."""
-    return (text,) if len(text) <= 2 * edge_chars else (text[:edge_chars], text[-edge_chars:])
-
-
-def whole(pieces: Sequence[Sequence[str]]) -> list[str]:
-    """Join the statements of one edge, or of two without the statement that was cut at the inner end of each."""
-    if len(pieces) == 1:
-        return list(pieces[0])
-    head, tail = pieces
-    return [*(head[:-1] or head), *(tail[1:] or tail)]
-
-
-def _looks_like_code(block: str) -> bool:
-    lines = [line for line in block.splitlines() if line.strip()]
-    if len(lines) <= 1:
-        return False
-    if block.lstrip().startswith(_OPENINGS_OF_MARKUP):
-        return True
-    return sum(1 for line in lines if _CODE_LINE.search(line)) > _CODE_SHARE * len(lines)
-
-
-def _sentences(block: str) -> Iterator[str]:
-    start = 0
-    for length in _lengths(block):
-        yield block[start : start + length]
-        start += length
+def _line_cut(text: str, start: int, limit: int) -> int:
+    """Position after the last line or space in the second half of the piece, so that pieces do not get tiny."""
+    middle = (start + limit) // 2
+    for mark in ("\n", " "):
+        found = text.rfind(mark, middle, limit)
+        if found >= 0:
+            return found + 1
+    return limit
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
@@ -180,10 +143,3 @@ def _is_inside_character(text: str, position: int) -> bool:
     if unicodedata.category(after).startswith("M") or after in _JOINERS or (before, after) == ("\r", "\n"):
         return True
     return "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff"
-
-
-def _fragment(line: str) -> str:
-    if len(line) <= FRAGMENT_CHARS:
-        return line
-    separators = [match.start() for match in _SEPARATORS.finditer(line, FRAGMENT_CHARS // 2, FRAGMENT_CHARS)]
-    return line[: separators[-1] if separators else FRAGMENT_CHARS].rstrip()

@@ -1,4 +1,4 @@
-"""Search terms of a text: words without their endings, names whole and by parts, pairs of characters.
+"""Search terms of a text, and BM25 by them: words without endings, names whole and by parts, pairs of characters.
 
 Pairs stand in for words in scripts that are written without spaces between them (Chinese, Japanese, Thai, ...) and in
 Korean, whose particles stick to the words.
@@ -7,9 +7,10 @@ Korean, whose particles stick to the words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 from unicodedata import normalize
 
 MAX_WORDS = 65_536
@@ -72,6 +73,60 @@ def query_terms(query: str) -> list[str]:
     """Return what a query asks for, each term once: without common English words, unless it has no others."""
     wanted = dict.fromkeys(terms(query))
     return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
+
+
+class TermIndex:
+    """BM25: for every term, the texts that have it. Immutable once it is built, so that threads may share it.
+
+    Args:
+        texts: how often each term counts in each text.
+        saturation: BM25's k1.
+        length_share: BM25's b.
+    """
+
+    def __init__(self, texts: Sequence[Mapping[str, float]], *, saturation: float, length_share: float) -> None:
+        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
+
+        self._count = len(texts)
+        self._numbers: dict[str, int] = {}
+        terms = np.array([self._number(term) for text in texts for term in text], dtype=np.int64)
+        times = np.array([times for text in texts for times in text.values()], dtype=np.float64)
+        owners = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+        lengths = np.array([sum(text.values()) for text in texts], dtype=np.float64)
+        # The least mean length is for texts without any word.
+        relative = 1 - length_share + length_share * lengths / max(lengths.mean() if texts else 0, 1e-9)
+        self.having = np.bincount(terms, minlength=len(self._numbers))
+        """In how many texts each term is, by its number."""
+
+        saturated = times / (times + saturation * relative[owners])
+        order = np.argsort(terms, kind="stable")
+        weights = np.log1p((self._count - self.having + 0.5) / (self.having + 0.5))[terms] * saturated
+        self._owners, self._weights = owners[order], weights[order]
+        self._ends: list[int] = np.cumsum(self.having).tolist()
+        self._starts = [0, *self._ends]
+
+    def __len__(self) -> int:
+        """Return the number of terms."""
+        return len(self._numbers)
+
+    def numbers(self, terms: Iterable[str]) -> list[int]:
+        """Return the numbers of the known ones among terms."""
+        return [self._numbers[term] for term in terms if term in self._numbers]
+
+    def scores(self, wanted: Mapping[int, float]) -> Any:
+        """Return a numpy vector with a score per text for weighted terms, given by number; 0 without a common one."""
+        import numpy as np  # noqa: PLC0415  # see above
+
+        if not wanted:
+            return np.zeros(self._count)
+        parts = [slice(self._starts[number], self._ends[number]) for number in wanted]
+        owners = np.concatenate([self._owners[part] for part in parts])
+        weights = np.concatenate([self._weights[part] for part in parts])
+        times = np.repeat(list(wanted.values()), [part.stop - part.start for part in parts])
+        return np.bincount(owners, weights=weights * times, minlength=self._count)
+
+    def _number(self, term: str) -> int:
+        return self._numbers.setdefault(term, len(self._numbers))
 
 
 def _normalized(text: str) -> str:

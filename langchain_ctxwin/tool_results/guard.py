@@ -19,7 +19,6 @@ from langgraph.types import Command
 from langchain_ctxwin.config import FileConfig, LiveConfig, ToolResultConfig
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
-from langchain_ctxwin.memo import Lru, once
 from langchain_ctxwin.protocols import Clock, ResultStore, TokenCounter
 from langchain_ctxwin.tool_results.budget import (
     MIN_TOKENS,
@@ -46,6 +45,7 @@ from langchain_ctxwin.tool_results.wrapping import (
     with_views,
 )
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.memo import Lru, once
 
 ID_BYTES = ID_CHARS * 3 // 4
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"

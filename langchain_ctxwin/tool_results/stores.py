@@ -23,7 +23,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import in_few_daemons
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.redis import async_redis_client, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]

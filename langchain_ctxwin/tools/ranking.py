@@ -15,12 +15,12 @@ import structlog
 from langchain_core.embeddings import Embeddings
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.memo import Lru
 from langchain_ctxwin.protocols import ToolRanker
-from langchain_ctxwin.text.terms import MAX_WORDS, query_terms, terms
+from langchain_ctxwin.text.terms import MAX_WORDS, TermIndex, query_terms, terms
 from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import Needs, kinds_of_values, without_phrasing
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.memo import Lru
 
 MEANING_SHARE = 0.4
 """Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
@@ -149,7 +149,7 @@ class Ranker:
         return self._hybrid(texts, self._cosines(texts))
 
     def _custom_ranking(self, ranker: ToolRanker, needs: Needs) -> Ranking:
-        import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
 
         given = list(ranker.rank(needs.request, [entry.tool for entry in self._entries]))
         if len(given) != len(self._entries) or not all(isinstance(score, Real) for score in given):
@@ -162,7 +162,7 @@ class Ranker:
         return _ranking(to_one(scores), (Wish(scores=to_one(scores), is_clear=is_clear),))
 
     def _hybrid(self, texts: Sequence[str], cosines: Sequence[Scores | None]) -> Ranking:
-        import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
 
         wishes = [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
         scores = wishes[0].scores
@@ -237,14 +237,14 @@ class Ranker:
 
 
 def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
-    import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
 
     order = tuple(np.argsort(-scores, kind="stable").tolist())
     return Ranking(order=order, wishes=wishes, scores=scores)
 
 
 def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
-    import numpy as np  # noqa: PLC0415  # comes with bm25s; see there
+    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
 
     found = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
@@ -255,15 +255,20 @@ class WordIndex:
     """The words of a tool set. Immutable once it is built, so that threads may share it."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        import numpy as np  # noqa: PLC0415  # comes with bm25s; imported at the first choice
+        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
 
         texts = [_weighed(entry, WEIGHTS, terms) for entry in entries]
-        self._words = Postings(texts)
-        self._fragments = Postings([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries])
+        self._words = _indexed(texts)
+        self._fragments = _indexed([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries])
         self.terms = [frozenset(self._words.numbers(text)) for text in texts]
         titles = (self._words.numbers(query_terms(entry.title)) for entry in entries)
-        self.telling = [self._words.rare.intersection(numbers) for numbers in titles]
+        having, most = self._words.having, max(RARE_TOOLS, RARE_SHARE * len(texts))
+        rare = frozenset(np.flatnonzero(having <= most).tolist())
+        self.telling = [rare.intersection(numbers) for numbers in titles]
         """Per tool, the rare terms of its name."""
+
+        # How telling a term is, by its number; one that a single tool has leads to no other tool.
+        self._rarity = np.where(having > 1, np.log(max(len(texts), 1) / np.maximum(having, 1)), 0.0)
 
         # Without common words, which would lead anywhere.
         joined = (" ".join(getattr(entry, field) for field in WEIGHTS) for entry in entries)
@@ -289,13 +294,17 @@ class WordIndex:
         weights = np.zeros(len(self._words))
         for index in np.argsort(-scores, kind="stable")[:FEEDBACK_TOOLS]:
             own = self._own[index]
-            weights[own] += scores[index] * self._words.rarity[own]
+            weights[own] += scores[index] * self._rarity[own]
         telling = np.argsort(-weights, kind="stable")[:FEEDBACK_TERMS]
         return self._words.scores({int(number): float(weights[number]) for number in telling if weights[number] > 0})
 
     def _numbers(self, text: str) -> list[int]:
         """The known terms of a text; plain numbers are values of parameters, and say nothing of the tool."""
         return self._words.numbers(term for term in query_terms(text) if not term.isdigit())
+
+
+def _indexed(texts: Sequence[Mapping[str, float]]) -> TermIndex:
+    return TermIndex(texts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
 
 
 def to_one(scores: Scores) -> Scores:
@@ -334,55 +343,3 @@ def _cut(word: str) -> tuple[str, ...]:
     plain = word.casefold()
     last = min(max(1, len(plain) - FRAGMENT_CHARS + 1), MAX_FRAGMENTS)
     return tuple(plain[start : start + FRAGMENT_CHARS] for start in range(last))
-
-
-class Postings:
-    """For every term, the tools that have it. Immutable once it is built, so that threads may share it."""
-
-    def __init__(self, texts: Sequence[Mapping[str, float]]) -> None:
-        """Weigh texts, given as how often each term counts."""
-        import numpy as np  # noqa: PLC0415  # comes with bm25s; imported at the first choice
-
-        self._count = len(texts)
-        self._numbers: dict[str, int] = {}
-        terms = np.array([self._number(term) for text in texts for term in text], dtype=np.int64)
-        times = np.array([times for text in texts for times in text.values()], dtype=np.float64)
-        tools = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-        lengths = np.array([sum(text.values()) for text in texts], dtype=np.float64)
-        # The least mean length is for tool sets without any word.
-        relative = 1 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * lengths / max(lengths.mean() if texts else 0, 1e-9)
-        having, among = np.bincount(terms, minlength=len(self._numbers)), len(texts)
-        saturated = times / (times + TERM_SATURATION * relative[tools])
-        order = np.argsort(terms, kind="stable")
-        weights = np.log1p((among - having + 0.5) / (having + 0.5))[terms] * saturated
-        self._tools, self._weights = tools[order], weights[order]
-        self._ends: list[int] = np.cumsum(having).tolist()
-        self._starts = [0, *self._ends]
-        self.rarity = np.where(having > 1, np.log(max(among, 1) / np.maximum(having, 1)), 0.0)
-        """How telling a term is, by its number; one that a single tool has leads to no other tool."""
-
-        self.rare: frozenset[int] = frozenset(np.flatnonzero(having <= max(RARE_TOOLS, RARE_SHARE * among)).tolist())
-        """The numbers of the terms that few tools have."""
-
-    def __len__(self) -> int:
-        """Return the number of terms."""
-        return len(self._numbers)
-
-    def numbers(self, terms: Iterable[str]) -> list[int]:
-        """Return the numbers of the known ones among terms."""
-        return [self._numbers[term] for term in terms if term in self._numbers]
-
-    def scores(self, wanted: Mapping[int, float]) -> Scores:
-        """Return a score per tool for weighted terms, given by number; 0 without a common one."""
-        import numpy as np  # noqa: PLC0415  # see above
-
-        if not wanted:
-            return np.zeros(self._count)
-        parts = [slice(self._starts[number], self._ends[number]) for number in wanted]
-        tools = np.concatenate([self._tools[part] for part in parts])
-        weights = np.concatenate([self._weights[part] for part in parts])
-        times = np.repeat(list(wanted.values()), [part.stop - part.start for part in parts])
-        return np.bincount(tools, weights=weights * times, minlength=self._count)
-
-    def _number(self, term: str) -> int:
-        return self._numbers.setdefault(term, len(self._numbers))

@@ -1,1 +1,1 @@
-"""What every part uses: background work, forks, Redis clients."""
+"""Plumbing that every part shares: background work, fork safety, memos, shared files, Redis clients."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""

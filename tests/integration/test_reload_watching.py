@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from langchain_ctxwin.reload import ConfigFile, config_file
+from langchain_ctxwin.config import FileConfig
+from langchain_ctxwin.reload import ConfigFile
 
 pytestmark = pytest.mark.integration
 
@@ -151,7 +152,7 @@ def test_what_makes_the_judging_fail_is_told_and_the_watching_goes_on(path, monk
         raise KeyError("s3cret")
 
     with watched.settings as settings, monkeypatch.context() as patched:
-        patched.setattr(config_file.FileConfig, "from_bytes", fail)
+        patched.setattr(FileConfig, "from_bytes", fail)
         path.write_text("keep = 0.2\n")
         until(lambda: settings.problem == f"cannot read settings from {path}: KeyError")
         patched.undo()

@@ -10,8 +10,8 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from langchain_ctxwin.util import redis as redis_clients
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
+from langchain_ctxwin.util import redis as redis_clients
 from support.postgres import running_postgres
 from support.result_stores import ALL_BYTES, CHECKS, PATIENCE_SECONDS, FakeClock, elsewhere
 from support.servers import started_valkey

@@ -6,9 +6,18 @@ import traceback
 import pytest
 from pydantic import SecretStr
 
-from langchain_ctxwin.config import ContextConfig, FileConfig, RetrievalConfig, ToolOverrides, ToolResultConfig
-from langchain_ctxwin.config.faults import SECRET_NAMES
-from langchain_ctxwin.config.listing import changes, defaults, listed, origins
+from langchain_ctxwin.config import (
+    SECRET_NAMES,
+    ContextConfig,
+    FileConfig,
+    RetrievalConfig,
+    ToolOverrides,
+    ToolResultConfig,
+    changes,
+    defaults,
+    listed,
+    origins,
+)
 from langchain_ctxwin.errors import ConfigError
 
 TOML = """

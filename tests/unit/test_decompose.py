@@ -231,9 +231,14 @@ class Peak:
         return tales(messages)
 
 
-def test_progress_is_streamed():
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_progress_is_streamed(is_async):
     """Each part that is done is an event with its level and how many are done of how many."""
-    events = list(graph_of(model_of(failing(2))).stream(QUESTION, stream_mode="custom"))
+    graph = graph_of(model_of(failing(2)))
+    if is_async:
+        events = [event async for event in graph.astream(QUESTION, stream_mode="custom")]
+    else:
+        events = list(graph.stream(QUESTION, stream_mode="custom"))
     done = [(event["level"], event["done"], event["parts"]) for event in events if event["type"].endswith("part_done")]
     parts = done[0][2]
     assert done == [*((0, number, parts) for number in range(1, parts + 1)), (1, 1, 1)]

@@ -14,13 +14,8 @@ from langgraph.types import Command, interrupt
 from langchain_ctxwin import BudgetExceededError, ConfigError, ModelLimits, TokenEstimator
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.decompose import create_map_reduce_graph
-from langchain_ctxwin.decompose.chunks import chunk_of
-from langchain_ctxwin.decompose.collecting import whole_work
-from langchain_ctxwin.decompose.parts import Parting
-from langchain_ctxwin.decompose.prompts import Prompts
-from langchain_ctxwin.decompose.sizes import Sizes
-from langchain_ctxwin.decompose.splitting import split_chunks
-from langchain_ctxwin.decompose.state import Answer
+from langchain_ctxwin.decompose.parts import Answer, PartSplitter, whole_work
+from langchain_ctxwin.decompose.splitting import chunk_of, split_chunks
 from support.fakes import ScriptedChatModel, SdkError, openai_overflow, script
 
 LIMITS = ModelLimits(1600, requested_output_tokens=400)
@@ -57,15 +52,17 @@ def growing(divisor):
     return count
 
 
-def parting_of(counter, window=4_000):
-    prompts = Prompts(on_documents="Answer.", on_answers="Combine.")
-    sizes = Sizes(None, limits=ModelLimits(window, requested_output_tokens=100), counter=counter, output_reserve=None)
-    return Parting(prompts, sizes), sizes, prompts
+def splitter_of(counter, window=4_000):
+    limits = ModelLimits(window, requested_output_tokens=100)
+    return PartSplitter(None, limits=limits, counter=counter, map_prompt="Answer.", reduce_prompt="Combine.")
 
 
 def whole(level=0, *texts):
-    chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
-    return {**whole_work("run", "Which?", level), "chunks": chunks}
+    return whole_work("run", "Which?", level, [chunk_of(number, text) for number, text in enumerate(texts)])
+
+
+def excesses(splitter, works):
+    return [splitter.over_by(splitter.request_of(work)) for work in works]
 
 
 def test_large_metadata_are_shortened_and_leave_room_for_the_text():
@@ -86,7 +83,7 @@ def test_a_frame_that_leaves_no_room_is_refused():
     chunk = chunk_of(3, "x" * 50)
     with pytest.raises(BudgetExceededError, match=r"around documents\[3\] needs 30 tokens of a room of 70"):
         split_chunks([chunk], 70, len, lambda chunk: "-" * 30, least_tokens=41)
-    assert len(split_chunks([chunk], 80, len, lambda chunk: "-" * 30, least_tokens=64).parts) == 1
+    assert len(split_chunks([chunk], 80, len, lambda chunk: "-" * 30, least_tokens=64)[0]) == 1
 
 
 @pytest.mark.parametrize("times", [270, 2_000])
@@ -169,12 +166,11 @@ def test_what_was_not_sent_any_more_is_reported():
 
 def test_a_limit_that_is_no_window_teaches_nothing():
     """A larger limit than ours, one below any window, and one that leaves no room are not believed."""
-    parting, sizes, prompts = parting_of(TokenEstimator("openai"))
+    splitter = splitter_of(TokenEstimator("openai"))
     work = whole(0, DOORS)
     for limit in (None, 90_000, 100, 256):
-        parting.refused(work, ContextOverflow(limit=limit))
-        assert not parting.is_known_too_large(work)
-    assert sizes.heard_room(prompts.request(whole(0)), "run") is None
+        splitter.hear("run", ContextOverflow(limit=limit))
+        assert not splitter.is_known_too_large(work)
 
 
 def test_an_outage_reports_no_cut_twice():
@@ -248,23 +244,20 @@ def asks_about_keys(messages):
 KEYS = {"question": "Which?", "documents": [DOORS * 60, "A key is here. " * 60, DOORS * 60]}
 
 
-def test_an_interrupt_is_no_failure_of_a_part():
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_interrupt_is_no_failure_of_a_part(is_async):
     """A model that asks a person stops the graph; with the reply the run goes on."""
-    graph = graph_of(RunnableLambda(asks_about_keys), checkpointer=InMemorySaver())
-    assert graph.invoke(KEYS, CONFIG)["__interrupt__"][0].value == "May I?"
-    result = graph.invoke(Command(resume="yes"), CONFIG)
-    assert (result["answer"], result["failures"]) == ("ok", [])
-
-
-async def test_an_interrupt_is_no_failure_of_a_part_async():
-    """The same in async runs."""
 
     async def answer(messages):
         return asks_about_keys(messages)
 
     graph = graph_of(RunnableLambda(asks_about_keys, afunc=answer), checkpointer=InMemorySaver())
-    assert (await graph.ainvoke(KEYS, CONFIG))["__interrupt__"][0].value == "May I?"
-    result = await graph.ainvoke(Command(resume="yes"), CONFIG)
+
+    async def run(values):
+        return await graph.ainvoke(values, CONFIG) if is_async else graph.invoke(values, CONFIG)
+
+    assert (await run(KEYS))["__interrupt__"][0].value == "May I?"
+    result = await run(Command(resume="yes"))
     assert (result["answer"], result["failures"]) == ("ok", [])
 
 
@@ -283,39 +276,31 @@ def test_an_interrupt_while_the_question_is_split_stops_the_graph():
 
 @pytest.mark.parametrize("divisor", [20_000, 2_000, 300])
 def test_every_request_fits_where_it_costs_more_than_its_parts(divisor):
-    """The size of a whole request counts, by a smaller room first and by smaller parts then."""
-    parting, sizes, prompts = parting_of(growing(divisor))
+    """By a smaller room first and smaller parts then; answers that do not fit together are divided, or shortened."""
+    splitter = splitter_of(growing(divisor))
     texts = [DOORS * 12] * 60
-    found = parting.of_documents(whole(0, *texts), [])
-    assert [sizes.over_by(prompts.request(work)) for work in found.works] == [0] * len(found.works)
-    assert sum(len(work["chunks"]) for work in found.works) >= len(texts)
+    works = splitter.of_documents(whole(0, *texts)).works
+    assert set(excesses(splitter, works)) == {0}
+    assert sum(len(work["chunks"]) for work in works) >= len(texts)
+    answers = [Answer(text=DOORS * 12, sub_question="", covers=[])] * 40
+    asked = [work for work in splitter.of_answers(whole(1), answers).works if len(work["chunks"]) > 1]
+    assert set(excesses(splitter, asked)) == {0}
 
 
 def test_a_smaller_room_wastes_less_than_halves():
     """All parts but the last are filled for more than half."""
-    parting, sizes, prompts = parting_of(growing(20_000))
-    works = parting.of_documents(whole(0, *[DOORS * 12] * 60), []).works
-    assert min(sizes.input_limit - sizes.over_by(prompts.request(work)) for work in works) == sizes.input_limit
+    splitter = splitter_of(growing(20_000))
+    works = splitter.of_documents(whole(0, *[DOORS * 12] * 60)).works
+    assert set(excesses(splitter, works)) == {0}
     tokens = [sum(len(chunk["text"]) for chunk in work["chunks"]) for work in works[:-1]]
     assert min(tokens) > 0.75 * max(tokens)
-    assert max(map(growing(20_000), map(prompts.request, works))) > 0.75 * sizes.input_limit
-
-
-@pytest.mark.parametrize("divisor", [20_000, 2_000, 300])
-def test_every_request_on_answers_fits_where_it_costs_more_than_its_parts(divisor):
-    """Answers that do not fit together are divided, or shortened."""
-    parting, sizes, prompts = parting_of(growing(divisor))
-    answers = [Answer(text=DOORS * 12, sub_question="", covers=[])] * 40
-    works = parting.of_answers(whole(1), answers).works
-    asked = [work for work in works if len(work["chunks"]) > 1]
-    assert asked
-    assert [sizes.over_by(prompts.request(work)) for work in asked] == [0] * len(asked)
+    assert max(map(growing(20_000), map(splitter.request_of, works))) > 0.75 * splitter.input_limit
 
 
 def test_long_sub_questions_leave_room_for_their_answers():
     """What is shown around an answer is shortened, too, where the window is small."""
-    parting, sizes, prompts = parting_of(TokenEstimator("openai"), window=560)
+    splitter = splitter_of(TokenEstimator("openai"), window=560)
     answers = [Answer(text=DOORS * 12, sub_question=f"{number}" + "漢" * 250, covers=[]) for number in range(4)]
-    works = parting.of_answers(whole(1), answers).works
+    works = splitter.of_answers(whole(1), answers).works
     assert [len(work["chunks"]) for work in works] == [2, 2]
-    assert [sizes.over_by(prompts.request(work)) for work in works] == [0, 0]
+    assert excesses(splitter, works) == [0, 0]

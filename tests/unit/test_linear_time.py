@@ -25,7 +25,7 @@ from langchain_core.runnables import RunnableLambda
 import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
 from langchain_ctxwin.decompose import split_question
-from langchain_ctxwin.decompose.boundaries import pieces_of
+from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
 from langchain_ctxwin.tool_results.extraction import extract

@@ -1,15 +1,19 @@
 """What is remembered is only ever a shortcut."""
 
 import gc
+import itertools
 import os
+import signal
 import threading
+import warnings
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
 from langchain_ctxwin.core.survey import pin
-from langchain_ctxwin.memo import Lru, Marks, PerMessage, once
-from support.forking import forked
+from langchain_ctxwin.memo import Marks
+from langchain_ctxwin.util.memo import Lru, PerMessage, once
 
 
 class Counted:
@@ -85,25 +89,47 @@ def test_marks_follow_the_history():
     assert marks(pinned[:2]) == frozenset()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_child_that_is_forked_while_threads_measure_does_not_wait_for_them():
-    """Their locks are theirs; what was known stays known."""
-    memo: Lru[int] = Lru(4)
-    memo.put("a", 1)
-    is_held, is_over = threading.Event(), threading.Event()
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_forked_while_threads_measure_measures_too():
+    """The lock that another thread held at that moment stays held in the child, unless it is made anew."""
+    memo = Lru(4)
+    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
+    stop = threading.Event()
 
-    def measure() -> None:
-        with memo._lock:
-            is_held.set()
-            is_over.wait()
+    def measure():
+        for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+            engine.measure([HumanMessage(f"question {number}")], system_prompt=f"Be brief: {number}.")
 
-    thread = threading.Thread(target=measure)
-    thread.start()
-    is_held.wait()
-    with forked() as is_child:
-        if is_child:
-            assert (memo.get("a"), memo.put("b", 2)) == (1, 2)
-        else:
-            is_over.set()
+    threads = [threading.Thread(target=measure, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    memo._lock.acquire()  # a fork while it is free would prove nothing
+    try:
+        assert [_forked(lambda: _measure(engine, memo)) for _ in range(20)] == [0] * 20
+    finally:
+        memo._lock.release()
+        stop.set()
+        for thread in threads:
             thread.join()
+
+
+def _measure(engine, memo):
+    """Measure and remember in a child."""
+    engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
+    memo.put("here", 1)
+
+
+def _forked(work):
+    """Return how a forked process ended that did the work; a signal ends one that hangs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(10)
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)

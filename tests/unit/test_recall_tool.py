@@ -24,7 +24,7 @@ from langchain_ctxwin import (
     create_context_agent,
     create_recall_tool,
 )
-from langchain_ctxwin.recall.handles import handles, positions_called
+from langchain_ctxwin.recall import handles, positions_called
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel
 

@@ -12,9 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.config import FileConfig, LiveConfig
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.reload import ConfigFile
-from langchain_ctxwin.reload.folders import folders_of
-from langchain_ctxwin.reload.settling import DOUBTFUL_SECONDS, SETTLE_SECONDS, Seen, Settling
+from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, Seen, Settling, folders_of
 
 WHOLE = Seen(content=b"keep = 0.4\n")
 
@@ -131,13 +129,6 @@ def test_a_failing_callback_changes_nothing(path):
         assert settings.reload()
     assert [log["event"] for log in logs] == ["config.reloaded", "config.callback_failed"]
     assert settings.current.keep == 0.3
-
-
-def test_a_callback_may_reload(path):
-    """It runs where the change was noticed, and does not wait for itself."""
-    settings = ConfigFile(path, on_change=lambda before, after: settings.reload())
-    path.write_text("keep = 0.3\n")
-    assert settings.reload()
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, SystemExit])

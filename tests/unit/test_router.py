@@ -15,7 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from langchain_ctxwin.config.routing import RoutingConfig
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.tokens import TokenEstimator

@@ -4,14 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin import ModelLimits, TokenEstimator
-from langchain_ctxwin.decompose.boundaries import pieces_of
-from langchain_ctxwin.decompose.chunks import chunk_of, places_of
-from langchain_ctxwin.decompose.collecting import whole_work
-from langchain_ctxwin.decompose.parts import Parting
-from langchain_ctxwin.decompose.prompts import Prompts, opening
-from langchain_ctxwin.decompose.shortening import shortened
-from langchain_ctxwin.decompose.sizes import Sizes
-from langchain_ctxwin.decompose.splitting import split_chunks
+from langchain_ctxwin.decompose.parts import PartSplitter, opening, whole_work
+from langchain_ctxwin.decompose.splitting import chunk_of, pieces_of, places_of, shortened, split_chunks
 
 ROOM = 40
 WORDS = st.sampled_from(
@@ -29,7 +23,7 @@ def split(texts, room=ROOM, price=len):
 
 
 def parts_of(text, room):
-    return [part[0]["text"] for part in split([text], room).parts]
+    return [part[0]["text"] for part in split([text], room)[0]]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(10, 200))
@@ -38,7 +32,7 @@ def test_every_character_is_in_one_part_in_order(texts, room):
     """Nothing is lost, repeated or moved: the parts, one after the other, are the documents."""
     found = dict.fromkeys(range(len(texts)), "")
     order = []
-    for part in split(texts, room).parts:
+    for part in split(texts, room)[0]:
         for chunk in part:
             assert chunk["start"] == len(found[chunk["document"]])
             found[chunk["document"]] += chunk["text"]
@@ -52,7 +46,7 @@ def test_every_character_is_in_one_part_in_order(texts, room):
 @settings(max_examples=40)
 def test_every_part_fits(texts, room):
     """The texts of a part with what is shown around each are at most as large as the room."""
-    sizes = [sum(len(chunk["text"]) + len(frame(chunk)) for chunk in part) for part in split(texts, room).parts]
+    sizes = [sum(len(chunk["text"]) + len(frame(chunk)) for chunk in part) for part in split(texts, room)[0]]
     assert max(sizes) <= room
 
 
@@ -69,12 +63,12 @@ def test_every_part_fits_by_a_token_counter(texts):
 @settings(max_examples=40)
 def test_a_document_that_fits_is_never_cut(texts, room):
     """Only what is larger than a whole part is cut, and each cut is reported."""
-    found = split(texts, room)
-    pieces = [chunk["document"] for part in found.parts for chunk in part]
+    parts, cuts = split(texts, room)
+    pieces = [chunk["document"] for part in parts for chunk in part]
     cut = {number for number in pieces if pieces.count(number) > 1}
     assert cut == {number for number, text in enumerate(texts) if len(text) + 2 > room}
-    assert len(found.cuts) == len(pieces) - len(texts)
-    assert {entry["document"] for entry in found.cuts} == cut
+    assert len(cuts) == len(pieces) - len(texts)
+    assert {entry["document"] for entry in cuts} == cut
 
 
 @given(st.lists(TEXTS.map(lambda text: text * 9), min_size=1, max_size=5), st.sampled_from(["openai", "generic"]))
@@ -82,17 +76,18 @@ def test_a_document_that_fits_is_never_cut(texts, room):
 def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, family):
     """What counts is the request as a whole, with instructions, question and fences."""
     limits = ModelLimits(900, requested_output_tokens=100)
-    sizes = Sizes(None, limits=limits, counter=TokenEstimator(family), output_reserve=None)
-    prompts = Prompts(on_documents="Answer.", on_answers="Combine.")
+    splitter = PartSplitter(
+        None, limits=limits, counter=TokenEstimator(family), map_prompt="Answer.", reduce_prompt="Combine."
+    )
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
-    works = Parting(prompts, sizes).of_documents({**whole_work("", "Which doors?", 0), "chunks": chunks}, []).works
+    works = splitter.of_documents(whole_work("", "Which doors?", 0, chunks)).works
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
-    assert [sizes.over_by(prompts.request(work)) for work in works] == [0] * len(works)
+    assert [splitter.over_by(splitter.request_of(work)) for work in works] == [0] * len(works)
 
 
 def test_small_documents_share_a_part():
     """Neighbours fill a part up to the room."""
-    assert [len(part) for part in split(["door"] * 10, room=24).parts] == [4, 4, 2]
+    assert [len(part) for part in split(["door"] * 10, room=24)[0]] == [4, 4, 2]
 
 
 def test_sections_come_before_paragraphs():
@@ -122,38 +117,38 @@ def test_a_heading_is_not_left_at_the_end_of_a_part():
 
 def test_sentences_are_whole_where_one_fits():
     """A paragraph that is too large is cut between sentences."""
-    found = split(["One door is here. Another one is there. A third is gone."], 28)
-    assert [part[0]["text"] for part in found.parts] == [
+    parts, cuts = split(["One door is here. Another one is there. A third is gone."], 28)
+    assert [part[0]["text"] for part in parts] == [
         "One door is here. ",
         "Another one is there. ",
         "A third is gone.",
     ]
-    assert [cut["kind"] for cut in found.cuts] == ["sentence", "sentence"]
+    assert [cut["kind"] for cut in cuts] == ["sentence", "sentence"]
 
 
 def test_a_cut_inside_a_sentence_is_reported_as_hard():
     """The last resort: after a word, else between characters."""
-    found = split(["one two three four five six", "x" * 50], 22)
-    assert [cut["kind"] for cut in found.cuts] == ["hard"] * len(found.cuts)
-    assert found.cuts[0] == {"document": 0, "at": 8, "kind": "hard"}
+    _, cuts = split(["one two three four five six", "x" * 50], 22)
+    assert [cut["kind"] for cut in cuts] == ["hard"] * len(cuts)
+    assert cuts[0] == {"document": 0, "at": 8, "kind": "hard"}
 
 
 def test_lines_of_a_table_are_not_cut():
     """Rows without blank lines between them are cut at their ends."""
     text = "".join(f"{number},door,oak\n" for number in range(10))
-    found = split([text], 40)
-    assert all(part[0]["text"].endswith("\n") for part in found.parts)
-    assert {cut["kind"] for cut in found.cuts} == {"line"}
+    parts, cuts = split([text], 40)
+    assert all(part[0]["text"].endswith("\n") for part in parts)
+    assert {cut["kind"] for cut in cuts} == {"line"}
 
 
 def test_an_empty_document_has_a_part():
     """Nothing to read is still a chunk that was seen."""
-    assert [[chunk["document"] for chunk in part] for part in split(["", "door"]).parts] == [[0, 1]]
+    assert [[chunk["document"] for chunk in part] for part in split(["", "door"])[0]] == [[0, 1]]
 
 
 def test_places_name_documents_and_characters():
     """Pieces of one document that follow each other are one place."""
-    (part,) = split(["door", "key"]).parts
+    (part,), _ = split(["door", "key"])
     place = {"document": 0, "source": {}, "start": 0, "stop": 4}
     assert places_of(part) == [place, {**place, "document": 1, "stop": 3}]
     left, right = ({**part[0], "text": "do"}, {**part[0], "start": 2, "text": "or"})

@@ -11,7 +11,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.util import background as daemon
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import (
     Job,
@@ -25,6 +24,7 @@ from langchain_ctxwin.summarize import (
 from langchain_ctxwin.summarize import jobs as background
 from langchain_ctxwin.summarize import store as lease
 from langchain_ctxwin.summarize.jobs import MAX_ABANDONED, MAX_REMEMBERED
+from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.fakes import ScriptedChatModel, script
 from support.forking import forked
 
@@ -574,13 +574,13 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
     """Their threads do not exist there; the parent's places stay taken until they end."""
-    for _ in range(daemon.MAX_HANGING):
-        daemon.in_few_daemons(gate)
+    for _ in range(MAX_HANGING):
+        in_few_daemons(gate)
     with forked() as is_child:
         if is_child:
-            assert daemon.in_few_daemons(lambda: "text").result(PATIENCE) == "text"
+            assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
     with pytest.raises(RuntimeError, match="64 calls have not returned"):
-        daemon.in_few_daemons(gate)
+        in_few_daemons(gate)
     gate.opened.set()
 
 

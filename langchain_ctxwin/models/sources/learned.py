@@ -22,12 +22,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.models.sources.reading import MAX_TOKENS
 from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.fork import renew_after_fork
+from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
+from langchain_ctxwin.util.forks import renew_after_fork
 
 SOURCE_NAME = "learned"
 LIMIT_FIELDS = ("context_window", "max_input_tokens")

@@ -1,0 +1,633 @@
+"""Every setting, from code, environment or file: frozen groups, where their values come from and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_file import read_bytes, table_of
+
+__all__ = [
+    "ContextConfig",
+    "FileConfig",
+    "LiveConfig",
+    "RetrievalConfig",
+    "RoutingConfig",
+    "Settings",
+    "ToolOverrides",
+    "ToolResultConfig",
+    "as_live",
+]
+
+MAX_SECONDS = 30 * 24 * 3_600
+"""A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
+
+LEAN_TOKENS = 8_000
+"""Room for history at which a call costs least: by closed form for steps of 760 tokens and a tenth kept it is 6,000 to
+10,000 tokens, whatever the window."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "balanced": {},
+    "lean": {"max_history_tokens": LEAN_TOKENS, "keep": 0.1},
+    "roomy": {"keep": 0.65},
+}
+
+ROUTING_HEADROOM = 1.2
+"""20 % over the count of a plain callable, which says nothing about how far off it may be."""
+
+EXPECTED_OUTPUT_TOKENS = 400
+"""A few paragraphs, or two tool calls: what an agent's answers have on average; only prices depend on it."""
+
+REST_SECONDS = 30.0
+"""Most rate limits and restarts are over by then; a shorter rest would pay for the same failure again and again."""
+
+SECRET_NAMES = frozenset({"cursor_keys"})
+"""Settings whose values are never shown."""
+
+MASK = "**********"
+"""Shown for every secret, whatever its length."""
+
+NOTHING: tuple[Any, ...] = (None, {})
+"""Values of what is not set."""
+
+SHOWN_CHARS = 80
+"""Longest value or name in an error: enough to recognize it."""
+
+SHOWN_FAULTS = 10
+"""Most faults in one error: enough to begin with."""
+
+_is_inside: ContextVar[bool] = ContextVar("langchain_ctxwin_settings", default=False)
+"""True while a group is made inside another one: its faults are then the outer one's, which knows their place."""
+
+
+def _checked_path(path: str) -> str:
+    try:
+        compile_fields([path])
+    except ConfigError as error:
+        raise PydanticCustomError(
+            "field_path", "give keys joined by dots, such as price.base or items[].id, others in double quotes"
+        ) from error
+    return path
+
+
+def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(name.strip() for name in names):
+        raise ValueError("a tool has no name: give the names of tools as the model calls them")
+    return names
+
+
+def _checked_key(key: SecretStr) -> SecretStr:
+    if not key.get_secret_value().strip():
+        raise PydanticCustomError("empty_key", "give a secret of 32 random characters or more")
+    return key
+
+
+Count = Annotated[int, Field(gt=0)]
+"""A number of tokens, rows, or chunks."""
+
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+"""A part of something, at most all of it."""
+
+Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A share of the history budget when at most 1, else an absolute number of tokens."""
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""Importance of one goal; only the relation between the weights counts."""
+
+ToolNames = Annotated[tuple[str, ...], AfterValidator(_checked_names)]
+"""Names of tools, as the model calls them."""
+
+FieldPath = Annotated[str, AfterValidator(_checked_path)]
+CursorKey = Annotated[SecretStr, AfterValidator(_checked_key)]
+
+
+@contextmanager
+def _explained_faults(values: Mapping[str, Any], known: Collection[str]) -> Iterator[None]:
+    """Raise what pydantic finds as `ConfigError`, once: settings within others leave it to those.
+
+    Args:
+        values: what code or a file gave; what is not among them came from the environment.
+        known: the names of all settings, dotted.
+    """
+    is_inside = _is_inside.get()
+    token = _is_inside.set(True)
+    try:
+        yield
+    except ValidationError as error:
+        if is_inside:
+            raise
+        faults = error.errors(include_url=False)
+        texts = [_explained(fault, values, known) for fault in faults[:SHOWN_FAULTS]]
+        more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
+        raise ConfigError(f"invalid {error.title}: {'; '.join([*texts, *more])}") from error
+    finally:
+        _is_inside.reset(token)
+
+
+class Settings(BaseSettings):
+    """Frozen settings that raise `ConfigError` and can be read from a file."""
+
+    # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            with _explained_faults(values, self.names()):
+                super().__init__(**values)
+        except SettingsError as error:
+            prefix = self.model_config.get("env_prefix")
+            raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read settings from a TOML, YAML or JSON file; environment variables fill what the file leaves out.
+
+        Raises:
+            ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
+        """
+        return cls.from_bytes(read_bytes(Path(path)), path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str | Path) -> Self:
+        """Like `from_file`, for content that was read already; the path says which format it has.
+
+        Raises:
+            ConfigError: the content is empty or unreadable, or holds unknown or invalid settings.
+        """
+        table = table_of(content, Path(path))
+        try:
+            cls.check_names(table)
+            return cls(**table)
+        except ConfigError as error:
+            raise ConfigError(f"{Path(path)}: {error}") from error.__cause__
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all settings; those of a group within this one behind its name and a dot."""
+        names: list[str] = []
+        for name, field in cls.model_fields.items():
+            group = _group_of(field)
+            names += [f"{name}.{inner}" for inner in group.names()] if group else [name]
+        return names
+
+    @classmethod
+    def check_names(cls, table: dict[Any, Any], place: str = "") -> None:
+        """Refuse names that are no setting but would steer how settings are read, and those that are no text."""
+        for name, value in table.items():
+            if not isinstance(name, str) or name.startswith("_"):
+                raise _unknown(cls.__name__, f"{place}{name}")
+            group = _group_of(cls.model_fields.get(name))
+            if group is not None and isinstance(value, dict):
+                group.check_names(value, f"{place}{name}.")
+
+
+class ContextConfig(Settings):
+    """When to compact, what to keep, and how the summary is shown.
+
+    Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
+
+    Example:
+        >>> ContextConfig(trigger=0.9, keep=0.4).trigger
+        0.9
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
+
+    @classmethod
+    def preset(cls, name: Literal["balanced", "lean", "roomy"], **overrides: Any) -> ContextConfig:
+        """Return settings for one purpose, with any of them changed.
+
+        `balanced` is the default: the cheapest that shows what the next call needs, nothing capped. `lean` caps the
+        history near the cheapest room whatever the window. `roomy` keeps most of the window filled with whole messages.
+        README has their measured figures.
+
+        Raises:
+            ConfigError: there is no preset of this name.
+
+        Example:
+            >>> ContextConfig.preset("lean", pin_first_user=False).max_history_tokens
+            8000
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"preset={name!r}: choose one of {', '.join(PRESETS)}")
+        return cls(**{**PRESETS[name], **overrides})
+
+    prepare: Share = 0.6
+    """History size past which a summary is begun in the background; inline summaries do not use it. When `keep` is a
+    larger share than this one, that counts: a compaction leaves as much, and would begin the next summary at once."""
+
+    trigger: Share = 0.95
+    """History size past which an inline summary is made (share of the history budget, or tokens)."""
+
+    keep: Share = 0.15
+    """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
+
+    trigger_messages: Annotated[int, Field(ge=2)] | None = None
+    """Number of messages in the view past which a summary is made, whatever their size."""
+
+    max_history_tokens: Count | None = None
+    """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
+
+    summarize: Literal["background", "inline", "off"] = "background"
+    """Let a model summarize beside the agent, on the critical path, or never. The record of what left is kept in any
+    case: it needs no model, and takes milliseconds."""
+
+    summary_max_tokens: Count | None = None
+    """Largest summary; by default a share of the history budget."""
+
+    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
+    """Part of the room for history and pins that the record of what left may take."""
+
+    clear_tools: ToolNames = ()
+    """Tools whose old results are cleared in place before anything is dropped."""
+
+    spare_tools: ToolNames = ()
+    """Tools whose results are shown whole while they are in the view: never cleared, and shortened last of all, before
+    pins and the question only. They leave with their turn like all others, and the record keeps their values."""
+
+    summary_timeout_seconds: Seconds = 60.0
+    """How long one summary may take before it counts as failed; at most a month."""
+
+    summary_placement: Literal["system", "user"] = "user"
+    """Show the summary at the end of the system message, or as a user message of its own before the history."""
+
+    pin_first_user: bool = True
+    """Keep the first user message of the session in every request."""
+
+    constraints: tuple[str, ...] = ()
+    """Rules that stay in every request, verbatim."""
+
+    show_fill: bool = False
+    """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
+    which another tenth is full. By our own estimate, so that a line that was sent never changes."""
+
+    max_recoveries: Annotated[int, Field(ge=0)] = 2
+    """How often one model call is repeated after the provider refused it as too large."""
+
+    output_reserve: Annotated[int, Field(ge=0)] | None = None
+    """Tokens reserved for the answer; by default what the model is set to request, else a bounded share."""
+
+    allow_guess: bool = False
+    """Accept a guessed context window (from the output limit) when no source states one."""
+
+    @model_validator(mode="after")
+    def _no_tool_is_both(self) -> Self:
+        both = sorted({*self.clear_tools} & {*self.spare_tools})
+        if both:
+            raise ValueError(f"clear_tools and spare_tools both name {', '.join(both)}: leave each in one of them")
+        return self
+
+
+class ToolOverrides(BaseModel):
+    """What differs for one tool; what is left out is as for all tools. See `ToolResultConfig`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    max_tokens: Count | None = None
+    max_share: Fraction | None = None
+    fields: tuple[FieldPath, ...] | None = None
+    page_rows: Count | None = None
+    ttl_seconds: Seconds | None = None
+    projection: bool | None = None
+    pagination: bool | None = None
+    extraction: bool | None = None
+    keywords: tuple[str, ...] | None = None
+
+    def __init__(self, /, **values: Any) -> None:
+        with _explained_faults(values, type(self).model_fields):
+            super().__init__(**values)
+
+
+class ToolResultConfig(Settings):
+    """How much of a tool's result the model sees, and what is kept of it.
+
+    Environment variables: `CTXWIN_TOOL_RESULTS_<FIELD>`, e.g. `CTXWIN_TOOL_RESULTS_MAX_TOKENS=2000`; mappings and
+    lists as JSON.
+
+    Example:
+        >>> config = ToolResultConfig(per_tool={"search": ToolOverrides(max_tokens=1_000)})
+        >>> config.for_tool("search").max_tokens, config.for_tool("other").max_tokens
+        (1000, 4000)
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
+
+    max_tokens: Count = 4000
+    """Largest result that is shown as it is, and largest page of a larger one: a few screens of text."""
+
+    max_share: Fraction = 0.25
+    """Largest part of the room left in the window that the results of one step may take together."""
+
+    fields: tuple[FieldPath, ...] = ()
+    """Paths of the fields to show of large JSON results, such as `price.basePrice`, `items[].id`, `*.name`; empty:
+    identifiers, names, states, amounts and dates are found by rules."""
+
+    page_rows: Count | None = None
+    """Most rows of a page, whatever their size."""
+
+    ttl_seconds: Seconds = 600.0
+    """How long a large result is kept after it was last read; at most a month."""
+
+    projection: bool = True
+    """Leave out fields of large JSON results; every field can still be read by its cursor."""
+
+    pagination: bool = True
+    """Show large results page by page; otherwise one shortened form of the whole, readable by its cursor."""
+
+    extraction: bool = True
+    """Shorten long texts to their most telling sentences; otherwise to their beginning."""
+
+    keywords: tuple[str, ...] = ()
+    """Words that make a sentence worth keeping, besides those of the call and of the current user message."""
+
+    per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
+    """What differs for single tools, by name. What code or a file leaves out, be it a tool or one setting of a tool, is
+    filled from `CTXWIN_TOOL_RESULTS_PER_TOOL`."""
+
+    cursor_keys: tuple[CursorKey, ...] = ()
+    """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
+    cursors end with the process."""
+
+    def for_tool(self, name: str) -> ToolResultConfig:
+        """Return the settings of one tool, its overrides applied."""
+        overrides = self.per_tool.get(name)
+        if overrides is None:
+            return self
+        return self.model_copy(update=overrides.model_dump(exclude_none=True))
+
+    @classmethod
+    def check_names(cls, table: dict[Any, Any], place: str = "") -> None:
+        """Refuse also names that are no text in the tables of single tools."""
+        super().check_names(table, place)
+        tools = table.get("per_tool")
+        for tool, overrides in tools.items() if isinstance(tools, dict) else ():
+            for name in overrides if isinstance(overrides, dict) else ():
+                if not isinstance(name, str):
+                    raise _unknown(cls.__name__, f"{place}per_tool.{tool}.{name}")
+
+
+class RetrievalConfig(Settings):
+    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, when it is made.
+
+    Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_RETRIEVAL_")
+
+    max_context_tokens: Count = 8192
+    """Budget of one retrieval, in tokens: about sixteen chunks of 500 tokens."""
+
+    score: str = "score"
+    """Metadata key that holds a chunk's relevance, higher is better."""
+
+    k: Count | None = None
+    """Largest number of chunks, whatever their size."""
+
+    on_overflow: Literal["stop", "skip"] = "stop"
+    """Stop at the first chunk that does not fit, or skip it and go on with smaller ones."""
+
+
+class RoutingConfig(Settings):
+    """How a `ModelRouter` weighs its candidates; whatever does not fit is never chosen, whatever the weights say.
+
+    The score of a candidate is `quality * chance - cost * share - latency * share`, where a share is its cost (or its
+    usual time) divided by the largest among the candidates that fit.
+
+    Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COST=0.5`.
+
+    Example:
+        >>> RoutingConfig(quality=1, cost=0, latency=0).cost
+        0.0
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
+
+    quality: Weight = 1.0
+    """Weight of the chance of a good answer."""
+
+    cost: Weight = 0.3
+    """Weight of the estimated cost: the dearest candidate has to be better by this chance than a free one."""
+
+    latency: Weight = 0.0
+    """Weight of the usual time of an answer, as measured so far."""
+
+    least_chance: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Chance of a good answer below which a candidate is chosen only when no other reaches it."""
+
+    required: tuple[str, ...] = ()
+    """Capabilities that every request needs, e.g. `structured_output`."""
+
+    headroom: Annotated[float, Field(ge=1, allow_inf_nan=False)] = ROUTING_HEADROOM
+    """Factor on counts of a plain callable; counters that state an upper bound, or are exact, need none."""
+
+    output_reserve: Annotated[int, Field(ge=0)] | None = None
+    """Tokens reserved for the answer; by default what is requested, else a bounded share of each window."""
+
+    expected_output_tokens: Annotated[int, Field(ge=0)] = EXPECTED_OUTPUT_TOKENS
+    """Length of a usual answer, for the estimated cost."""
+
+    sticky: bool = True
+    """Stay with one model within a conversation, so that the provider's prompt cache is read, not written anew."""
+
+    rest_seconds: Seconds = REST_SECONDS
+    """How long a candidate that failed is passed over while others can answer."""
+
+    @model_validator(mode="after")
+    def _require_a_goal(self) -> Self:
+        if not (self.quality or self.cost or self.latency):
+            raise ValueError("quality, cost and latency are all 0: give at least one of them a weight above 0")
+        return self
+
+
+class FileConfig(ContextConfig):
+    """All settings in one file: those of `ContextConfig` at the top, the others in tables of their own.
+
+    Example:
+        ```toml
+        keep = 0.4
+
+        [tool_results]
+        max_tokens = 2000
+
+        [tool_results.per_tool.search]
+        fields = ["items[].id", "items[].name"]
+        ```
+    """
+
+    tool_results: ToolResultConfig = Field(default_factory=ToolResultConfig)
+    """Settings of `ToolResultGuard`."""
+
+    retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
+    """Settings of `BudgetedRetriever`, which reads them once: it does not follow a file that changes."""
+
+    routing: RoutingConfig = Field(default_factory=RoutingConfig)
+    """Settings of `ModelRouter`, which also reads them once."""
+
+
+@runtime_checkable
+class LiveConfig(Protocol):
+    """Settings that may be exchanged as a whole at any time; `langchain_ctxwin.reload.ConfigFile` is one."""
+
+    @property
+    def current(self) -> ContextConfig:
+        """The settings that hold now: read once per request, and used to its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Settings that never change, in the form of those that may."""
+
+    current: ContextConfig
+
+
+def as_live(config: ContextConfig | LiveConfig | None) -> LiveConfig:
+    """Return what says which settings hold now; None stands for those of the environment, read once."""
+    if isinstance(config, LiveConfig):
+        return config
+    return Fixed(config or ContextConfig())
+
+
+def listed(settings: BaseModel) -> dict[str, Any]:
+    """Return the values of all settings; those of a group within this one behind its name and a dot."""
+    values: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            values |= {f"{name}.{inner}": of_inner for inner, of_inner in listed(value).items()}
+        elif isinstance(value, dict) and value:
+            for key, overrides in value.items():
+                values |= {f"{name}.{key}.{inner}": item for inner, item in overrides if item is not None}
+        else:
+            values[name] = value
+    return values
+
+
+def defaults(kind: type[Settings]) -> dict[str, Any]:
+    """Return the values of all settings when nothing is set, not even in the environment."""
+    values: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        group = _group_of(field)
+        if group is None:
+            values[name] = field.get_default(call_default_factory=True)
+        else:
+            values |= {f"{name}.{inner}": value for inner, value in defaults(group).items()}
+    return values
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
+    names = dict.fromkeys([*before, *after])
+    pairs = {name: (before.get(name), after.get(name)) for name in names}
+    return {
+        name: [shown(old), shown(new)]
+        for name, (old, new) in pairs.items()
+        if old != new and not (old in NOTHING and new in NOTHING)
+    }
+
+
+def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
+    """Return for every setting where it comes from: `file`, `environment` or `default`.
+
+    Args:
+        settings: made from the table.
+        table: what the file holds.
+    """
+    found: dict[str, str] = {}
+    for name in type(settings).model_fields:
+        value, inner = getattr(settings, name), table.get(name, {})
+        if isinstance(value, Settings):
+            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
+            continue
+        given = "environment" if name in settings.model_fields_set else "default"
+        found[name] = "file" if name in table else given
+    return found
+
+
+def shown(value: Any) -> Any:
+    """Return a value as plain JSON, every secret masked."""
+    if isinstance(value, SecretStr):
+        return MASK
+    return [shown(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file so that it can stand in a line: cut, and what is no character to see is escaped."""
+    return escaped(_shortened(text))
+
+
+def escaped(text: str) -> str:
+    """Return a text with everything that is no character to see, such as control characters, escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _explained(problem: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
+    place, kind = problem["loc"], problem["type"]
+    name = ".".join(_printable(str(part)) for part in place) or "settings"
+    if kind == "extra_forbidden":  # a misspelt name may well stand before a secret
+        return f"unknown setting {name}{_suggestion(name, known)}: remove it or correct its name"
+    origin = "" if _is_among(given, place) else " (from the environment)"
+    return f"{name}{_value(problem)}{origin}: {_advice(problem)}"
+
+
+def _value(problem: ErrorDetails) -> str:
+    """The value as it was given, unless it is a secret, or a whole table or list that may hold one."""
+    value = problem["input"]
+    if SECRET_NAMES.intersection(map(str, problem["loc"])) or problem["type"] in {"model_type", "dict_type"}:
+        return ""
+    if not isinstance(value, str | int | float | bool | None):
+        return ""
+    return f"={_shortened(repr(value))}"
+
+
+def _advice(problem: ErrorDetails) -> str:
+    if problem["type"] in {"model_type", "dict_type"}:
+        return f"give a table of settings, not {type(problem['input']).__name__}"
+    least = problem.get("ctx", {}).get("ge")
+    return problem["msg"] if least is None else f"give at least {least}"
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    last = name.rpartition(".")[2]
+    close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _is_among(given: Mapping[str, Any], place: tuple[int | str, ...]) -> bool:
+    inner: Any = given
+    for name in place:
+        if not isinstance(inner, Mapping) or name == "[key]":
+            break  # an item of a list or a name in a table: the whole was given
+        named = {str(key): value for key, value in inner.items()}
+        if str(name) not in named:
+            return False
+        inner = named[str(name)]
+    return True
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
+
+
+def _unknown(kind: str, name: str) -> ConfigError:
+    """The error for a name that can be no setting."""
+    return ConfigError(f"invalid {kind}: unknown setting {_printable(name)}: remove it")
+
+
+def _group_of(field: FieldInfo | None) -> type[Settings] | None:
+    """The group of settings that a field holds, if any."""
+    kind = field.annotation if field else None
+    return kind if isinstance(kind, type) and issubclass(kind, Settings) else None

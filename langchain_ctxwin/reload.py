@@ -1,0 +1,401 @@
+"""Settings that follow their file while the program runs: watched, read when complete, exchanged as a whole."""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import structlog
+
+from langchain_ctxwin.config import FileConfig, changes, listed
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_file import read_bytes
+from langchain_ctxwin.util.forks import renew_after_fork
+
+__all__ = ["ConfigFile"]
+
+log = structlog.get_logger("langchain_ctxwin")
+
+POLL_SECONDS = 1.0
+"""How often to look although no change was told: some network file systems tell none."""
+
+MISSING_POLL_SECONDS = 0.1
+"""The same where the system cannot tell: while the file or its folder is missing, or watches have run out."""
+
+SETTLE_SECONDS = 0.05
+"""How long content has to stay the same: longer than writers pause between two pieces, and hardly noticed."""
+
+DOUBTFUL_SECONDS = 0.5
+"""The same for content that looks unfinished: no file, an empty one, or one that ends in the middle of a line."""
+
+STEP_MS = 5
+"""How often changes are gathered: 1 % of a core, and a change is seen within 6 ms; at 10 ms it is half and 20 ms."""
+
+DEBOUNCE_MS = 50
+"""How long changes are gathered at most, in a folder where others never stop writing."""
+
+STOP_SECONDS = 2.0
+"""How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
+
+MAX_LINKS = 40
+"""Links on one path, as the kernel bounds them; more of them go in a circle."""
+
+OnChange = Callable[[FileConfig, FileConfig], object]
+"""Called with the settings before and after."""
+
+Folder = tuple[str, int, int]
+"""A folder's path, device and inode: another folder may come to stand at the same path."""
+
+
+class ConfigFile:
+    """All settings of a program, from one TOML, YAML or JSON file that may change while the program runs.
+
+    `current` is one frozen `FileConfig`, exchanged as a whole: read it once per request, and a request in flight keeps
+    what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
+
+    Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
+    a link as Kubernetes does: then every version that is read is whole. A file that is written in place is taken when
+    it has not changed for 50 ms, and after half a second when it is empty or its last line has no end. So a writer
+    that pauses longer than that between two pieces can be read half-way when its first piece, cut at the end of a
+    line, is valid by itself; nothing but an atomic rename can exclude that. The first read, at construction, takes
+    what is there.
+
+    Setup:
+        ```bash
+        pip install "langchain-ctxwin[reload]"
+        ```
+
+    Key init args:
+        path: the file; its ending says the format.
+        on_change: called with the settings before and after, one change after the other. It runs where a change was
+            noticed, mostly on the watching thread, which looks at nothing meanwhile; what it raises is logged.
+
+    Instantiate:
+        ```python
+        settings = ConfigFile("settings.toml").start()
+        ```
+
+    Use:
+        ```python
+        engine = ContextEngine(limits=model, config=settings)
+        with ConfigFile("settings.toml") as settings:  # watches until the end of the block
+            print(settings.current.tool_results.max_tokens)
+        ```
+
+    Raises:
+        ConfigError: the file is missing or invalid at construction, when there is no last good configuration yet.
+    """
+
+    def __init__(self, path: str | Path, *, on_change: OnChange | None = None) -> None:
+        self.path = Path(path).absolute()
+        """The file, as it was given; links are followed anew at each look."""
+        self.problem = ""
+        """Why the file as it is now was rejected; empty when it is what is active."""
+        content = read_bytes(self.path)
+        self._current = FileConfig.from_bytes(content, self.path)
+        self._settling = Settling(Seen(content=content))
+        self._on_change = on_change
+        self._news: deque[tuple[FileConfig, FileConfig]] = deque()  # what the callback was not yet told
+        self._make_locks()
+        renew_after_fork(self)
+
+    def _make_locks(self) -> None:
+        """Locks are reentrant where a signal handler may come in between; no thread watches yet."""
+        self._lock = threading.RLock()  # of writers
+        self._telling = threading.Lock()  # of whoever calls the callback
+        self._switching = threading.RLock()  # of `start` and `stop`, which wait neither for a file nor for a callback
+        self._watching: tuple[threading.Thread, threading.Event] | None = None
+
+    @property
+    def current(self) -> FileConfig:
+        """The settings that hold now; reading them takes no lock."""
+        return self._current
+
+    def start(self) -> Self:
+        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself.
+
+        Raises:
+            ConfigError: watchfiles is not installed.
+        """
+        with self._switching:
+            if self._watching is None:
+                _check_installed()
+                stopped = threading.Event()
+                # With the caller's context, what is logged on a reload would carry the request that started it.
+                run = contextvars.Context().run
+                thread = threading.Thread(target=run, args=(self._watch, stopped), name="ctxwin-config", daemon=True)
+                thread.start()
+                self._watching = (thread, stopped)
+                _watched.add(self)
+        return self
+
+    def stop(self) -> None:
+        """Stop watching; `current` stays. No effect when it is not watched.
+
+        A callback that is running is waited for, but no longer than two seconds.
+        """
+        with self._switching:
+            watching, self._watching = self._watching, None
+            _watched.discard(self)
+        if watching is not None:
+            thread, stopped = watching
+            stopped.set()
+            if threading.current_thread() is not thread:  # a callback may stop the watching
+                thread.join(STOP_SECONDS)
+
+    def hold(self) -> bool:
+        """Let nothing change until `release`, because the process is about to fork; False when a file system hangs."""
+        return self._lock.acquire(timeout=STOP_SECONDS)
+
+    def release(self) -> None:
+        """Undo `hold`."""
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Watch again, if it was watched, in a forked process, where no other thread of its parent runs."""
+        was_watched = self._watching is not None
+        self._make_locks()
+        if was_watched:
+            self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def reload(self) -> bool:
+        """Take the file as it is now, without waiting for it to settle; for programs that are told, as by a signal.
+
+        While the callback is running, this does not wait for it: it is called again as soon as it is done.
+
+        Returns:
+            True when what the file holds is active now, changed or not; False when it was rejected.
+        """
+        with self._lock:
+            seen = look(self.path)
+            self._settling.settle(seen)
+            is_active = self._judge(seen)
+        self._notify()
+        return is_active
+
+    def _watch(self, stopped: threading.Event) -> None:
+        was_told = True
+        while not stopped.is_set():
+            try:
+                self._follow(stopped)
+                was_told = True
+            except Exception as error:  # noqa: BLE001  # no watches left, a folder that went away, a file system without
+                if was_told:
+                    _log("warning", "config.not_watched", path=str(self.path), reason=str(error), instead="looks")
+                was_told = False
+                stopped.wait(min(self._look(), MISSING_POLL_SECONDS))
+
+    def _follow(self, stopped: threading.Event) -> None:
+        """Look at every change until it is another set of folders that has to be watched."""
+        from watchfiles._rust_notify import RustNotify  # noqa: PLC0415  # `watch` cannot look once it watches
+
+        folders = folders_of(self.path)
+        with RustNotify([path for path, *_ in folders], False, False, 0, False, True) as notify:
+            while not stopped.is_set() and folders_of(self.path) == folders:
+                wait_seconds = self._look()
+                if not folders:
+                    wait_seconds = min(wait_seconds, MISSING_POLL_SECONDS)
+                notify.watch(DEBOUNCE_MS, STEP_MS, max(1, round(wait_seconds * 1000)), stopped)
+
+    def _look(self) -> float:
+        """Take the file if it has changed and settled; return after how many seconds to look again. Never raises."""
+        try:
+            with self._lock:
+                seen, now_seconds = look(self.path), time.monotonic()
+                settled = self._settling.offer(seen, now_seconds)
+                if settled is not None:
+                    self._judge(settled)
+                wait_seconds = self._settling.wait_seconds(now_seconds)
+            self._notify()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
+            self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
+            return POLL_SECONDS
+        idle_seconds = MISSING_POLL_SECONDS if seen.problem else POLL_SECONDS
+        return idle_seconds if wait_seconds is None else min(wait_seconds, idle_seconds)
+
+    def _judge(self, seen: Seen) -> bool:
+        if seen.problem:
+            return self._reject(seen.problem)
+        try:
+            after = FileConfig.from_bytes(seen.content, self.path)
+        except ConfigError as error:
+            return self._reject(str(error))
+        before, was_rejected = self._current, bool(self.problem)
+        self.problem = ""
+        differences = changes(listed(before), listed(after))
+        if differences:
+            self._current = after
+            self._news.append((before, after))
+        if differences or was_rejected:
+            _log("info", "config.reloaded", path=str(self.path), changes=differences)
+        return True
+
+    def _reject(self, problem: str) -> bool:
+        self.problem = problem
+        _log("warning", "config.rejected", path=str(self.path), error=problem, active="the last good settings")
+        return False
+
+    def _notify(self) -> None:
+        """Tell the callback all news in their order, unless another thread, or a caller of this one, is at it."""
+        telling = self._telling  # a process that the callback forks has another one
+        # Looked at again after each release, because what came just before found the lock taken.
+        while self._news and telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    self._call(*self._news.popleft())
+            finally:
+                telling.release()
+
+    def _call(self, before: FileConfig, after: FileConfig) -> None:
+        if self._on_change is None:
+            return
+        try:
+            self._on_change(before, after)
+        except (Exception, SystemExit):  # noqa: BLE001  # the settings are valid and active, whatever a callback does
+            _log("exception", "config.callback_failed", path=str(self.path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a file held at one moment."""
+
+    content: bytes = b""
+    problem: str = ""
+    """Why there is no content."""
+
+    stamp: tuple[int, ...] = field(default=(), compare=False)
+    """Inode, time of change and size: differ after a write that left the content as it was."""
+
+    @property
+    def settle_seconds(self) -> float:
+        """How long it has to stay the same to count as complete."""
+        is_whole = self.content.endswith(b"\n") or self.content.rstrip().endswith(b"}")
+        return SETTLE_SECONDS if is_whole and self.content.strip() else DOUBTFUL_SECONDS
+
+
+class Settling:
+    """Lets content through that has stayed the same for long enough, each only once."""
+
+    def __init__(self, judged: Seen) -> None:
+        self._judged = judged
+        self._candidate: Seen | None = None
+        self._since_seconds = 0.0
+
+    def offer(self, seen: Seen, now_seconds: float) -> Seen | None:
+        """Return what has settled now; None while it may still change, and for what was let through before."""
+        if seen == self._judged:
+            self._candidate = None
+            return None
+        before = self._candidate
+        if before is None or (before, before.stamp) != (seen, seen.stamp):
+            self._candidate, self._since_seconds = seen, now_seconds
+            return None
+        if self.wait_seconds(now_seconds):
+            return None
+        self.settle(seen)
+        return seen
+
+    def settle(self, seen: Seen) -> None:
+        """Note that this is judged, however long it has been there."""
+        self._judged, self._candidate = seen, None
+
+    def wait_seconds(self, now_seconds: float) -> float | None:
+        """Return when to look again; None when nothing is about to settle."""
+        if self._candidate is None:
+            return None
+        return max(0.0, self._since_seconds + self._candidate.settle_seconds - now_seconds)
+
+
+def look(path: Path) -> Seen:
+    """Return what a file holds now."""
+    try:
+        stat = path.stat()
+        return Seen(content=read_bytes(path), stamp=(stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    except OSError as error:
+        return Seen(problem=f"cannot read settings from {path}: {error.strerror or error}")
+    except ConfigError as error:
+        return Seen(problem=str(error))
+
+
+def folders_of(path: Path) -> frozenset[Folder]:
+    """Return the folders to watch for an absolute path; those that do not exist are left out.
+
+    For `/etc/app/settings.toml -> ..data/settings.toml` and `..data -> ..2026_10_01/` these are `/etc/app` and
+    `/etc/app/..2026_10_01`.
+    """
+    at, todo, links = Path(path.anchor), list(reversed(path.parts[1:])), 0
+    folders: set[Folder] = set()
+    while todo:
+        name = todo.pop()
+        here = at.parent if name == ".." else at / name
+        if here.is_symlink() and links < MAX_LINKS:
+            links += 1
+            folders |= _known(at)
+            target = here.readlink()
+            at = Path(target.anchor) if target.is_absolute() else at
+            todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            continue
+        if not todo:
+            folders |= _known(at)
+        at = here
+    return frozenset(folders)
+
+
+def _known(folder: Path) -> set[Folder]:
+    try:
+        stat = folder.stat()
+    except OSError:
+        return set()
+    return {(str(folder), stat.st_dev, stat.st_ino)}
+
+
+def _check_installed() -> None:
+    try:
+        import watchfiles  # noqa: F401, PLC0415  # extra `reload`
+    except ImportError as error:
+        raise ConfigError('watching needs watchfiles: pip install "langchain-ctxwin[reload]"') from error
+
+
+def _log(level: Literal["info", "warning", "exception"], event: str, **values: Any) -> None:
+    with suppress(Exception):  # a closed stream, a processor with a fault: there is nobody else to tell
+        getattr(log, level)(event, **values)
+
+
+_watched: weakref.WeakSet[ConfigFile] = weakref.WeakSet()
+_held: list[ConfigFile] = []
+
+
+def _stop_all() -> None:
+    for file in list(_watched):
+        file.stop()
+
+
+def _hold_all() -> None:
+    # A fork in the middle of a reload would leave locks, such as those of a log, taken for ever in the child.
+    _held[:] = [file for file in list(_watched) if file.hold()]
+
+
+def _release_all() -> None:
+    for file in _held:
+        file.release()
+
+
+atexit.register(_stop_all)  # before the interpreter is taken down under a thread that needs it
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all)

@@ -1,0 +1,110 @@
+"""Memos: bounded mappings that survive threads and forks. Losing what they hold loses time only."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+from weakref import ref
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from langchain_ctxwin.util.forks import renew_after_fork
+
+MAX_PRICES = 100_000
+"""Prices kept: ten conversations of ten thousand messages, about 20 MB."""
+
+MAX_TEXTS = 512
+"""Prices of texts and tool sets kept beside the messages."""
+
+V = TypeVar("V")
+
+
+class Lru(Generic[V]):
+    """A small thread-safe mapping that forgets what was used least recently."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> V | None:
+        """Return the value, or None."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Hashable, value: V) -> V:
+        """Store and return the value."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a value, if there is one."""
+        with self._lock:
+            self._values.pop(key, None)
+
+
+def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
+    """Return the remembered value of `key`, or make it."""
+    known = memo.get(key)
+    return memo.put(key, make()) if known is None else known
+
+
+class PerMessage(Generic[V]):
+    """Works out something of each message once while it is unchanged, such as its price.
+
+    In-place changes of content or calls are noticed.
+    """
+
+    def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
+        self._work_out = work_out
+        self._known: dict[int, tuple[ref[Any], Any, Any, V]] = {}
+        self._texts: Lru[V] = Lru(MAX_TEXTS)
+
+    def __call__(self, message: AnyMessage) -> V:
+        """Return what was worked out."""
+        if isinstance(message, SystemMessage) and isinstance(message.content, str):
+            known_text = self._texts.get(message.content)
+            return self._texts.put(message.content, self._work_out(message)) if known_text is None else known_text
+        known = self._known.get(id(message))
+        calls = message.tool_calls if isinstance(message, AIMessage) else None
+        if known and known[0]() is message and _same(known[1], message.content) and known[2] == calls:
+            return known[3]
+        value = self._work_out(message)
+        if len(self._known) >= MAX_PRICES:
+            self._known.clear()
+        key = id(message)
+        alive = ref(message, lambda gone: self._forget(key, gone))
+        self._known[key] = (alive, snapshot(message.content), snapshot(calls), value)
+        return value
+
+    def _forget(self, key: int, gone: ref[Any]) -> None:
+        """Let go of the content of a message that no longer exists."""
+        known = self._known.get(key)
+        if known and known[0] is gone:
+            self._known.pop(key, None)
+
+
+def snapshot(value: Any) -> Any:
+    """Copy lists and dicts, share the leaves: comparing with the original is then mostly identity checks."""
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [snapshot(item) for item in value]
+    return value
+
+
+def _same(known: Any, content: Any) -> bool:
+    return known is content or (not isinstance(content, str) and bool(known == content))
