@@ -30,6 +30,8 @@ from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.failures import pause_seconds
+from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.memo import Lru
 
 REQUESTS_PER_MINUTE = 60
@@ -45,12 +47,6 @@ MAX_FACT_CHARS = 40
 """A status of an error is a code word; what is longer is a text, and may quote the request."""
 
 MINUTE_SECONDS = 60.0
-
-FIRST_PAUSE_SECONDS = 10.0
-"""Pause after a first failure: longer than a time box, so that a dead endpoint takes little of anybody's time."""
-
-LONGEST_PAUSE_SECONDS = 300.0
-"""Pause at most, however often it failed: an endpoint that is back is noticed within five minutes."""
 
 DIGEST_BYTES = 16
 """128 bits: two requests do not meet by chance."""
@@ -113,6 +109,11 @@ class RemoteCounter:
         self._aask = aask
         self._gate = Gate(requests_per_minute=requests_per_minute, clock=clock)
         self._counts: Lru[int] = Lru(MAX_COUNTS)
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew and forget questions on their way; the threads that ask them do not survive a fork."""
         self._flights: dict[tuple[str, str], _Flight] = {}
         self._lock = threading.Lock()
 
@@ -207,7 +208,7 @@ class RemoteCounter:
 
     def _land(self, flight: _Flight, counted: int | None) -> None:
         with self._lock:
-            del self._flights[flight.kind, flight.digest]
+            self._flights.pop((flight.kind, flight.digest), None)
         flight.answer.set_result(counted)
 
 
@@ -256,6 +257,11 @@ class Gate:
         self._failures = 0
         self._closed_at = 0.0
         self._tickets = 0
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
         self._lock = threading.Lock()
 
     def enter(self) -> int | None:
@@ -284,8 +290,7 @@ class Gate:
     def _is_paused(self, now: float) -> bool:
         if not self._failures:
             return False
-        pause_seconds: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10))
-        return 0 <= now - self._closed_at < pause_seconds
+        return 0 <= now - self._closed_at < pause_seconds(self._failures)
 
     def _is_full(self, now: float) -> bool:
         recent = (at for at in self._entered_at if 0 <= now - at < MINUTE_SECONDS)

@@ -1,7 +1,7 @@
 """The cache of what sources stated: stale facts serve while their sources are asked again, in memory and in a file.
 
-`SourceCache` asks all sources in parallel, `Feed` keeps what one of them stated and how it failed, and `SnapshotFile`
-carries snapshots over restarts.
+`SourceCache` asks all sources in parallel, `Feed` keeps what one of them stated and how it failed, and a file carries
+snapshots over restarts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.merging import GUESS, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
-from langchain_ctxwin.models.troubles import Troubles, reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
-from langchain_ctxwin.util.files import alone, fault_of, replace_text, set_aside
+from langchain_ctxwin.util.failures import FailureLog, pause_seconds, reason_of
+from langchain_ctxwin.util.files import SharedFile
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.memo import Lru
 
@@ -43,15 +42,6 @@ STORED_TIERS = frozenset({"provider", "catalog"})
 JITTER = 0.1
 """Part of the time to live by which a refresh comes early, so that processes started together do not ask together."""
 
-FIRST_PAUSE_SECONDS = 10.0
-"""Pause after a first failure: longer than a time box, so that a dead source takes little of anybody's time."""
-
-LONGEST_PAUSE_SECONDS = 300.0
-"""Pause at most, however often it failed: a source that is back is noticed within five minutes."""
-
-MAX_DOUBLINGS = 10
-"""Enough to reach the longest pause; more would only make a large number."""
-
 MAX_ASKED = 256
 """Answers kept of a source that is asked by name."""
 
@@ -64,9 +54,6 @@ FILE_VERSION: Final = 1
 
 MAX_SNAPSHOTS = 64
 """Snapshots kept in the file, those of other programs included; the oldest leave."""
-
-MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Largest file read: ten times what all public catalogs and a dozen providers take together."""
 
 _chance = random.Random().random  # noqa: S311  # spreads load over time, guards nothing
 
@@ -132,7 +119,7 @@ class SourceCache:
         self.listing = Listing()
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._file = None if cache_path is None else SnapshotFile(cache_path)
+        self._file = None if cache_path is None else snapshot_file(cache_path)
         self._beside = beside
         self.renew()
         renew_after_fork(self)
@@ -220,7 +207,7 @@ class SourceCache:
         wait([self._opening], self._timeout_seconds)
 
     def _restore(self) -> None:
-        stored = self._file.load() if self._file else {}
+        stored = (self._file.read() if self._file else None) or {}
         for feed in self.feeds:
             if feed.is_stored and feed.key in stored:
                 feed.restore(stored[feed.key])
@@ -255,7 +242,7 @@ class SourceCache:
         fetched = [feed for feed, job in jobs.items() if job not in late]
         stored = {feed.key: feed.snapshot for feed in fetched if feed.is_stored and not feed.fault and feed.snapshot}
         if self._file and stored:
-            self._saving = _started(partial(self._file.save, stored))
+            self._saving = _started(partial(self._file.update, lambda others: newest({**others, **stored})))
 
     def _list(self) -> None:
         with self._listing_lock:
@@ -293,7 +280,7 @@ class Feed:
         self._failed_at = 0.0
         self._pause_seconds = 0.0
         self._known: dict[str, tuple[ModelInfo, ...]] = {}
-        self._troubles = Troubles(source=name)
+        self._failure_log = FailureLog(source=name)
         self.renew()
         renew_after_fork(self)
 
@@ -398,10 +385,9 @@ class Feed:
         with self._lock:
             self._failures += 1
             self._failed_at = self._clock()
-            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, MAX_DOUBLINGS))
-            self._pause_seconds = min(pause, self._ttl_seconds) * (1 - self._chance() / 2)
+            self._pause_seconds = min(pause_seconds(self._failures), self._ttl_seconds) * (1 - self._chance() / 2)
             self.fault = reason
-        self._troubles.tell("models.source_failed", reason)
+        self._failure_log.note("models.source_failed", reason)
 
     def _is_late(self, about: str | None) -> bool:
         """True for a call that nobody waits for; it is over now."""
@@ -417,7 +403,7 @@ class Feed:
         if said and not models:
             raise _GarbageError(f"{len(said)} entries, none of them a model")
         dropped = len(said) - len(models)
-        self._troubles.tell("models.entries_dropped", f"{dropped} entries are no models" if dropped else "")
+        self._failure_log.note("models.entries_dropped", f"{dropped} entries are no models" if dropped else "")
         return models
 
     def _accept(self, about: str | None, models: tuple[ModelInfo, ...]) -> bool:
@@ -432,7 +418,7 @@ class Feed:
                 is_new = self._known.get(about, ()) != models
                 self._known = {k: v for k, v in {**self._known, about: models}.items() if v and self._asked.get(k)}
             self._failures, self.fault = 0, ""
-        self._troubles.tell("models.source_failed", "")
+        self._failure_log.note("models.source_failed", "")
         return is_new
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -495,70 +481,9 @@ def _done() -> Future[Any]:
     return nothing
 
 
-class SnapshotFile:
-    """Snapshots in a JSON file that processes may share. Trouble with it is logged once and never raised.
-
-    A corrupt file is moved to `<name>.corrupt` and started anew; one of a newer version is left alone, and nothing is
-    saved; where nothing can be written, everything goes on without.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._troubles = Troubles(path=str(path))
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; a thread of the parent process may have held it."""
-        self._lock = threading.Lock()
-
-    def load(self) -> Snapshots:
-        """Return what the file holds; nothing when it is missing or unusable. Reads the file in this thread."""
-        try:
-            return _read(self._path)
-        except _CorruptFileError as error:
-            self._troubles.tell("models.cache_corrupt", str(error))
-        except _NewerFileError as error:
-            self._troubles.tell("models.cache_newer", str(error))
-        except OSError as error:
-            self._troubles.tell("models.cache_unreadable", fault_of(error))
-        return {}
-
-    def save(self, snapshots: Snapshots) -> None:
-        """Put these, just fetched, into the file beside those of other sources. Writes in this thread."""
-        with self._lock:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with alone(self._path):
-                    self._save(snapshots)
-            except _NewerFileError as error:
-                self._troubles.tell("models.cache_newer", str(error))
-            except OSError as error:
-                self._troubles.tell("models.cache_not_saved", fault_of(error))
-            except PydanticSerializationError:
-                self._troubles.tell("models.cache_not_saved", "a source stated a text that is no Unicode")
-            else:
-                self._troubles.tell("models.cache_not_saved", "")
-
-    def _save(self, snapshots: Snapshots) -> None:
-        try:
-            stored = _read(self._path)
-        except _CorruptFileError as error:
-            self._troubles.tell("models.cache_corrupt", str(error))
-            set_aside(self._path)
-            stored = {}
-        both = newest({**stored, **snapshots})
-        if both != stored:
-            document = _Document(version=FILE_VERSION, snapshots=both)
-            replace_text(self._path, _DOCUMENT.dump_json(document, exclude_defaults=True, exclude=_NOT_STORED).decode())
-
-
-class _NewerFileError(Exception):
-    """A later version of this package wrote the file; it is not ours to read or replace."""
-
-
-class _CorruptFileError(Exception):
-    """The file holds something else than snapshots."""
+def snapshot_file(path: Path) -> SharedFile[Snapshots]:
+    """Return the file that carries snapshots over restarts."""
+    return SharedFile(path, events="models.cache", version=FILE_VERSION, empty={}, read=_read_snapshots, write=_written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,33 +502,13 @@ def newest(snapshots: Snapshots) -> dict[str, Snapshot]:
     return {identity: snapshots[identity] for identity in kept}
 
 
-def _read(path: Path) -> dict[str, Snapshot]:
+def _read_snapshots(content: bytes) -> tuple[Snapshots, str]:
     try:
-        content = _content(path)
-        return _DOCUMENT.validate_json(content).snapshots
-    except FileNotFoundError:
-        return {}
+        return _DOCUMENT.validate_json(content).snapshots, ""
     except (ValidationError, ConfigError) as error:
-        if (version := _version_of(content)) > FILE_VERSION:
-            reason = f"version {version}, this package writes version {FILE_VERSION}"
-            raise _NewerFileError(reason) from error
-        raise _CorruptFileError(f"not snapshots of version {FILE_VERSION}: {type(error).__name__}") from error
+        return {}, f"not snapshots of version {FILE_VERSION}: {type(error).__name__}"
 
 
-def _version_of(content: bytes) -> int:
-    """The version that a file says it has; 0 when it says none."""
-    try:
-        version = from_json(content)["version"]
-    except (ValueError, TypeError, LookupError):
-        return 0
-    return version if isinstance(version, int) else 0
-
-
-def _content(path: Path) -> bytes:
-    if path.exists() and not path.is_file():
-        raise OSError("it is no regular file")  # reading a pipe would wait for ever
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise _CorruptFileError(f"more than {MAX_FILE_BYTES:,} bytes")
-    return content
+def _written(snapshots: Snapshots) -> str:
+    document = _Document(version=FILE_VERSION, snapshots=dict(snapshots))
+    return _DOCUMENT.dump_json(document, exclude_defaults=True, exclude=_NOT_STORED).decode()

@@ -7,20 +7,17 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any
 
-import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
+from langchain_ctxwin.util.files import SharedFile, place, read_table
 from langchain_ctxwin.util.forks import renew_after_fork
 
 FLUSH_SECONDS = 5.0
@@ -42,7 +39,6 @@ LARGEST = 1e12
 FILE_VERSION = 1
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST)]
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +85,17 @@ class Outcomes:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
-        self._path = None if path is None else place(path)
+        self._file = (
+            path
+            if path is None
+            else SharedFile[Counts](
+                place(path), events="models.outcomes", version=FILE_VERSION, empty={}, read=_read_counts, write=_written
+            )
+        )
         self._clock = clock
         self._saved: Counts = {}  # these three are replaced as a whole, never changed
         self._saving: Counts = {}
         self._new: Counts = {}
-        self._troubles = Troubles(path=str(self._path))
         self._worker = Worker("ctxwin-outcomes")
         self.renew()
         renew_after_fork(self)
@@ -118,14 +119,14 @@ class Outcomes:
             raise ConfigError(f"success={success!r}: give True or False")
         one = {(bucket, model): Count(successes=float(success), trials=1.0, at=self._clock())}
         with self._lock:
-            if self._path is None:
+            if self._file is None:
                 self._saved = added(self._saved, one)
                 return
             self._new = added(self._new, one)
         try:  # in a thread: files must not be touched on an event loop; a task that waits saves this one too
-            self._worker.submit(partial(self._save_new, self._path))
+            self._worker.submit(partial(self._save_new, self._file))
         except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._troubles.tell("models.outcomes_not_saved", str(error))
+            self._file.not_saved(str(error))
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
@@ -137,55 +138,26 @@ class Outcomes:
 
     def refresh(self) -> None:
         """Take over what other processes saved. Reads the file: in async code call it in a thread."""
-        if self._path is None:
-            return
-        try:
-            stored = _read_file(self._path)
-        except OSError as error:
-            self._troubles.tell("models.outcomes_unreadable", fault_of(error))
-            return
-        self._troubles.tell("models.outcomes_unreadable", stored.fault)
+        stored = self._file.read() if self._file else None
         with self._lock:
-            if not self._saving and stored.counts:  # else the writer is about to take over the same and more
-                self._saved = stored.counts
+            if stored and not self._saving:  # else the writer is about to take over the same and more
+                self._saved = stored
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _save_new(self, path: Path) -> None:
+    def _save_new(self, file: SharedFile[Counts]) -> None:
         """Save what is new; what fails is kept and tried again with the next outcome."""
         with self._lock:
             self._saving, self._new = self._new, {}
-        try:
-            saved = self._save(path) if self._saving else self._saved
-        except OSError as error:
-            self._troubles.tell("models.outcomes_not_saved", fault_of(error))
-            saved = None
+        saved = file.update(lambda stored: added(stored, self._saving))
         with self._lock:
             if saved is None:
                 self._new = added(self._saving, self._new)
             else:
                 self._saved = saved
             self._saving = {}
-
-    def _save(self, path: Path) -> Counts | None:
-        """Add the new counts to the file and return all; None when the file must stay as it is."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(path):
-            stored = _read_file(path)
-            if stored.is_newer:
-                self._troubles.tell("models.outcomes_not_saved", stored.fault)
-                return None
-            if stored.fault:
-                _log.info("models.outcomes_set_aside", path=str(path), moved_to=str(set_aside(path)))
-            counts = added(stored.counts, self._saving)
-            buckets: dict[str, dict[str, Any]] = {}
-            for (bucket, model), count in counts.items():
-                buckets.setdefault(bucket, {})[model] = asdict(count)
-            replace_text(path, json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True))
-        self._troubles.tell("models.outcomes_not_saved", "")
-        return counts
 
 
 def added(one: Counts, other: Counts) -> dict[Cell, Count]:
@@ -198,51 +170,24 @@ def added(one: Counts, other: Counts) -> dict[Cell, Count]:
     return {cell: both[cell] for cell in newest}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """What a file holds, and what is wrong with it."""
-
-    counts: Counts = field(default_factory=dict)
-    fault: str = ""
-    is_newer: bool = False
-    """Written by a later version of this package: it is not replaced."""
+def _read_counts(content: bytes) -> tuple[Counts, str]:
+    counts, fault = read_table(content, version=FILE_VERSION, key="outcomes", read=_read_count)
+    return added(counts, {}), fault
 
 
-def _read_file(path: Path) -> _File:
-    """Return what the file holds: nothing when it is missing, what is valid in it when it has a fault.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+def _read_count(bucket: str, model: str, value: Any) -> Count | None:
     try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return _File()
-    except (ValueError, RecursionError) as error:
-        return _File(fault=f"not JSON: {error}")
-    version = document.get("version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version > FILE_VERSION:
-        return _File(fault=f"of version {version}, newer than {FILE_VERSION}", is_newer=True)
-    buckets = document.get("outcomes") if version == FILE_VERSION else None
-    if not isinstance(buckets, dict):
-        return _File(fault=f"not outcomes of version {FILE_VERSION}")
-    return _valid_cells(buckets)
+        count = _COUNT.validate_python(value)
+    except ValidationError:
+        return None
+    return count if bucket and model and count.successes <= count.trials else None
 
 
-def _valid_cells(buckets: dict[str, Any]) -> _File:
-    """What is valid in the file; what is not is left out and said."""
-    counts: dict[Cell, Count] = {}
-    invalid: list[str] = []
-    adapter = TypeAdapter(Count)
-    for bucket, models in buckets.items():
-        for model, value in models.items() if isinstance(models, dict) else [("", models)]:
-            try:
-                count = adapter.validate_python(value)
-            except ValidationError:
-                count = None
-            if count is None or count.successes > count.trials or not (bucket and model):
-                invalid.append(f"{bucket}.{model}")
-            else:
-                counts[bucket, model] = count
-    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
-    return _File(counts=added(counts, {}), fault=fault)
+def _written(counts: Counts) -> str:
+    buckets: dict[str, dict[str, Any]] = {}
+    for (bucket, model), count in counts.items():
+        buckets.setdefault(bucket, {})[model] = asdict(count)
+    return json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True)
+
+
+_COUNT = TypeAdapter(Count)

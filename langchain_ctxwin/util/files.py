@@ -1,18 +1,183 @@
-"""How is a small file kept that several processes share: whole at any moment, and written by one at a time?"""
+"""JSON files that processes share: whole at any moment, written by one at a time, and never a reason to fail."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
+import structlog
+
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.util.failures import FailureLog
+from langchain_ctxwin.util.forks import renew_after_fork
 
 if sys.platform != "win32":
     import fcntl
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Largest file read: ten times what all public catalogs and a dozen providers take together."""
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content(Generic[T]):
+    """What a file holds, and what is wrong with it."""
+
+    value: T
+    fault: str = ""
+    is_newer: bool = False
+
+
+class SharedFile(Generic[T]):
+    """A JSON file that processes share. Trouble with it is logged once and never raised.
+
+    A file with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a newer
+    version of this package is left alone. A lock file `<name>.lock` beside it stays.
+
+    Args:
+        path: The file; it may be missing.
+        events: Start of the names of log events, which end in `_unreadable`, `_not_saved` and `_set_aside`.
+        version: The version that is written, which the document states as `version`.
+        empty: What a missing file holds.
+        read: Returns what is valid in a content, and what is wrong with it; empty when nothing is.
+        write: Returns the content for a value; a `ValueError` means that a text in it is no Unicode.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        events: str,
+        version: int,
+        empty: T,
+        read: Callable[[bytes], tuple[T, str]],
+        write: Callable[[T], str],
+    ) -> None:
+        self.path = path
+        self._events = events
+        self._version = version
+        self._empty = empty
+        self._read = read
+        self._write = write
+        self._failures = FailureLog(path=str(path))
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
+        self._lock = threading.Lock()
+
+    def read(self) -> T | None:
+        """Return what is valid in the file, in this thread; None when it cannot be read."""
+        try:
+            content = self._content()
+        except OSError as error:
+            self._failures.note(f"{self._events}_unreadable", fault_of(error))
+            return None
+        self._failures.note(f"{self._events}_unreadable", content.fault)
+        return content.value
+
+    def update(self, change: Callable[[T], T]) -> T | None:
+        """Replace what the file holds by what `change` makes of it, in this thread, and return that.
+
+        Returns None when it could not be saved.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock, alone(self.path):
+                saved, fault = self._updated(change)
+        except OSError as error:
+            saved, fault = None, fault_of(error)
+        self.not_saved(fault)
+        return saved
+
+    def not_saved(self, reason: str) -> None:
+        """Log why what is new is not in the file; an empty reason says that it is."""
+        self._failures.note(f"{self._events}_not_saved", reason)
+
+    def _updated(self, change: Callable[[T], T]) -> tuple[T | None, str]:
+        """What was saved, and why nothing was."""
+        stored = self._content()
+        if stored.is_newer:
+            return None, stored.fault
+        self._failures.note(f"{self._events}_unreadable", stored.fault)
+        changed = change(stored.value)
+        if not stored.fault and changed == stored.value:
+            return changed, ""
+        try:
+            text = self._write(changed)
+        except ValueError:
+            return None, "a text that is to be saved is no Unicode"
+        if stored.fault:
+            _log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(set_aside(self.path)))
+        replace_text(self.path, text)
+        return changed, ""
+
+    def _content(self) -> _Content[T]:
+        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            raise OSError("it is no regular file")  # reading a pipe would wait for ever
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return _Content(value=self._empty)
+        if len(content) > MAX_FILE_BYTES:
+            return _Content(value=self._empty, fault=f"more than {MAX_FILE_BYTES:,} bytes")
+        value, fault = self._read(content)
+        version = _version_of(content) if fault else 0
+        if version > self._version:
+            return _Content(value=self._empty, fault=f"of version {version}, newer than {self._version}", is_newer=True)
+        return _Content(value=value, fault=fault)
+
+
+def read_table(
+    content: bytes, *, version: int, key: str, read: Callable[[str, str, Any], V | None]
+) -> tuple[dict[tuple[str, str], V], str]:
+    """Return what is valid in a JSON table of tables, by both names, and what is wrong with it.
+
+    Args:
+        content: Of a file.
+        version: What the document has to state.
+        key: Where the table stands in the document.
+        read: Returns an entry; None for what is none.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return {}, f"not JSON: {error}"
+    is_known = isinstance(document, dict) and document.get("version") == version
+    table = document.get(key) if is_known else None
+    if not isinstance(table, dict):
+        return {}, f"no {key} of version {version}"
+    cells = [
+        (row, column, value)
+        for row, columns in table.items()
+        for column, value in (columns.items() if isinstance(columns, dict) else [("", columns)])
+    ]
+    found = {(row, column): read(row, column, value) for row, column, value in cells}
+    invalid = [f"{row}.{column}" for (row, column), entry in found.items() if entry is None]
+    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
+    return {cell: entry for cell, entry in found.items() if entry is not None}, fault
+
+
+def _version_of(content: bytes) -> int:
+    """The version that a content states; 0 when it states none."""
+    try:
+        version = json.loads(content)["version"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return 0
+    return version if isinstance(version, int) else 0
 
 
 def place(path: str | os.PathLike[str]) -> Path:

@@ -16,14 +16,13 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ConfigError, TokenEstimator
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
 from langchain_ctxwin.counting.remote import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     MINUTE_SECONDS,
     Gate,
     RemoteCounter,
     request_digest,
 )
 from langchain_ctxwin.protocols import RequestCounter
+from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 
 HI = [HumanMessage("hi")]
 QUOTED = "the launch code is 0000"

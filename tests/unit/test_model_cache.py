@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models import cache as cache_module
-from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, SnapshotFile, newest
+from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
 from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.util import files
 from support.model_sources import NOON, ListSource, Watch, model
 
 
@@ -58,8 +58,8 @@ FULL = ModelInfo(
 def test_every_fact_comes_back(path):
     """Prices to the last digit, free ones too; a model of which nothing is known as well."""
     stored = {"api": snapshot(FULL, ModelInfo(name="bare"))}
-    SnapshotFile(path).save(stored)
-    assert SnapshotFile(path).load() == stored
+    save(snapshot_file(path), stored)
+    assert snapshot_file(path).read() == stored
 
 
 @settings(max_examples=30)
@@ -72,29 +72,34 @@ def test_any_names_come_back(tmp_path_factory, listed):
     """Names are other people's texts."""
     path = tmp_path_factory.mktemp("names") / "models.json"
     stored = {key: snapshot(*models) for key, models in listed.items()}
-    SnapshotFile(path).save(stored)
-    assert SnapshotFile(path).load() == stored
+    save(snapshot_file(path), stored)
+    assert snapshot_file(path).read() == stored
 
 
 def test_a_missing_file_holds_nothing(path):
     """Without a word."""
     with capture_logs() as logs:
-        assert SnapshotFile(path).load() == {}
+        assert snapshot_file(path).read() == {}
     assert logs == []
 
 
 def test_saving_keeps_the_snapshots_of_others(path):
     """Programs share the file."""
-    SnapshotFile(path).save({"one": snapshot(FULL)})
-    SnapshotFile(path).save({"two": snapshot()})
-    SnapshotFile(path).save({"one": snapshot(fetched_at=NOON + 1)})
-    assert SnapshotFile(path).load() == {"one": snapshot(fetched_at=NOON + 1), "two": snapshot()}
+    save(snapshot_file(path), {"one": snapshot(FULL)})
+    save(snapshot_file(path), {"two": snapshot()})
+    save(snapshot_file(path), {"one": snapshot(fetched_at=NOON + 1)})
+    assert snapshot_file(path).read() == {"one": snapshot(fetched_at=NOON + 1), "two": snapshot()}
 
 
 def test_the_file_does_not_grow_without_limit():
     """The oldest snapshots leave."""
     many = {str(index): snapshot(fetched_at=NOON + index) for index in range(MAX_SNAPSHOTS + 2)}
     assert list(newest(many)) == [str(index) for index in range(2, MAX_SNAPSHOTS + 2)]
+
+
+def save(file, snapshots):
+    """Do what a registry does with what it fetched."""
+    file.update(lambda stored: newest({**stored, **snapshots}))
 
 
 def entry(**fields):
@@ -127,51 +132,54 @@ def entry(**fields):
 )
 def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
     """It may be a disk error that somebody wants to look at, so it is moved and not deleted."""
-    cache = SnapshotFile(write(path, text))
+    cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
-        assert cache.load() == {}
-        cache.save({"api": snapshot(FULL)})
-    assert events(logs) == ["models.cache_corrupt"]
-    assert cache.load() == {"api": snapshot(FULL)}
+        assert cache.read() == {}
+        save(cache, {"api": snapshot(FULL)})
+    assert events(logs) == ["models.cache_unreadable"]
+    assert cache.read() == {"api": snapshot(FULL)}
     assert path.with_name("models.json.corrupt").read_text(encoding="utf-8") == text
 
 
 def test_a_file_of_a_newer_version_is_left_alone(path):
     """Two versions of this package may run on one machine; the older one goes without."""
     text = json.dumps({"version": FILE_VERSION + 1, "snapshots": "in another shape"})
-    cache = SnapshotFile(write(path, text))
+    cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
-        assert cache.load() == {}
-        cache.save({"api": snapshot(FULL)})
-        cache.save({"api": snapshot(FULL)})
-    assert (events(logs), path.read_text(encoding="utf-8")) == (["models.cache_newer"], text)
+        assert cache.read() == {}
+        save(cache, {"api": snapshot(FULL)})
+        save(cache, {"api": snapshot(FULL)})
+    assert (events(logs), path.read_text(encoding="utf-8")) == (
+        ["models.cache_unreadable", "models.cache_not_saved"],
+        text,
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_told_once(path):
     """The program goes on without."""
     write(path, "{}").parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    cache = SnapshotFile(path)
+    cache = snapshot_file(path)
     with capture_logs() as logs:
-        cache.save({"api": snapshot(FULL)})
-        cache.save({"api": snapshot(FULL)})
+        save(cache, {"api": snapshot(FULL)})
+        save(cache, {"api": snapshot(FULL)})
     path.parent.chmod(stat.S_IRWXU)
     assert events(logs) == ["models.cache_not_saved"]
 
 
 def test_a_place_that_cannot_be_written_is_told_once(tmp_path):
     """A file where the folder should be stops root as well."""
-    cache = SnapshotFile(write(tmp_path / "file", "") / "models.json")
+    cache = snapshot_file(write(tmp_path / "file", "") / "models.json")
     with capture_logs() as logs:
-        assert cache.load() == {}
-        cache.save({"api": snapshot(FULL)})
-        cache.save({"api": snapshot(FULL)})
+        assert cache.read() is None
+        save(cache, {"api": snapshot(FULL)})
+        save(cache, {"api": snapshot(FULL)})
     assert events(logs) == ["models.cache_unreadable", "models.cache_not_saved"]
 
 
 def test_no_draft_stays_behind(path):
     """A reader never sees a part of a file, and the folder holds the file and its lock."""
-    SnapshotFile(path).save({"api": snapshot(FULL)})
+    save(snapshot_file(path), {"api": snapshot(FULL)})
     assert sorted(file.name for file in path.parent.iterdir()) == ["models.json", "models.json.lock"]
 
 
@@ -220,7 +228,7 @@ def test_what_the_caller_states_is_not_stored(path):
     watch = Watch()
     for tier in ("explicit", "profile"):
         restarted(path, ListSource(model(), name=tier, tier=tier, cache_key=tier), watch).refresh()
-    assert SnapshotFile(path).load() == {}
+    assert snapshot_file(path).read() == {}
 
 
 def test_sources_at_different_addresses_are_stored_apart(path):
@@ -233,30 +241,30 @@ def test_sources_at_different_addresses_are_stored_apart(path):
     here.cache_key, there.cache_key = "api here", "api there"
     restarted(path, here, watch).refresh()
     restarted(path, there, watch).refresh()
-    windows = {key: stored.models[0].context_window for key, stored in SnapshotFile(path).load().items()}
+    windows = {key: stored.models[0].context_window for key, stored in snapshot_file(path).read().items()}
     assert windows == {"api here": 8192, "api there": 4096}
 
 
 def test_a_source_that_does_not_say_whose_facts_it_states_is_not_stored(path):
     """Another program's source of the same name may state others."""
     restarted(path, ListSource(model(), name="api"), Watch()).refresh()
-    assert SnapshotFile(path).load() == {}
+    assert snapshot_file(path).read() == {}
 
 
 def test_a_place_that_is_no_file_is_not_read(tmp_path):
     """A pipe would be waited for, for ever."""
     os.mkfifo(tmp_path / "models.json")
     with capture_logs() as logs:
-        assert SnapshotFile(tmp_path / "models.json").load() == {}
+        assert snapshot_file(tmp_path / "models.json").read() is None
     assert events(logs) == ["models.cache_unreadable"]
 
 
 def test_a_file_beyond_all_measure_is_set_aside(path, monkeypatch):
     """It is not read to its end."""
-    monkeypatch.setattr(cache_module, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
     with capture_logs() as logs:
-        assert SnapshotFile(write(path, " " * 11)).load() == {}
-    assert events(logs) == ["models.cache_corrupt"]
+        assert snapshot_file(write(path, " " * 11)).read() == {}
+    assert events(logs) == ["models.cache_unreadable"]
 
 
 def test_flushing_waits_until_what_was_fetched_is_saved(path):
@@ -264,7 +272,7 @@ def test_flushing_waits_until_what_was_fetched_is_saved(path):
     registry = restarted(path, ListSource(model(), cache_key="api"), Watch())
     registry.lookup("nova-1")
     assert registry.flush()
-    assert list(SnapshotFile(path).load()) == ["api"]
+    assert list(snapshot_file(path).read()) == ["api"]
 
 
 def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
@@ -274,10 +282,10 @@ def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
     registry = restarted(path, source, watch)
     registry.refresh()
     newer = {"provider api": snapshot(model(context_window=1), fetched_at=NOON + 5)}
-    SnapshotFile(path).save(newer)
+    save(snapshot_file(path), newer)
     source.failing = OSError()
     registry.refresh()
-    assert SnapshotFile(path).load() == newer
+    assert snapshot_file(path).read() == newer
 
 
 def test_a_path_that_names_no_place_is_refused():

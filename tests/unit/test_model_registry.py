@@ -15,13 +15,14 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import cache
-from langchain_ctxwin.models.cache import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Feed, SourceCache
+from langchain_ctxwin.models.cache import Feed, SourceCache
 from langchain_ctxwin.models.names import MAX_CLAIMS
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
 from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
 from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from support.model_sources import AskedSource, HeldSource, ListSource, Watch, model
 
 TTL = 600.0

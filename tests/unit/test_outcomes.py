@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.routing import Outcomes
-from langchain_ctxwin.routing.outcomes import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added, replace_text
+from langchain_ctxwin.routing.outcomes import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added
+from langchain_ctxwin.util.files import replace_text
 
 NOON = 1_800_000_000.0
 
@@ -189,7 +190,7 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
         writers.append(threading.current_thread().name)
         replace_text(place, text)
 
-    monkeypatch.setattr("langchain_ctxwin.routing.outcomes.replace_text", write)
+    monkeypatch.setattr("langchain_ctxwin.util.files.replace_text", write)
     saved(Outcomes(path))
     assert writers == ["ctxwin-outcomes"]
 

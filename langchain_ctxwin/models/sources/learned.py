@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -15,17 +14,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
-import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_TOKENS
-from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
+from langchain_ctxwin.util.files import SharedFile, place, read_table
 from langchain_ctxwin.util.forks import renew_after_fork
 
 SOURCE_NAME = "learned"
@@ -42,8 +39,6 @@ MAX_MODELS = 1000
 FLUSH_SECONDS = 5.0
 """How long `flush` waits unless told: a few kilobytes take milliseconds, on a network folder perhaps a second."""
 
-_log = structlog.get_logger(__name__)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -59,14 +54,6 @@ class Statement:
 
 Heard = Mapping[str, Mapping[str, Statement]]
 """Model name -> limit field -> the newest statement about it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What a file holds, and what is wrong with it."""
-
-    heard: Heard = dataclasses.field(default_factory=dict)
-    fault: str = ""
 
 
 class LearnedSource:
@@ -107,12 +94,11 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._path = None if path is None else place(path)
+        self._file = None if path is None else limits_file(place(path))
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._worker = Worker("ctxwin-learned")
-        self._troubles = Troubles(path=str(self._path))
         self.renew()
         renew_after_fork(self)
         self.refresh()
@@ -137,8 +123,7 @@ class LearnedSource:
             known = self._live({model: self._heard.get(model, {})}).get(model, {})
             stated = {field: self._statement(tokens, known.get(field)) for field, tokens in limits.items()}
             self._heard = _newest_models({**self._heard, model: {**known, **stated}})
-            if self._path is not None:
-                self._save_soon(self._path)
+            self._save_soon()
 
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once.
@@ -155,8 +140,7 @@ class LearnedSource:
             if not withdrawn:
                 return
             self._heard = {**self._heard, model: {**heard, **withdrawn}}
-            if self._path is not None:
-                self._save_soon(self._path)
+            self._save_soon()
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
@@ -180,12 +164,9 @@ class LearnedSource:
 
         Nothing that is in memory is forgotten; to start over, delete the file and make a new source.
         """
-        if self._path is None:
-            return
-        try:
-            self._take_over(self._path)
-        except OSError as error:
-            self._troubles.tell("models.learned_unreadable", fault_of(error))
+        stored = self._file.read() if self._file else None
+        if stored is not None:
+            self._absorb(stored)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
@@ -210,36 +191,14 @@ class LearnedSource:
         """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
         return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
 
-    def _save_soon(self, path: Path) -> None:
+    def _save_soon(self) -> None:
         """Save in another thread, because files must not be touched on an event loop; one that waits saves this too."""
+        if self._file is None:
+            return
         try:
-            self._worker.submit(partial(self._save_now, path))
+            self._worker.submit(partial(self._file.update, self._absorb))
         except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._troubles.tell("models.learned_not_saved", str(error))
-
-    def _save_now(self, path: Path) -> None:
-        try:
-            self._save(path)
-            self._troubles.tell("models.learned_not_saved", "")
-        except OSError as error:
-            self._troubles.tell("models.learned_not_saved", fault_of(error))
-
-    def _save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(path):
-            stored = self._take_over(path)
-            heard = self._absorb({})
-            if stored.fault:
-                _log.info("models.learned_set_aside", path=str(path), moved_to=str(set_aside(path)))
-            if stored.fault or heard != stored.heard:
-                replace_file(path, heard)
-
-    def _take_over(self, path: Path) -> Stored:
-        """Merge the file into memory, and return what it held; a missing file holds nothing."""
-        stored = read_file(path)
-        self._absorb(stored.heard)
-        self._troubles.tell("models.learned_unreadable", stored.fault)
-        return stored
+            self._file.not_saved(str(error))
 
 
 def _newest_models(heard: Heard) -> Heard:
@@ -289,60 +248,35 @@ def is_plausible(tokens: object) -> TypeGuard[int]:
     return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
 
 
-def read_file(path: Path) -> Stored:
-    """Return what the file holds: nothing when it is missing, what is valid in it when it has a fault.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return Stored()
-    except (ValueError, RecursionError) as error:
-        return Stored(fault=f"not JSON: {error}")
-    known_version = isinstance(document, dict) and document.get("version") == FILE_VERSION
-    models = document.get("models") if known_version else None
-    if not isinstance(models, dict):
-        return Stored(fault=f"not learned limits of version {FILE_VERSION}")
-    return _valid_entries(models)
+def limits_file(path: Path) -> SharedFile[Heard]:
+    """Return the file that keeps statements."""
+    return SharedFile(
+        path, events="models.learned", version=FILE_VERSION, empty={}, read=_read_statements, write=_written
+    )
 
 
-def replace_file(path: Path, heard: Heard) -> None:
-    """Write all statements; a reader sees the old file or the new one, never a part.
-
-    Raises:
-        OSError: the file is as it was.
-    """
-    models = {model: {name: _entry(said) for name, said in known.items()} for model, known in heard.items()}
-    text = json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
-    replace_text(path, text)
-
-
-def _entry(said: Statement) -> dict[str, Any]:
-    """The statement as JSON; only a withdrawn one says so."""
-    return {name: value for name, value in asdict(said).items() if value is not False}
-
-
-def _valid_entries(models: dict[str, Any]) -> Stored:
+def _read_statements(content: bytes) -> tuple[Heard, str]:
+    statements, fault = read_table(content, version=FILE_VERSION, key="models", read=_read_statement)
     heard: dict[str, dict[str, Statement]] = {}
-    invalid: list[str] = []
-    for model, known in models.items():
-        for name, value in known.items() if isinstance(known, dict) else [("", known)]:
-            said = _statement(value)
-            if said is None or not model or name not in LIMIT_FIELDS:
-                invalid.append(f"{model}.{name}")
-            else:
-                heard.setdefault(model, {})[name] = said
-    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
-    return Stored(heard=heard, fault=fault)
+    for (model, field), said in statements.items():
+        heard.setdefault(model, {})[field] = said
+    return heard, fault
 
 
-def _statement(value: object) -> Statement | None:
+def _read_statement(model: str, field: str, value: Any) -> Statement | None:
     try:
-        return _STATEMENT.validate_python(value)
+        return _STATEMENT.validate_python(value) if model and field in LIMIT_FIELDS else None
     except ValidationError:
         return None
+
+
+def _written(heard: Heard) -> str:
+    """All statements as JSON; only a withdrawn one says so."""
+    models = {
+        model: {f: {k: v for k, v in asdict(said).items() if v is not False} for f, said in known.items()}
+        for model, known in heard.items()
+    }
+    return json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
 
 
 _STATEMENT = TypeAdapter(Statement)

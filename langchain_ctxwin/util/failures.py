@@ -1,0 +1,53 @@
+"""Failures: logged once while they last, and left alone for a growing pause."""
+
+from __future__ import annotations
+
+import structlog
+
+from langchain_ctxwin.errors import ContextWindowError
+
+FIRST_PAUSE_SECONDS = 10.0
+"""Pause after a first failure: longer than a time box, so that a dead service takes little of anybody's time."""
+
+LONGEST_PAUSE_SECONDS = 300.0
+"""Pause at most, however often it failed: a service that is back is noticed within five minutes."""
+
+MAX_DOUBLINGS = 10
+"""Enough to reach the longest pause; more would only make a large number."""
+
+_log = structlog.get_logger(__name__)
+
+
+class FailureLog:
+    """Warns about a lasting failure once, and again when its reason changes or when it comes back.
+
+    Args:
+        about: What each warning carries.
+    """
+
+    def __init__(self, **about: str) -> None:
+        self._about = about
+        self._reasons: dict[str, str] = {}
+
+    def note(self, event: str, reason: str) -> None:
+        """Log a warning unless the same was noted last; an empty reason says that it is over."""
+        if reason and self._reasons.get(event) != reason:
+            _log.warning(event, reason=reason, **self._about)
+        self._reasons[event] = reason
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the class and status of an error; foreign texts may quote an address with a key and are left out."""
+    name = type(error).__name__
+    if isinstance(error, ContextWindowError):
+        return f"{name}: {error}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return f"{name}: HTTP {status}" if isinstance(status, int) else name
+
+
+def pause_seconds(failures: int) -> float:
+    """Return how long to leave something alone that failed so often in a row: each time twice as long."""
+    pause: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, MAX_DOUBLINGS))
+    return pause if failures else 0.0
