@@ -26,9 +26,9 @@ from langchain_ctxwin.demo.payload import Payload
 from langchain_ctxwin.demo.result_screen import ResultScreen
 from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.model_table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.settings_file import read_table
 

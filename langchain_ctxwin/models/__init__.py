@@ -1,11 +1,11 @@
-"""What is known about models, and which of them takes a request.
+"""What is known about models: limits, prices, capabilities, and who states them.
 
-    registry     what users ask; answers merges for one name what listing resolves (names), asking says which name it is
-    refreshing   keeps one feed per source fresh, in parallel and time-boxed (calls); cache survives restarts
-    sources/     one file per kind of source: `fetch(name or None)` states `ModelInfo`s; values reads what others wrote
+    registry     what users ask; merges for one name what sources list, a chat model's profile says, and errors stated
+    cache        keeps what sources stated: they are asked in parallel, time-boxed, in the background, over restarts
+    names        what all sources list, and which listed model a name means
     merging      one `ModelInfo` from all claims: by trust, of catalogs the smaller limit, conflicts kept
-    memories     limits learned from errors; notices and explaining say what to do, and who said what
-    routing/     a router over candidates, and a chat model in front of it
+    table        the lines that `ctxwin models` prints
+    sources/     one file per protocol: `fetch(name or None)`; shared are reading, http and platforms
 
-Nothing here knows the engine: it takes `ModelInfo`s and chat models, and `flow.choices` brings both together.
+Nothing here knows the engine: it takes `ModelInfo`s and chat models.
 """

@@ -1,4 +1,4 @@
-"""What do several sources say about one model, taken together: which value counts, who stated it, who disagrees?"""
+"""Merging: one `ModelInfo` from what several sources say, by trust, of catalogs the smaller limit, conflicts kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_ctxwin.core.limits import GUESS_FACTOR
+from langchain_ctxwin.core.limits import GUESS_FACTOR, ModelLimits
 from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "guess")
@@ -14,6 +14,8 @@ TIERS = ("explicit", "learned", "provider", "profile", "catalog", "guess")
 
 CATALOG = "catalog"
 GUESS = "guess"
+LEARNED = "learned"
+"""The tier, and by default the source, of what was learned."""
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
 
@@ -88,6 +90,19 @@ def guessed(info: ModelInfo) -> ModelInfo:
         return info
     window = GUESS_FACTOR * info.max_output_tokens
     return replace(info, context_window=window, provenance={**info.provenance, "context_window": GUESS})
+
+
+def declared_limits(info: ModelInfo) -> ModelLimits:
+    """Return the limits that a model is declared to have, by others than its refusals."""
+    return ModelLimits(_declared(info, "context_window") or _declared(info, "max_input_tokens"))
+
+
+def _declared(info: ModelInfo, field: str) -> int | None:
+    """The largest value of a limit that somebody stated, those apart that were learned."""
+    stated: list[tuple[str, object]] = [(info.provenance.get(field, ""), getattr(info, field))]
+    stated += info.conflicts.get(field, {}).items()
+    values = [tokens for source, tokens in stated if isinstance(tokens, int) and not source.startswith(LEARNED)]
+    return max(values, default=None)
 
 
 def stated_value(info: ModelInfo, field: str) -> Any:

@@ -1,32 +1,58 @@
-"""What is known about a model, whoever knows it?"""
+"""The registry: what is known about a model, whoever knows it, and who said so."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import structlog
+
+from langchain_ctxwin.core.limits import (
+    MODEL_ARGUMENTS,
+    Known,
+    for_everybody,
+    models_behind,
+    stated_limit,
+)
+from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.models.answers import Answers
-from langchain_ctxwin.models.asking import Asked, asked_about
-from langchain_ctxwin.models.environment import LEARNED_FILE, SNAPSHOTS_FILE, cache_folder, data_folder, sources_of
-from langchain_ctxwin.models.explaining import Explanation, SourceState, statements_of
-from langchain_ctxwin.models.feed import tier_of
-from langchain_ctxwin.models.memories import Memory, limits_in
-from langchain_ctxwin.models.merging import GUESS
-from langchain_ctxwin.models.names import GENERIC
-from langchain_ctxwin.models.notices import Notices, unknown
-from langchain_ctxwin.models.refreshing import Feeds
+from langchain_ctxwin.models.cache import SourceCache, SourceState
+from langchain_ctxwin.models.merging import (
+    FIELDS,
+    GUESS,
+    LEARNED,
+    Claim,
+    declared_limits,
+    guessed,
+    in_order,
+    merged,
+    stated_value,
+)
+from langchain_ctxwin.models.names import GENERIC, Listing, Resolved, key_of
 from langchain_ctxwin.models.sources.learned import LearnedSource
-from langchain_ctxwin.models.values import provider_id
+from langchain_ctxwin.models.sources.platforms import (
+    LEARNED_FILE,
+    SNAPSHOTS_FILE,
+    cache_folder,
+    data_folder,
+    provider_at,
+    sources_of,
+)
+from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
+from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
+from langchain_ctxwin.util.memo import Lru
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""
@@ -36,6 +62,80 @@ FLUSH_SECONDS = 5.0
 
 TIMEOUT_SECONDS = 9.0
 """Longest wait for sources, a little more than they allow themselves."""
+
+MAX_ANSWERS = 4096
+"""Merged facts kept, about 2 kB each."""
+
+MAX_TOLD = 10_000
+"""Warnings remembered so that each is given once."""
+
+SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
+
+ADDRESS_ARGUMENTS = ("openai_api_base", "base_url")
+"""Where OpenAI's client keeps the address of another server that speaks its language."""
+
+ADAPTABLE = "openai"
+"""The one integration that is used for other providers' servers too."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One source's value of one field."""
+
+    field: str
+    source: str
+    tier: str
+    value: object
+    counts: bool
+    """True for the statement whose value was taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything known about one name."""
+
+    asked: str
+    info: ModelInfo | None
+    """The facts as `lookup` returns them; None when it raises `UnknownModelError`."""
+
+    problem: str = ""
+    """The text of that error."""
+
+    how: str = ""
+    """How the name was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed."""
+
+    others: tuple[str, ...] = ()
+    """The same name at other providers, as `provider/name`."""
+
+    statements: tuple[Statement, ...] = ()
+    """By field, most trusted source first."""
+
+    sources: tuple[SourceState, ...] = ()
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """A source that learns, as `LearnedSource` does; it answers from memory at once, so its answers are not cached."""
+
+    name: str
+
+    def learn(self, model: str, limits: Mapping[str, int]) -> None:
+        """Remember limits."""
+        ...
+
+    def recall(self, model: str) -> Mapping[str, int]:
+        """Return the limits that were heard."""
+        ...
+
+    def fetch(self, name: str | None) -> Sequence[ModelInfo]:
+        """Return what is known about one model, or about all of them."""
+        ...
+
+    def refresh(self) -> None:
+        """Take over what other processes saved."""
+        ...
 
 
 class ModelRegistry:
@@ -82,13 +182,14 @@ class ModelRegistry:
         for name, seconds in (("ttl_seconds", ttl_seconds), ("timeout_seconds", timeout_seconds)):
             if not (seconds > 0 and isfinite(seconds)):
                 raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
-        named = list(_named(sources))
+        named = list(_with_names(sources))
         memories: list[Memory] = [source for _, source in named if isinstance(source, Memory)]
         self._memories = memories or [LearnedSource(clock=clock)]
-        self._notices = Notices(clock)
-        guesses = allow_guess or any(tier_of(source) == GUESS for _, source in named)
-        self._answers = Answers(self._memories, self._notices, allow_guess=guesses)
-        self._feeds = Feeds(
+        self._clock = clock
+        self._told: Lru[bool] = Lru(MAX_TOLD)
+        self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
+        self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
+        self._cache = SourceCache(
             [(name, source) for name, source in named if not isinstance(source, Memory)],
             ttl_seconds=ttl_seconds,
             clock=clock,
@@ -127,7 +228,7 @@ class ModelRegistry:
         Raises:
             UnknownModelError: no source lists the model, or none states its window or input limit.
         """
-        asked = asked_about(model)
+        asked = _asked_about(model)
         self._settle(asked)
         return self._answer(asked)
 
@@ -137,18 +238,20 @@ class ModelRegistry:
         Raises:
             UnknownModelError: as in `lookup`.
         """
-        asked = asked_about(model)
+        asked = _asked_about(model)
         if not self._is_settled(asked):
-            await asyncio.shield(asyncio.wrap_future(self._feeds.settling()))
-        if not self._is_settled(asked) and self._needs_more(asked):
+            await asyncio.shield(asyncio.wrap_future(self._cache.settling()))
+        is_lacking = not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
+        if is_lacking and not self._is_settled(asked):
             await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
         return self._answer(asked)
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
         """Return all listed models, or those of one provider, by provider and name; also those without limits."""
-        self._feeds.settle()
+        self._cache.settle()
         wanted = None if provider is None else {provider.casefold(), provider_id(provider)}
-        infos = self._answers.all(self._feeds.listing)
+        listed = self._cache.listing.all()
+        infos = [self._merged(one.name, one.provider, self._claims(_Asked(name=one.name), one)) for one in listed]
         return [info for info in infos if wanted is None or (info.provider or "").casefold() in wanted]
 
     async def amodels(self, provider: str | None = None) -> list[ModelInfo]:
@@ -158,7 +261,7 @@ class ModelRegistry:
 
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
-        self._feeds.refresh()
+        self._cache.refresh()
 
     async def arefresh(self) -> None:
         """Like `refresh`, without blocking the event loop."""
@@ -167,7 +270,7 @@ class ModelRegistry:
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """How each source is doing: what it lists, how old that is, and what is wrong with it."""
-        return tuple(self._feeds.states())
+        return self._cache.states()
 
     def learn(self, name: Any, said: Any, *, request: Iterable[str] = ()) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
@@ -184,15 +287,22 @@ class ModelRegistry:
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
-        asked = Asked(name=name) if isinstance(name, str) else asked_about(name)
+        asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
         filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
-        info = None if isinstance(said, Mapping) else self._answers.facts(asked, self._feeds.listing)
-        if limits := limits_in(said, info, request):
+        if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
+            limits: Mapping[str, int] = said  # the caller's own word
+        elif (overflow := classify_overflow(said, request=request)) is None:
+            return
+        else:
+            info = self._facts(asked)
+            known = Known(limits=info.limits if info else None)
+            limits = for_everybody(stated_limit(overflow, known), declared_limits(info) if info else None)
+        if limits:
             self._memories[0].learn(filed, limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Take up that a provider took an input of this size: learned limits below it are forgotten."""
-        asked = Asked(name=name) if isinstance(name, str) else asked_about(name)
+        asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
         filed = [f"{asked.provider}/{asked.name}"] if asked.provider else []
         for memory in self._memories:
             if (forget := getattr(memory, "accepted", None)) is not None:
@@ -208,14 +318,14 @@ class ModelRegistry:
 
         A program that ends within seconds calls this, or each run of it asks all sources again.
         """
-        return self._feeds.flush(timeout_seconds)
+        return self._cache.flush(timeout_seconds)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
-        asked = asked_about(model)
+        asked = _asked_about(model)
         self._settle(asked)
-        resolved = self._feeds.listing.resolve(asked.name, asked.provider)
-        claims = self._answers.claims(asked, resolved)
+        resolved = self._cache.listing.resolve(asked.name, asked.provider)
+        claims = self._claims(asked, resolved)
         try:
             info, problem = self._answer(asked), ""
         except UnknownModelError as error:
@@ -226,47 +336,113 @@ class ModelRegistry:
             problem=problem,
             how=resolved.how if resolved else "",
             others=resolved.others if resolved else (),
-            statements=statements_of(info, claims),
-            sources=self._feeds.states(),
+            statements=_statements(info, claims),
+            sources=self._cache.states(),
         )
 
-    def _settle(self, asked: Asked) -> None:
+    def _settle(self, asked: _Asked) -> None:
         if self._is_settled(asked):
             return
-        self._feeds.settle()
-        self._feeds.ask(asked.names, has_facts=self._has_facts(asked))
+        self._cache.settle()
+        self._cache.ask(asked.names, has_facts=self._has_facts(asked))
         if not self._has_facts(asked):
-            self._feeds.finish()  # before a name is called unknown, what is on its way is waited for
+            self._cache.finish()  # before a name is called unknown, what is on its way is waited for
 
-    def _is_settled(self, asked: Asked) -> bool:
-        if self._feeds.is_settled(asked.names):
+    def _is_settled(self, asked: _Asked) -> bool:
+        if self._cache.is_settled(asked.names):
             return True
-        return self._feeds.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
+        return self._cache.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
 
-    def _needs_more(self, asked: Asked) -> bool:
-        return not self._has_facts(asked) or bool(self._feeds.askable(asked.names, has_facts=True))
-
-    def _has_facts(self, asked: Asked) -> bool:
-        info = self._answers.facts(asked, self._feeds.listing)
+    def _has_facts(self, asked: _Asked) -> bool:
+        info = self._facts(asked)
         return info is not None and info.limits.known
 
     def _spelled(self, name: str) -> str:
         """A name with its provider's id, however that was spelled; another name as it is."""
         head, slash, tail = name.partition("/")
         provider = provider_id(head) if slash and tail else ""
-        return f"{provider}/{tail}" if provider in self._feeds.listing.names.providers - {GENERIC} else name
+        return f"{provider}/{tail}" if provider in self._cache.listing.names.providers - {GENERIC} else name
 
-    def _answer(self, asked: Asked) -> ModelInfo:
-        listing = self._feeds.listing
-        info = self._answers.facts(asked, listing)
+    def _answer(self, asked: _Asked) -> ModelInfo:
+        info = self._facts(asked)
         if info is None or not info.limits.known:
-            near = listing.names.like(asked.name) if info is None else ()
-            raise UnknownModelError(unknown(asked.name, info, near, self._feeds.states()))
-        self._notices.retirement(info)
+            near = self._cache.listing.names.like(asked.name) if info is None else ()
+            raise UnknownModelError(_unknown(asked.name, info, near, self._cache.states()))
+        if info.deprecated or info.retires_on is not None:
+            self._warn_of_retirement(info)
         return info
 
+    def _facts(self, asked: _Asked) -> ModelInfo | None:
+        """What is known, merged once while no source states something else; None when nobody knows the model."""
+        listing = self._cache.listing
+        if self._merged_facts[0] is not listing:
+            self._merged_facts = listing, Lru(MAX_ANSWERS)
+        merged_before = self._merged_facts[1]
+        info = None if asked.own else merged_before.get((asked.name, asked.provider))
+        if info is not None and not self._learned(asked, info.provider, info.name, ()):
+            return info
+        resolved = listing.resolve(asked.name, asked.provider)
+        if resolved and resolved.is_ambiguous:
+            self._warn_of_choice(asked.name, resolved)
+        claims = self._claims(asked, resolved)
+        if not claims:
+            return None
+        name, provider = (resolved.name, resolved.provider) if resolved else (asked.name, asked.provider or None)
+        info = self._merged(name, provider, claims)
+        is_listed_only = resolved is not None and len(claims) == len(resolved.claims)
+        return merged_before.put((asked.name, asked.provider), info) if is_listed_only else info
 
-def _named(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
+    def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
+        info = merged(name, provider, claims)
+        return guessed(info) if self._allow_guess else info
+
+    def _claims(self, asked: _Asked, resolved: Resolved | None) -> list[Claim]:
+        """All that is said about a model: in lists, by its own profile, and in errors."""
+        if resolved is None:
+            return [*asked.own, *self._learned(asked, asked.provider, asked.name, ())]
+        learned = self._learned(asked, resolved.provider, resolved.name, resolved.claims)
+        return [*resolved.claims, *asked.own, *learned]
+
+    def _learned(self, asked: _Asked, provider: str | None, name: str, listed: Sequence[Claim]) -> list[Claim]:
+        """What was learned about a model; the first name about which something is known counts.
+
+        What was heard with the provider counts as it is. What was heard under a bare name may be another provider's
+        limit, so that it only lowers what the model's own provider states.
+        """
+        served_by = [one for one in (asked.provider, provider) if one]
+        exact = [f"{one}/{spelling}" for one in served_by for spelling in (asked.name, name)]
+        bare = [name, f"models/{name}"]
+        (exact if key_of(asked.name) != key_of(name) and "/" in asked.name else bare).insert(0, asked.name)
+        return self._heard(exact) or _lowering(self._heard(bare), listed if provider else ())
+
+    def _heard(self, names: Iterable[str]) -> list[Claim]:
+        known = list(dict.fromkeys(names))
+        found = []
+        for memory in self._memories:
+            infos = next((infos for name in known if (infos := memory.fetch(name))), [])
+            found += [Claim(source=memory.name, tier=LEARNED, info=info) for info in infos]
+        return found
+
+    def _warn_of_retirement(self, info: ModelInfo) -> None:
+        """Warn that a model is deprecated or has a retirement date, and again when that has come."""
+        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        is_retired = info.retires_on is not None and info.retires_on <= today
+        event, action = ("retired", "choose another now") if is_retired else ("deprecated", "choose another in time")
+        if self._is_news(event, info.provider, info.name):
+            day = info.retires_on and info.retires_on.isoformat()
+            _log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
+
+    def _warn_of_choice(self, asked: str, resolved: Resolved) -> None:
+        """Warn that of several providers the one with the smallest limits was taken."""
+        if self._is_news("ambiguous", asked):
+            taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
+            _log.warning("models.ambiguous", model=asked, taken=taken, others=resolved.others, action=action)
+
+    def _is_news(self, *about: Hashable) -> bool:
+        return not self._told.get(about) and self._told.put(about, True)
+
+
+def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
     """Give each source a name of its own, so that provenance and conflicts tell them apart."""
     taken: set[str] = set()
     for source in sources:
@@ -280,3 +456,109 @@ def _named(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
             name = f"{base} #{number}"
         taken.add(name)
         yield name, source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A model as the caller named it."""
+
+    name: str
+    provider: str = ""
+    """Id of the provider that the chat model speaks to; empty when unknown."""
+
+    own: tuple[Claim, ...] = ()
+    """What the chat model's own profile states."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name as it was given, and without a provider, to ask sources that list nothing."""
+        tail = self.name.partition("/")[2]
+        return (self.name, tail) if tail else (self.name,)
+
+
+def _asked_about(model: Any) -> _Asked:
+    """Return what a name, facts, or a chat model (bindings and fallbacks are looked through) ask about.
+
+    Raises:
+        UnknownModelError: it has no name.
+    """
+    if isinstance(model, str):
+        return _named(model, model)
+    if isinstance(model, ModelInfo):
+        return _Asked(name=model.name, provider=model.provider or "")
+    part, bound = next(iter(models_behind(model)), (model, {}))
+    name = next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None) or model_name(part)
+    _named(name, model)
+    return _Asked(name=name, provider=_served_by(part), own=_own(part, name))
+
+
+def _named(name: Any, model: object) -> _Asked:
+    if isinstance(name, str) and name.strip():
+        return _Asked(name=name.strip())
+    shown = repr(model) if isinstance(model, str) else type(model).__name__
+    raise UnknownModelError(
+        f"{shown} names no model: pass a name such as 'provider/name', or a chat model that has one"
+    )
+
+
+def _served_by(part: Any) -> str:
+    provider = provider_of(part) or ""
+    address = next((url for key in ADDRESS_ARGUMENTS if isinstance(url := getattr(part, key, None), str) and url), "")
+    return _host_provider(address) if provider == ADAPTABLE and address else provider
+
+
+def _host_provider(address: str) -> str:
+    """The provider behind an address; an unknown server is one of its own."""
+    try:
+        return provider_at(address)
+    except ValueError:
+        return ""
+
+
+def _own(part: Any, name: str) -> tuple[Claim, ...]:
+    source = ProfileSource((part,), installed=False)
+    infos = (info for info in source.fetch(None) if key_of(info.name) == key_of(name))
+    return tuple(Claim(source=source.name, tier=source.tier, info=info) for info in infos)
+
+
+def _lowering(claims: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
+    own = [claim.info for claim in listed if claim.tier == "provider"]
+    window = next((info.context_window for info in own if info.context_window), None)
+    largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
+    tops = {"context_window": window, "max_input_tokens": largest_input}
+    return [replace(claim, info=_capped(claim.info, tops)) for claim in claims]
+
+
+def _capped(info: ModelInfo, tops: Mapping[str, int | None]) -> ModelInfo:
+    """The facts without limits above those that the provider states."""
+    stated = ((field, getattr(info, field), top) for field, top in tops.items() if top is not None)
+    higher = [field for field, heard_tokens, top in stated if heard_tokens is not None and heard_tokens > top]
+    return replace(info, **dict.fromkeys(higher)) if higher else info  # type: ignore[arg-type]  # limits may be None
+
+
+def _unknown(name: str, info: ModelInfo | None, near: Sequence[str], sources: Sequence[SourceState]) -> str:
+    """Why nothing is known, the nearest of the known names, and what to do."""
+    remedy = "state its limits with an ExplicitSource, or pass ModelLimits(context_window=...)"
+    if info is not None:
+        guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
+        return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
+    states = (f"{source.name} failed: {source.fault}" if source.fault else source.name for source in sources)
+    asked = f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'})"
+    return f"{asked}; the nearest known names are {', '.join(near)}: {remedy}" if near else f"{asked}: {remedy}"
+
+
+def _statements(info: ModelInfo | None, claims: Iterable[Claim]) -> tuple[Statement, ...]:
+    """What each source states, field by field."""
+    ordered = in_order(claims)
+    found = ((name, claim, stated_value(claim.info, name)) for name in SHOWN_FIELDS for claim in ordered)
+    return tuple(
+        Statement(field=name, source=claim.source, tier=claim.tier, value=value, counts=_counts(info, name, claim))
+        for name, claim, value in found
+        if value is not None
+    )
+
+
+def _counts(info: ModelInfo | None, name: str, claim: Claim) -> bool:
+    if info is None or info.provenance.get(name) != claim.source:
+        return False
+    return bool(getattr(info, name) == getattr(claim.info, name)) or name == "aliases"

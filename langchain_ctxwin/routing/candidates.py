@@ -22,7 +22,7 @@ from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, only_model, smal
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
 from langchain_ctxwin.memo import AcceptedSizes
-from langchain_ctxwin.models.memories import declared_limits
+from langchain_ctxwin.models.merging import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.request import Request, Size

@@ -15,8 +15,8 @@ from langchain_ctxwin.models.sources import (
     OpenAICompatibleSource,
     http,
 )
-from langchain_ctxwin.models.sources.hosts import VARIABLES
 from langchain_ctxwin.models.sources.http import SourceError
+from langchain_ctxwin.models.sources.platforms import VARIABLES
 from support.model_fleet import ModelFleet
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -368,4 +368,4 @@ def test_a_real_llama_cpp_server_states_the_window_it_was_started_with(start_lla
 )
 def test_no_source_shows_its_key(source):
     """Neither in its text nor in what a cache is filed under."""
-    assert KEY not in f"{source!r} {source.cache_key} {source.name} {source._endpoint()!r}"
+    assert KEY not in f"{source!r} {source.cache_key} {source.name}"

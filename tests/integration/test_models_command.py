@@ -4,7 +4,7 @@ import pytest
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.models.sources import http
-from langchain_ctxwin.models.sources.hosts import VARIABLES
+from langchain_ctxwin.models.sources.platforms import VARIABLES
 from support.model_fleet import ModelFleet
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flow": BASE | COLLABORATORS | MIDDLE,
     **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow"}),
 }
-FREE = {"", "__main__", "cli", "demo", "model_table"}
+FREE = {"", "__main__", "cli", "demo"}
 # The package root and the programs see everything; nothing sees them.
 
 # What `core` may use: modules without I/O, clock or randomness; a name after a dot admits only that name.

@@ -18,8 +18,16 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.recovery import lowered
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources import LearnedSource
-from langchain_ctxwin.models.sources.learned import LEARNED_TTL_SECONDS, MAX_MODELS
-from langchain_ctxwin.models.sources.statements import MAX_TOKENS, Statement, Stored, merged, read_file, replace_file
+from langchain_ctxwin.models.sources.learned import (
+    LEARNED_TTL_SECONDS,
+    MAX_MODELS,
+    MAX_TOKENS,
+    Statement,
+    Stored,
+    merged,
+    read_file,
+    replace_file,
+)
 
 NOON = 1_800_000_000.0
 DAY = 24 * 3600.0

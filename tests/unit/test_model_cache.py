@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models import cache as cache_module
-from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, SnapshotCache, newest
+from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, SnapshotFile, newest
 from langchain_ctxwin.models.registry import ModelRegistry
 from support.model_sources import NOON, ListSource, Watch, model
 
@@ -58,8 +58,8 @@ FULL = ModelInfo(
 def test_every_fact_comes_back(path):
     """Prices to the last digit, free ones too; a model of which nothing is known as well."""
     stored = {"api": snapshot(FULL, ModelInfo(name="bare"))}
-    SnapshotCache(path).save(stored)
-    assert SnapshotCache(path).load() == stored
+    SnapshotFile(path).save(stored)
+    assert SnapshotFile(path).load() == stored
 
 
 @settings(max_examples=30)
@@ -72,23 +72,23 @@ def test_any_names_come_back(tmp_path_factory, listed):
     """Names are other people's texts."""
     path = tmp_path_factory.mktemp("names") / "models.json"
     stored = {key: snapshot(*models) for key, models in listed.items()}
-    SnapshotCache(path).save(stored)
-    assert SnapshotCache(path).load() == stored
+    SnapshotFile(path).save(stored)
+    assert SnapshotFile(path).load() == stored
 
 
 def test_a_missing_file_holds_nothing(path):
     """Without a word."""
     with capture_logs() as logs:
-        assert SnapshotCache(path).load() == {}
+        assert SnapshotFile(path).load() == {}
     assert logs == []
 
 
 def test_saving_keeps_the_snapshots_of_others(path):
     """Programs share the file."""
-    SnapshotCache(path).save({"one": snapshot(FULL)})
-    SnapshotCache(path).save({"two": snapshot()})
-    SnapshotCache(path).save({"one": snapshot(fetched_at=NOON + 1)})
-    assert SnapshotCache(path).load() == {"one": snapshot(fetched_at=NOON + 1), "two": snapshot()}
+    SnapshotFile(path).save({"one": snapshot(FULL)})
+    SnapshotFile(path).save({"two": snapshot()})
+    SnapshotFile(path).save({"one": snapshot(fetched_at=NOON + 1)})
+    assert SnapshotFile(path).load() == {"one": snapshot(fetched_at=NOON + 1), "two": snapshot()}
 
 
 def test_the_file_does_not_grow_without_limit():
@@ -119,7 +119,6 @@ def entry(**fields):
         entry(name=1),
         entry(name="m", context_window="8k"),
         entry(name="m", input_price="cheap"),
-        entry(name="m", input_price=None),
         entry(name="m", retires_on="soon"),
         entry(name="m", capabilities=[1]),
         entry(name="m", provider=7),
@@ -128,7 +127,7 @@ def entry(**fields):
 )
 def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
     """It may be a disk error that somebody wants to look at, so it is moved and not deleted."""
-    cache = SnapshotCache(write(path, text))
+    cache = SnapshotFile(write(path, text))
     with capture_logs() as logs:
         assert cache.load() == {}
         cache.save({"api": snapshot(FULL)})
@@ -140,7 +139,7 @@ def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
 def test_a_file_of_a_newer_version_is_left_alone(path):
     """Two versions of this package may run on one machine; the older one goes without."""
     text = json.dumps({"version": FILE_VERSION + 1, "snapshots": "in another shape"})
-    cache = SnapshotCache(write(path, text))
+    cache = SnapshotFile(write(path, text))
     with capture_logs() as logs:
         assert cache.load() == {}
         cache.save({"api": snapshot(FULL)})
@@ -152,7 +151,7 @@ def test_a_file_of_a_newer_version_is_left_alone(path):
 def test_a_read_only_folder_is_told_once(path):
     """The program goes on without."""
     write(path, "{}").parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    cache = SnapshotCache(path)
+    cache = SnapshotFile(path)
     with capture_logs() as logs:
         cache.save({"api": snapshot(FULL)})
         cache.save({"api": snapshot(FULL)})
@@ -162,7 +161,7 @@ def test_a_read_only_folder_is_told_once(path):
 
 def test_a_place_that_cannot_be_written_is_told_once(tmp_path):
     """A file where the folder should be stops root as well."""
-    cache = SnapshotCache(write(tmp_path / "file", "") / "models.json")
+    cache = SnapshotFile(write(tmp_path / "file", "") / "models.json")
     with capture_logs() as logs:
         assert cache.load() == {}
         cache.save({"api": snapshot(FULL)})
@@ -172,7 +171,7 @@ def test_a_place_that_cannot_be_written_is_told_once(tmp_path):
 
 def test_no_draft_stays_behind(path):
     """A reader never sees a part of a file, and the folder holds the file and its lock."""
-    SnapshotCache(path).save({"api": snapshot(FULL)})
+    SnapshotFile(path).save({"api": snapshot(FULL)})
     assert sorted(file.name for file in path.parent.iterdir()) == ["models.json", "models.json.lock"]
 
 
@@ -221,7 +220,7 @@ def test_what_the_caller_states_is_not_stored(path):
     watch = Watch()
     for tier in ("explicit", "profile"):
         restarted(path, ListSource(model(), name=tier, tier=tier, cache_key=tier), watch).refresh()
-    assert SnapshotCache(path).load() == {}
+    assert SnapshotFile(path).load() == {}
 
 
 def test_sources_at_different_addresses_are_stored_apart(path):
@@ -234,21 +233,21 @@ def test_sources_at_different_addresses_are_stored_apart(path):
     here.cache_key, there.cache_key = "api here", "api there"
     restarted(path, here, watch).refresh()
     restarted(path, there, watch).refresh()
-    windows = {key: stored.models[0].context_window for key, stored in SnapshotCache(path).load().items()}
+    windows = {key: stored.models[0].context_window for key, stored in SnapshotFile(path).load().items()}
     assert windows == {"api here": 8192, "api there": 4096}
 
 
 def test_a_source_that_does_not_say_whose_facts_it_states_is_not_stored(path):
     """Another program's source of the same name may state others."""
     restarted(path, ListSource(model(), name="api"), Watch()).refresh()
-    assert SnapshotCache(path).load() == {}
+    assert SnapshotFile(path).load() == {}
 
 
 def test_a_place_that_is_no_file_is_not_read(tmp_path):
     """A pipe would be waited for, for ever."""
     os.mkfifo(tmp_path / "models.json")
     with capture_logs() as logs:
-        assert SnapshotCache(tmp_path / "models.json").load() == {}
+        assert SnapshotFile(tmp_path / "models.json").load() == {}
     assert events(logs) == ["models.cache_unreadable"]
 
 
@@ -256,7 +255,7 @@ def test_a_file_beyond_all_measure_is_set_aside(path, monkeypatch):
     """It is not read to its end."""
     monkeypatch.setattr(cache_module, "MAX_FILE_BYTES", 10)
     with capture_logs() as logs:
-        assert SnapshotCache(write(path, " " * 11)).load() == {}
+        assert SnapshotFile(write(path, " " * 11)).load() == {}
     assert events(logs) == ["models.cache_corrupt"]
 
 
@@ -265,7 +264,7 @@ def test_flushing_waits_until_what_was_fetched_is_saved(path):
     registry = restarted(path, ListSource(model(), cache_key="api"), Watch())
     registry.lookup("nova-1")
     assert registry.flush()
-    assert list(SnapshotCache(path).load()) == ["api"]
+    assert list(SnapshotFile(path).load()) == ["api"]
 
 
 def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
@@ -275,10 +274,10 @@ def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
     registry = restarted(path, source, watch)
     registry.refresh()
     newer = {"provider api": snapshot(model(context_window=1), fetched_at=NOON + 5)}
-    SnapshotCache(path).save(newer)
+    SnapshotFile(path).save(newer)
     source.failing = OSError()
     registry.refresh()
-    assert SnapshotCache(path).load() == newer
+    assert SnapshotFile(path).load() == newer
 
 
 def test_a_path_that_names_no_place_is_refused():

@@ -14,13 +14,12 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.models import calls, refreshing
-from langchain_ctxwin.models.environment import ollama_address, sources_of
-from langchain_ctxwin.models.feed import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Feed
-from langchain_ctxwin.models.listing import MAX_CLAIMS
-from langchain_ctxwin.models.refreshing import Feeds
+from langchain_ctxwin.models import cache
+from langchain_ctxwin.models.cache import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Feed, SourceCache
+from langchain_ctxwin.models.names import MAX_CLAIMS
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
+from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
 from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util.background import in_daemon
 from support.model_sources import AskedSource, HeldSource, ListSource, Watch, model
@@ -604,10 +603,10 @@ def test_a_hanging_source_is_waited_for_once():
     assert [(log["event"], log["reason"]) for log in logs] == [
         ("models.source_failed", "no answer within 0.05 seconds")
     ]
-    listed, waited = known._feeds.listing, threading.Event()
+    listed, waited = known._cache.listing, threading.Event()
     hanging.released.set()
     for _ in range(5000):
-        if known._feeds.listing is not listed:
+        if known._cache.listing is not listed:
             break
         waited.wait(0.001)
     assert (window(known, "late"), len(hanging.fetched)) == (8192, 1)
@@ -623,13 +622,13 @@ def test_a_source_that_has_not_returned_is_not_asked_again():
         watch.now += TTL
     asked = len(good.fetched)
     hanging.released.set()
-    known._feeds._calls.join(known._feeds.all[0], None, None).result()
+    known._cache.feeds[0].asking().result()
     assert (hanging.fetched, asked) == ([None], 6)
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     """A lookup waits for a moment only; the next ones not at all; after the refresh they see the new facts."""
-    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     watch, slow = Watch(), HeldSource(model())
     slow.released.set()
     known = registry(slow, watch=watch, timeout_seconds=30)
@@ -639,7 +638,7 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     watch.now += TTL
     assert (window(known), window(known)) == (8192, 8192)
     slow.released.set()
-    known._feeds.finish()
+    known._cache.finish()
     assert (window(known), len(slow.fetched)) == (4096, 2)
 
 
@@ -663,7 +662,7 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
 
 def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
     """An error is final, a moment of patience is not."""
-    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     watch, slow = Watch(), HeldSource(model())
     slow.released.set()
     known = registry(slow, watch=watch, timeout_seconds=30)
@@ -671,8 +670,8 @@ def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
     slow.released.clear()
     slow.models = [model("new")]
     watch.now += TTL
-    finish = known._feeds.finish
-    monkeypatch.setattr(known._feeds, "finish", lambda: (slow.released.set(), finish()))
+    finish = known._cache.finish
+    monkeypatch.setattr(known._cache, "finish", lambda: (slow.released.set(), finish()))
     assert window(known, "new") == 8192
 
 
@@ -699,7 +698,7 @@ def test_an_interrupt_of_the_caller_is_not_swallowed(monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(refreshing, "wait", interrupted)
+    monkeypatch.setattr(cache, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         window(known)
     assert window(known) == 8192
@@ -712,7 +711,7 @@ def test_no_thread_to_be_had_is_a_failure_like_others(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     known = registry(ListSource(model()))
-    monkeypatch.setattr(calls, "in_few_daemons", refused)
+    monkeypatch.setattr(cache, "in_few_daemons", refused)
     with pytest.raises(UnknownModelError, match="api failed: no thread was free"):
         window(known)
 
@@ -748,12 +747,12 @@ def test_a_source_that_fails_by_name_is_left_alone_for_a_while():
 
 def test_a_known_model_does_not_wait_for_sources_that_are_asked_by_name(monkeypatch):
     """They are asked beside it, one question at a time, and count when they answer."""
-    monkeypatch.setattr(refreshing, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     slow = HeldByNameSource(model(max_output_tokens=5), model("nova-2"))
     known = registry(ExplicitSource({"nova-1": 9, "nova-2": 9}), slow, timeout_seconds=30)
     assert (window(known), window(known, "nova-2"), slow.fetched) == (9, 9, [""])
     slow.released.set()
-    known._feeds._calls.join(known._feeds.all[1], "nova-1", None).result()
+    known._cache.feeds[1].asking("nova-1").result()
     assert known.lookup("acme/nova-1").max_output_tokens == 5
 
 
@@ -884,7 +883,7 @@ def test_the_key_of_the_given_environment_is_used(monkeypatch):
     """Not that of the process."""
     monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
     (source, _) = sources_of({"GOOGLE_API_KEY": "given"})
-    assert source._endpoint().headers == {"x-goog-api-key": "given"}
+    assert source._headers() == {"x-goog-api-key": "given"}
 
 
 def test_an_address_that_is_none_is_the_fault_of_its_source_alone():
@@ -947,9 +946,9 @@ def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, 
 def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
     """They did not survive; the child asks anew."""
     hanging = HeldSource(model())
-    feeds = Feeds([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.5)
+    feeds = SourceCache([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.5)
     feeds.settle()
-    with feeds._lock, feeds._listing_lock, feeds.all[0]._lock, feeds._calls._lock:  # as other threads may, at any time
+    with feeds._lock, feeds._listing_lock, feeds.feeds[0]._lock:  # as other threads may, at any time
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -957,7 +956,7 @@ def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
             try:
                 hanging.released.set()
                 feeds.refresh()
-                code = [claim.info.name for claim in feeds.all[0].claims()] != ["nova-1"]
+                code = [claim.info.name for claim in feeds.feeds[0].claims()] != ["nova-1"]
             finally:
                 os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.models.values import (
+from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,
     MAX_TOKENS,
     MILLION,

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources import http
 from langchain_ctxwin.models.sources.anthropic import AnthropicSource
-from langchain_ctxwin.models.sources.catalog_rows import read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.entries import entries_of, read_entry
+from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
 from langchain_ctxwin.models.sources.gemini import GeminiSource
-from langchain_ctxwin.models.sources.hosts import ANTHROPIC
-from langchain_ctxwin.models.sources.http import Endpoint, Session, SourceError, base_of
+from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected
 from langchain_ctxwin.models.sources.ollama import OllamaSource
-from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource
+from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource, entries_of, read_entry
+from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.profile import ProfileSource
 
 BASE = "http://maker.test/v1"
@@ -199,8 +198,8 @@ def test_no_error_text_holds_a_key():
 
 
 def test_a_key_that_is_no_header_is_a_typed_error():
-    endpoint = Endpoint(base_url=BASE, headers={"x-api-key": "s\u00e9cret"})
-    with pytest.raises(SourceError, match="the key holds characters") as caught, endpoint.open():
+    asking = connected(BASE, {"x-api-key": "s\u00e9cret"})
+    with pytest.raises(SourceError, match="the key holds characters") as caught, asking:
         pass
     assert "cret" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Where facts about models come from: one small file per source.
+"""Where facts about models come from: one file per protocol.
 
 Sources are imported when they are first used, so that nobody loads an HTTP client for a table of limits.
 """
@@ -13,9 +13,8 @@ from langchain_ctxwin.models.sources.learned import LearnedSource
 if TYPE_CHECKING:
     from langchain_ctxwin.models.sources.anthropic import AnthropicSource
     from langchain_ctxwin.models.sources.catalog import CatalogSource
-    from langchain_ctxwin.models.sources.explicit import ExplicitSource
+    from langchain_ctxwin.models.sources.explicit import ExplicitSource, GuessSource
     from langchain_ctxwin.models.sources.gemini import GeminiSource
-    from langchain_ctxwin.models.sources.guess import GuessSource
     from langchain_ctxwin.models.sources.ollama import OllamaSource
     from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource
     from langchain_ctxwin.models.sources.profile import ProfileSource
@@ -37,7 +36,7 @@ _MODULES = {
     "CatalogSource": "catalog",
     "ExplicitSource": "explicit",
     "GeminiSource": "gemini",
-    "GuessSource": "guess",
+    "GuessSource": "explicit",
     "OllamaSource": "ollama",
     "OpenAICompatibleSource": "openai_compatible",
     "ProfileSource": "profile",

@@ -1,23 +1,21 @@
-"""What does the Anthropic API say about the models it serves?"""
+"""The Anthropic API as a source: the models that it serves."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.hosts import ANTHROPIC, digest
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, base_of
-from langchain_ctxwin.models.sources.stating import capabilities_of, items, mapping, stated
-from langchain_ctxwin.models.values import tokens
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, base_of
+from langchain_ctxwin.models.sources.platforms import ANTHROPIC
+from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
 
 VERSION = "/v1"
-PROTOCOL = {"anthropic-version": "2023-06-01"}
 PAGE_SIZE = 1000
 
 
-class AnthropicSource:
+class AnthropicSource(ApiSource):
     """Reads the model list of the Anthropic API, whose `max_input_tokens` is the window that the output shares.
 
     Args:
@@ -31,27 +29,15 @@ class AnthropicSource:
     """
 
     name = "anthropic"
-    tier = "provider"
+    platforms = (ANTHROPIC,)
+    headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
+    key_header = "x-api-key"
 
     def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         base = base_of(base_url or ANTHROPIC.url)
-        self._base_url = base if base.endswith(VERSION) else base + VERSION
-        self._api_key = api_key
-        self._timeout_seconds = timeout_seconds
-
-    def __repr__(self) -> str:
-        return f"AnthropicSource({self._base_url!r})"
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account."""
-        return f"{self.name} {self._base_url}{digest(self._key())}"
+        super().__init__(base if base.endswith(VERSION) else base + VERSION, api_key, timeout_seconds)
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, also by an alias of it, or all of them.
@@ -59,19 +45,11 @@ class AnthropicSource:
         Raises:
             SourceError: the API cannot be read.
         """
-        with self._endpoint().open() as session:
+        with self._connected() as session:
             if name is not None:
                 return self._read([session.find(f"/models/{quote(name, safe='')}")], alias=name)
             pages = session.pages("/models", {"limit": PAGE_SIZE}, _next_page)
             return self._read([entry for page in pages for entry in items(mapping(page).get("data"))])
-
-    def _endpoint(self) -> Endpoint:
-        key = self._key()
-        headers = {**PROTOCOL, **({"x-api-key": key} if key else {})}
-        return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
-
-    def _key(self) -> str:
-        return self._api_key or ANTHROPIC.key_for(self._base_url, os.environ)
 
     def _read(self, entries: list[Any], *, alias: str | None = None) -> list[ModelInfo]:
         infos = (self._info(mapping(entry), alias) for entry in entries)

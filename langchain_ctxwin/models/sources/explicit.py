@@ -1,4 +1,4 @@
-"""What did the user say about models, which counts before everything else?"""
+"""What the user states about models, which counts before everything else, and whether a window may be guessed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from typing import Any
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.sources.stating import facts_of, is_name
-from langchain_ctxwin.models.values import MAX_PRICE, MAX_TOKENS, day, price, provider_id, tokens
+from langchain_ctxwin.models.sources.reading import (
+    MAX_PRICE,
+    MAX_TOKENS,
+    day,
+    facts_of,
+    is_name,
+    price,
+    provider_id,
+    tokens,
+)
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
 NOT_GIVEN = ("provenance", "conflicts")
@@ -58,6 +66,21 @@ class ExplicitSource:
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what was said about one model, by its name or an alias, or about all of them."""
         return [info for info in self._infos if name is None or name in (info.name, *info.aliases)]
+
+
+class GuessSource:
+    """Allows a registry that has this source to guess a window from the output limit that another source states.
+
+    It knows no model itself: the guess is `ModelLimits.guessed`, made from what the others said once they all have.
+    """
+
+    name = "guess"
+    tier = "guess"
+    cache_key = "guess"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
+        """Return nothing."""
+        return []
 
 
 def _info(name: Any, said: Any) -> ModelInfo:

@@ -1,23 +1,21 @@
-"""What does the Gemini API say about the models it serves?"""
+"""The Gemini API as a source: the models that it serves."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.hosts import GEMINI, digest
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, base_of
-from langchain_ctxwin.models.sources.stating import items, mapping, stated
-from langchain_ctxwin.models.values import tokens
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, base_of
+from langchain_ctxwin.models.sources.platforms import GEMINI
+from langchain_ctxwin.models.sources.reading import items, mapping, stated, tokens
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 PAGE_SIZE = 1000
 GENERATES = "generateContent"
 
 
-class GeminiSource:
+class GeminiSource(ApiSource):
     """Reads the model list of the Gemini API.
 
     Its input and output limits are separate, so the window that is stated is their sum.
@@ -33,27 +31,14 @@ class GeminiSource:
     """
 
     name = "gemini"
-    tier = "provider"
+    platforms = (GEMINI,)
+    key_header = "x-goog-api-key"
 
     def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         base = base_of(base_url or GEMINI.url)
-        self._base_url = base if base.endswith(VERSIONS) else base + VERSIONS[0]
-        self._api_key = api_key
-        self._timeout_seconds = timeout_seconds
-
-    def __repr__(self) -> str:
-        return f"GeminiSource({self._base_url!r})"
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account."""
-        return f"{self.name} {self._base_url}{digest(self._key())}"
+        super().__init__(base if base.endswith(VERSIONS) else base + VERSIONS[0], api_key, timeout_seconds)
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model or all of them.
@@ -61,19 +46,11 @@ class GeminiSource:
         Raises:
             SourceError: the API cannot be read.
         """
-        with self._endpoint().open() as session:
+        with self._connected() as session:
             if name is not None:
                 return self._read([session.find(f"/models/{quote(name.removeprefix('models/'), safe='')}")])
             pages = session.pages("/models", {"pageSize": PAGE_SIZE}, _next_page)
             return self._read([entry for page in pages for entry in items(mapping(page).get("models"))])
-
-    def _endpoint(self) -> Endpoint:
-        key = self._key()
-        headers = {"x-goog-api-key": key} if key else {}
-        return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
-
-    def _key(self) -> str:
-        return self._api_key or GEMINI.key_for(self._base_url, os.environ)
 
     def _read(self, entries: list[Any]) -> list[ModelInfo]:
         infos = (self._info(mapping(entry)) for entry in entries if _generates(mapping(entry)))

@@ -1,24 +1,27 @@
-"""How is JSON asked of an endpoint: in bounded time and size, patiently, and without a key ever leaving its host?"""
+"""HTTP for sources: JSON asked in bounded time and size, patiently, and without a key ever leaving its host."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import random
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.models.sources.bodies import ACCEPTED, MAX_BYTES, Body, BodyError
-from langchain_ctxwin.models.sources.log_filter import without_queries
+from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, place_of
 
 TIMEOUT_SECONDS = 8.0
 """Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
@@ -37,7 +40,12 @@ FIRST_WAIT_SECONDS = 0.25
 
 NOT_FOUND = 404
 MOVED = frozenset({301, 302, 303, 307, 308})
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Largest answer read, unpacked: about ten times the largest public catalog."""
+
+GZIP = "gzip"
+_GZIP_BITS = 16 + zlib.MAX_WBITS  # how zlib is told that there is a gzip header
 
 
 class SourceError(ContextWindowError):
@@ -60,7 +68,7 @@ def base_of(url: str) -> str:
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or port == 0:
+    if parts.scheme not in PORTS or not parts.hostname or port == 0:
         raise ConfigError(f"base_url={shown(url)!r}: give a URL such as http://localhost:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError(f"base_url={shown(url)!r}: leave user, password and query out; pass the key as api_key")
@@ -76,24 +84,60 @@ def shown(url: str) -> str:
         return "(no URL)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """An address to ask, with what it takes to be let in."""
+@contextmanager
+def connected(
+    base_url: str, headers: Mapping[str, str] | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Iterator[Session]:
+    """Connect for one `fetch`; all its requests share the time.
 
-    base_url: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout_seconds: float = TIMEOUT_SECONDS
+    Raises:
+        SourceError: a header cannot be sent.
+    """
+    try:
+        client = httpx.Client(
+            headers={"accept": "application/json", "accept-encoding": GZIP, **(headers or {})}, verify=_trusted()
+        )
+    except ValueError:
+        raise SourceError(f"{shown(base_url)}: the key holds characters that no header may have") from None
+    with client:
+        yield Session(client, base_url, deadline=time.monotonic() + timeout_seconds)
 
-    @contextmanager
-    def open(self) -> Iterator[Session]:
-        """Connect for one `fetch`; all its requests share the time."""
-        try:
-            headers = {"accept": "application/json", "accept-encoding": ACCEPTED, **self.headers}
-            client = httpx.Client(headers=headers, verify=_trusted())
-        except ValueError:
-            raise SourceError(f"{shown(self.base_url)}: the key holds characters that no header may have") from None
-        with client:
-            yield Session(client, self.base_url, deadline=time.monotonic() + self.timeout_seconds)
+
+class ApiSource:
+    """A provider's API as a source: where it is, and on whose account it is asked."""
+
+    name: str
+    tier: ClassVar[str] = "provider"
+    platforms: ClassVar[tuple[Platform, ...]]
+    """Whose keys in the environment may be sent there."""
+
+    headers: ClassVar[Mapping[str, str]] = {}
+    key_header: ClassVar[str]
+    key_prefix: ClassVar[str] = ""
+
+    def __init__(self, base_url: str, api_key: str | None, timeout_seconds: float) -> None:
+        self._base_url = base_url
+        self._api_key = api_key
+        self._timeout_seconds = timeout_seconds
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base_url!r})"
+
+    @property
+    def cache_key(self) -> str:
+        """Who is asked, on whose account."""
+        return f"{self.name} {self._base_url}{digest(self._key())}"
+
+    def _connected(self) -> AbstractContextManager[Session]:
+        return connected(self._base_url, self._headers(), timeout_seconds=self._timeout_seconds)
+
+    def _headers(self) -> dict[str, str]:
+        key = self._key()
+        return {**self.headers, **({self.key_header: self.key_prefix + key} if key else {})}
+
+    def _key(self) -> str:
+        keys = (platform.key_for(self._base_url, os.environ) for platform in self.platforms)
+        return self._api_key or next(filter(None, keys), "")
 
 
 class Session:
@@ -150,7 +194,7 @@ class Session:
 
     def at(self, base_url: str) -> Self:
         """Return this session for another path of the same host."""
-        if _place(base_url) != _place(self._base_url):
+        if place_of(base_url) != place_of(self._base_url):
             raise SourceError(f"{shown(base_url)} is not on the host of {shown(self._base_url)}")
         return type(self)(
             self._client,
@@ -201,7 +245,7 @@ class Session:
         left = self._deadline - self._clock()
         if left <= 0:
             return _Failure(reason="did not answer in time")
-        with without_queries(), self._client.stream(method, url, timeout=left, **sent) as response:
+        with _queries_unlogged(), self._client.stream(method, url, timeout=left, **sent) as response:
             if response.status_code in MOVED and "location" in response.headers:
                 return str(response.url.join(response.headers["location"]))
             if not response.is_success:
@@ -209,16 +253,24 @@ class Session:
             return self._read(response)
 
     def _read(self, response: httpx.Response) -> bytes | _Failure:
-        encoding = response.headers.pop("content-encoding", "")  # unpacked here, where its size is bounded
+        """The answer, unpacked here, so that never more than `MAX_BYTES` and one piece is held."""
+        packing = response.headers.pop("content-encoding", "").strip().lower()
+        if packing not in {"", "identity", GZIP, "x-gzip"}:
+            return _Failure(reason="is packed in a way that was not asked for")
+        packed = zlib.decompressobj(_GZIP_BITS) if packing.endswith(GZIP) else None
+        content = bytearray()
         try:
-            body = Body(encoding, MAX_BYTES)
             for piece in response.iter_bytes():
-                body.add(piece)
+                content += packed.decompress(piece, MAX_BYTES - len(content) + 1) if packed else piece
+                if len(content) > MAX_BYTES:
+                    return _Failure(reason=f"answered more than {MAX_BYTES:,} bytes")
                 if self._clock() >= self._deadline:
                     return _Failure(reason="did not finish its answer in time")
-            return body.whole()
-        except BodyError as error:
-            return _Failure(reason=str(error))
+        except zlib.error:
+            return _Failure(reason="answered something else than the gzip it announced")
+        if packed and content and not packed.eof:
+            return _Failure(reason="did not finish its answer")
+        return bytes(content)
 
     def _wait_seconds(self, attempt: int, asked_seconds: float) -> float:
         wait: float = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * (0.5 + self._chance())
@@ -260,10 +312,27 @@ def _retry_after_seconds(text: str) -> float:
 
 def _stays(old: str, new: str) -> bool:
     """True when a redirect stays where it was, or only takes up encryption."""
-    scheme, host, port = _place(old)
-    return _place(new) in {(scheme, host, port), ("https", host, 443)}
+    scheme, host, port = place_of(old)
+    return place_of(new) in {(scheme, host, port), ("https", host, 443)}
 
 
-def _place(url: str) -> tuple[str, str, int]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+_asking: ContextVar[bool] = ContextVar("ctxwin_asking", default=False)
+
+
+@contextmanager
+def _queries_unlogged() -> Iterator[None]:
+    """Keep queries, which may hold a key, out of what the client logs; other requests are logged as ever."""
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    if _asking.get() and isinstance(record.args, tuple):
+        record.args = tuple(arg.copy_with(query=None) if isinstance(arg, httpx.URL) else arg for arg in record.args)
+    return True
+
+
+logging.getLogger("httpx").addFilter(_without_query)

@@ -1,37 +1,37 @@
-"""What were providers heard to say about their models' limits, in any conversation and any process?"""
+"""Limits that providers were heard to state, in any conversation and any process."""
 
 from __future__ import annotations
 
-import contextvars
+import dataclasses
+import json
 import math
 import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from concurrent.futures import Future, wait
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any, TypeGuard
 
 import structlog
+from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.sources.statements import (
-    LIMIT_FIELDS,
-    Heard,
-    Statement,
-    Stored,
-    is_plausible,
-    merged,
-    read_file,
-    replace_file,
-)
-from langchain_ctxwin.models.values import MAX_TOKENS
+from langchain_ctxwin.models.sources.reading import MAX_TOKENS
+from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.files import alone, fault_of, place, set_aside
+from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
 
 SOURCE_NAME = "learned"
+LIMIT_FIELDS = ("context_window", "max_input_tokens")
+FILE_VERSION = 1
 
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
 """A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that
@@ -44,6 +44,30 @@ FLUSH_SECONDS = 5.0
 """How long `flush` waits unless told: a few kilobytes take milliseconds, on a network folder perhaps a second."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One limit as it was heard."""
+
+    tokens: Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
+    heard_at: Annotated[float, Field(strict=True)]
+    """Seconds since the epoch."""
+
+    is_withdrawn: Annotated[bool, Field(strict=True)] = False
+    """True once an accepted request refuted the limit: it counts no more, and stays to overrule older files."""
+
+
+Heard = Mapping[str, Mapping[str, Statement]]
+"""Model name -> limit field -> the newest statement about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a file holds, and what is wrong with it."""
+
+    heard: Heard = dataclasses.field(default_factory=dict)
+    fault: str = ""
 
 
 class LearnedSource:
@@ -89,15 +113,15 @@ class LearnedSource:
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._unsaved = False
-        self._reported: dict[str, str] = {}
+        self._troubles = Troubles(path=str(self._path))
         self.renew()
         renew_after_fork(self)
         self.refresh()
 
     def renew(self) -> None:
         """Make the lock anew and forget the writer; neither means anything after a fork."""
-        self._lock = threading.Condition()  # notified when the writer rests
-        self._writer: threading.Thread | None = None
+        self._lock = threading.RLock()
+        self._writing: Future[Any] | None = None
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.
@@ -163,12 +187,12 @@ class LearnedSource:
         try:
             self._take_over(self._path)
         except OSError as error:
-            self._report("models.learned_unreadable", fault_of(error))
+            self._troubles.tell("models.learned_unreadable", fault_of(error))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not self._is_writing(), timeout_seconds)
+        writing = self._writing
+        return writing is None or not wait([writing], timeout_seconds).not_done
 
     def _statement(self, tokens: int, previous: Statement | None) -> Statement:
         """A statement newer than the one it replaces, even if the clock stood still or was set back."""
@@ -189,35 +213,28 @@ class LearnedSource:
         """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
         return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
 
-    def _is_writing(self) -> bool:
-        return self._writer is not None and self._writer.is_alive()  # a forked process has the name of it only
-
     def _save_soon(self, path: Path) -> None:
-        """Let a daemon thread with an empty context save: files must not be touched on an event loop."""
+        """Let a daemon thread save: files must not be touched on an event loop."""
         self._unsaved = True
-        if self._is_writing():
+        if self._writing is not None:
             return
-        context = contextvars.Context()
-        writer = threading.Thread(target=context.run, args=(self._save_all, path), name="ctxwin-learned", daemon=True)
-        self._writer = writer
         try:
-            writer.start()
+            self._writing = in_daemon(partial(self._save_all, path))
         except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._report("models.learned_not_saved", str(error))
+            self._troubles.tell("models.learned_not_saved", str(error))
 
     def _save_all(self, path: Path) -> None:
         while True:
             with self._lock:
                 if not self._unsaved:
-                    self._writer = None
-                    self._lock.notify_all()
+                    self._writing = None
                     return
                 self._unsaved = False
             try:
                 self._save(path)
-                self._report("models.learned_not_saved", "")
+                self._troubles.tell("models.learned_not_saved", "")
             except OSError as error:
-                self._report("models.learned_not_saved", fault_of(error))
+                self._troubles.tell("models.learned_not_saved", fault_of(error))
 
     def _save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,14 +250,8 @@ class LearnedSource:
         """Merge the file into memory, and return what it held; a missing file holds nothing."""
         stored = read_file(path)
         self._absorb(stored.heard)
-        self._report("models.learned_unreadable", stored.fault)
+        self._troubles.tell("models.learned_unreadable", stored.fault)
         return stored
-
-    def _report(self, event: str, reason: str) -> None:
-        """Warn once per trouble: again only when the reason changes, or after it was over (no reason)."""
-        if reason and self._reported.get(event) != reason:
-            _log.warning(event, path=str(self._path), reason=reason)
-        self._reported[event] = reason
 
 
 def _newest_models(heard: Heard) -> Heard:
@@ -253,12 +264,15 @@ def _newest_models(heard: Heard) -> Heard:
 
 
 def _info(model: str, limits: Mapping[str, int]) -> ModelInfo:
-    window, largest_input = limits.get("context_window"), limits.get("max_input_tokens")
-    if window is not None and largest_input is not None and largest_input > window:
-        largest_input = None
-    stated = {"context_window": window, "max_input_tokens": largest_input}
-    provenance = {field: SOURCE_NAME for field, tokens in stated.items() if tokens is not None}
-    return ModelInfo(name=model, context_window=window, max_input_tokens=largest_input, provenance=provenance)
+    known = dict(limits)
+    if known.get("max_input_tokens", 0) > known.get("context_window", math.inf):
+        del known["max_input_tokens"]
+    return ModelInfo(
+        name=model,
+        context_window=known.get("context_window"),
+        max_input_tokens=known.get("max_input_tokens"),
+        provenance=dict.fromkeys(known, SOURCE_NAME),
+    )
 
 
 def _require_limit(model: str, field: str, tokens: object) -> None:
@@ -266,3 +280,81 @@ def _require_limit(model: str, field: str, tokens: object) -> None:
         raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
     if not is_plausible(tokens):
         raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
+
+
+def merged(one: Heard, other: Heard) -> dict[str, dict[str, Statement]]:
+    """Return the newest statement per model and field; of two that were heard in the same instant, the stricter."""
+    both: dict[str, dict[str, Statement]] = {}
+    for model, known in chain(one.items(), other.items()):
+        newest = both.setdefault(model, {})
+        for name, heard in known.items():
+            newest[name] = max(heard, newest.get(name, heard), key=_precedence)
+    return both
+
+
+def _precedence(said: Statement) -> tuple[float, bool, int]:
+    return said.heard_at, not said.is_withdrawn, -said.tokens
+
+
+def is_plausible(tokens: object) -> TypeGuard[int]:
+    """Say whether this is a number of tokens that a provider may state as a limit."""
+    return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
+
+
+def read_file(path: Path) -> Stored:
+    """Return what the file holds: nothing when it is missing, what is valid in it when it has a fault.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return Stored()
+    except (ValueError, RecursionError) as error:
+        return Stored(fault=f"not JSON: {error}")
+    known_version = isinstance(document, dict) and document.get("version") == FILE_VERSION
+    models = document.get("models") if known_version else None
+    if not isinstance(models, dict):
+        return Stored(fault=f"not learned limits of version {FILE_VERSION}")
+    return _valid_entries(models)
+
+
+def replace_file(path: Path, heard: Heard) -> None:
+    """Write all statements; a reader sees the old file or the new one, never a part.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    models = {model: {name: _entry(said) for name, said in known.items()} for model, known in heard.items()}
+    text = json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
+    replace_text(path, text)
+
+
+def _entry(said: Statement) -> dict[str, Any]:
+    """The statement as JSON; only a withdrawn one says so."""
+    return {name: value for name, value in asdict(said).items() if value is not False}
+
+
+def _valid_entries(models: dict[str, Any]) -> Stored:
+    heard: dict[str, dict[str, Statement]] = {}
+    invalid: list[str] = []
+    for model, known in models.items():
+        for name, value in known.items() if isinstance(known, dict) else [("", known)]:
+            said = _statement(value)
+            if said is None or not model or name not in LIMIT_FIELDS:
+                invalid.append(f"{model}.{name}")
+            else:
+                heard.setdefault(model, {})[name] = said
+    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
+    return Stored(heard=heard, fault=fault)
+
+
+def _statement(value: object) -> Statement | None:
+    try:
+        return _STATEMENT.validate_python(value)
+    except ValidationError:
+        return None
+
+
+_STATEMENT = TypeAdapter(Statement)

@@ -1,4 +1,4 @@
-"""Which models has an Ollama server, and with which window does it run them?"""
+"""An Ollama server as a source: its models, and the window that it runs them with."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, Endpoint, Session, SourceError, base_of
-from langchain_ctxwin.models.sources.stating import capabilities_of, items, mapping, stated
-from langchain_ctxwin.models.values import tokens
+from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, Session, SourceError, base_of, connected
+from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
 
 BASE_URL = "http://localhost:11434"
 WINDOW_VARIABLE = "OLLAMA_CONTEXT_LENGTH"
@@ -53,7 +52,7 @@ class OllamaSource:
         Raises:
             SourceError: the server cannot be read.
         """
-        with Endpoint(base_url=self._base_url, timeout_seconds=self._timeout_seconds).open() as session:
+        with connected(self._base_url, timeout_seconds=self._timeout_seconds) as session:
             names = _names(session.get("/api/tags")) if name is None else [name]
             shown = {model: _shown(session, model, listed=name is None) for model in names}
             loaded = _loaded_windows(session)

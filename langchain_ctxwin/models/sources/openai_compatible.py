@@ -1,18 +1,31 @@
-"""What does a server with an OpenAI-compatible API say about the models it serves?"""
+"""Servers with an OpenAI-compatible API as sources: the models that they serve.
+
+What an entry says is told by its shape, not by the host: gateways serve everybody's shapes under their own name.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.entries import entries_of, read_entry, window_of
-from langchain_ctxwin.models.sources.hosts import COMPATIBLE, digest, platform_at, provider_at
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, Endpoint, Session, SourceError, base_of
-from langchain_ctxwin.models.sources.stating import mapping
-from langchain_ctxwin.models.values import provider_id, tokens
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
+from langchain_ctxwin.models.sources.platforms import COMPATIBLE, digest, platform_at, provider_at
+from langchain_ctxwin.models.sources.reading import (
+    MILLION,
+    ONE_TOKEN,
+    capabilities_of,
+    day,
+    items,
+    mapping,
+    price,
+    provider_id,
+    stated,
+    tokens,
+)
 
 VERSION = "/v1"
 
@@ -25,8 +38,35 @@ TRAINED_WINDOW = "n_ctx_train"
 LLAMA_CPP_FACTS = "/props"
 LM_STUDIO_LIST = "/api/v0/models"
 
+LISTS = ("data", "models")
+"""Where the entries are, when the answer is not the list itself."""
 
-class OpenAICompatibleSource:
+NAMES = ("id", "name")
+
+WINDOWS = (
+    "context_window",  # Groq, Vercel
+    "context_length",  # OpenRouter, Together, Fireworks, Cohere
+    "contextLength",  # Fireworks' own API, Together
+    "max_context_length",  # Mistral, LM Studio
+    "max_model_len",  # vLLM
+    "max_prompt_length",  # xAI
+)
+OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
+
+TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")  # Mistral, Fireworks, Fireworks' own API
+TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")  # the same
+
+INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}
+"""Kinds of input as OpenRouter calls them -> capability."""
+
+LOADED = "loaded_context_length"
+"""LM Studio: the window a model was loaded with, which requests meet; the largest it could have is another field."""
+
+PER_TEN_BILLION = 10_000 * MILLION
+"""xAI states hundredths of a cent per million tokens, which is dollars per ten thousand million."""
+
+
+class OpenAICompatibleSource(ApiSource):
     """Reads the model list of a server, in whatever shape it adds limits and prices to OpenAI's.
 
     OpenAI itself states no limits. Where the list of an unknown server states none, the own lists of LM Studio and of
@@ -45,7 +85,9 @@ class OpenAICompatibleSource:
         ConfigError: `base_url` is no http(s) URL.
     """
 
-    tier = "provider"
+    platforms = COMPATIBLE
+    key_header = "authorization"
+    key_prefix = "Bearer "
 
     def __init__(
         self,
@@ -55,11 +97,9 @@ class OpenAICompatibleSource:
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        self._base_url = base_of(base_url)
+        super().__init__(base_of(base_url), api_key, timeout_seconds)
         self._is_known = platform_at(self._base_url) is not None
-        self._api_key = api_key
         self._provider = provider_id(provider) if provider else provider_at(self._base_url)
-        self._timeout_seconds = timeout_seconds
         self.name = self._provider
 
     def __repr__(self) -> str:
@@ -76,19 +116,10 @@ class OpenAICompatibleSource:
         Raises:
             SourceError: the list cannot be read.
         """
-        with self._endpoint().open() as session:
+        with self._connected() as session:
             infos = (read_entry(self.name, entry, self._provider) for entry in self._entries(session))
             found = [info for info in infos if info is not None]
         return found if name is None else [info for info in found if name in (info.name, *info.aliases)]
-
-    def _endpoint(self) -> Endpoint:
-        key = self._key()
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        return Endpoint(base_url=self._base_url, headers=headers, timeout_seconds=self._timeout_seconds)
-
-    def _key(self) -> str:
-        keys = (platform.key_for(self._base_url, os.environ) for platform in COMPATIBLE)
-        return self._api_key or next(filter(None, keys), "")
 
     def _entries(self, session: Session) -> list[Mapping[str, Any]]:
         """The entries of the list, with what other paths of the same server say about them."""
@@ -138,3 +169,106 @@ def _next_page(page: Any) -> dict[str, Any]:
         if token and isinstance(token, str):
             return {asked: token}
     return {}
+
+
+def entries_of(answer: Any) -> list[Mapping[str, Any]]:
+    """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
+    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
+    found = next((entries for entries in lists if isinstance(entries, list)), [])
+    return [entry for entry in found if isinstance(entry, dict)]
+
+
+def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:
+    """Return what the entry states, or None when it has no name."""
+    prices = _prices(entry)
+    deprecated, retires_on = _retirement(entry)
+    return stated(
+        source,
+        next((entry[key] for key in NAMES if entry.get(key)), None),
+        provider=provider,
+        context_window=window_of(entry),
+        max_output_tokens=_output_limit(entry),
+        input_price=prices[0],
+        output_price=prices[1],
+        cache_read_price=prices[2],
+        capabilities=_capabilities(entry),
+        deprecated=deprecated,
+        retires_on=retires_on,
+        aliases=items(entry.get("aliases")),
+    )
+
+
+def window_of(entry: Mapping[str, Any]) -> int | None:
+    """Return the window that requests meet: the loaded one, else the smallest that is stated."""
+    loaded = tokens(entry.get(LOADED))
+    if loaded is not None:
+        return loaded
+    meta, top = mapping(entry.get("meta")), mapping(entry.get("top_provider"))
+    stated_windows = (*(entry.get(key) for key in WINDOWS), meta.get("n_ctx"), top.get("context_length"))
+    return min(_known(stated_windows), default=None)
+
+
+def _output_limit(entry: Mapping[str, Any]) -> int | None:
+    top = mapping(entry.get("top_provider")).get("max_completion_tokens")
+    found = list(_known((top, *(entry.get(key) for key in OUTPUTS))))
+    if not found and "context_window" in entry:  # elsewhere `max_tokens` may be the whole window
+        found = list(_known((entry.get("max_tokens"),)))
+    return min(found, default=None)
+
+
+def _prices(entry: Mapping[str, Any]) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
+    """Input, output and cache prices: per token as text, per million as a number, or in xAI's unit."""
+    table = mapping(entry.get("pricing"))
+    if not table:
+        keys = ("prompt_text_token_price", "completion_text_token_price", "cached_prompt_text_token_price")
+        found = [price(entry.get(key), per=PER_TEN_BILLION) for key in keys]
+        return found[0], found[1], found[2]
+    return (
+        _listed_price(table, "prompt", "input"),
+        _listed_price(table, "completion", "output"),
+        _listed_price(table, "input_cache_read", "cached_input"),
+    )
+
+
+def _listed_price(table: Mapping[str, Any], *keys: str) -> Decimal | None:
+    value = _first(table, *keys)
+    return price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
+
+
+def _retirement(entry: Mapping[str, Any]) -> tuple[bool, date | None]:
+    written = (entry.get(key) for key in ("deprecation", "expiration_date", "deprecation_date", "deprecationDate"))
+    retires_on = next((found for value in written if (found := day(_iso(value))) is not None), None)
+    flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
+    return any(flag is True for flag in flags) or entry.get("active") is False, retires_on
+
+
+def _iso(value: Any) -> Any:
+    """A day that is spread over three numbers as the text of one."""
+    if not isinstance(value, dict):
+        return value
+    return "-".join(str(value.get(part, "")) for part in ("year", "month", "day"))
+
+
+def _capabilities(entry: Mapping[str, Any]) -> frozenset[str]:
+    parameters, table = entry.get("supported_parameters"), entry.get("capabilities")
+    if isinstance(parameters, list):  # OpenRouter
+        kinds = items(mapping(entry.get("architecture")).get("input_modalities"))
+        return capabilities_of(
+            tools="tools" in parameters,
+            structured_output="structured_outputs" in parameters,
+            reasoning="reasoning" in parameters,
+            temperature="temperature" in parameters,
+            **{name: kind in kinds for kind, name in INPUT_KINDS.items()},
+        )
+    if isinstance(table, list):  # LM Studio
+        return capabilities_of(tools="tool_use" in table, images=entry.get("type") == "vlm")
+    said = {**entry, **mapping(table)}
+    return capabilities_of(tools=_first(said, *TAKES_TOOLS), images=_first(said, *TAKES_IMAGES))
+
+
+def _first(table: Mapping[str, Any], *keys: str) -> Any:
+    return next((table[key] for key in keys if table.get(key) is not None), None)
+
+
+def _known(values: Iterable[Any]) -> Iterator[int]:
+    return (found for value in values if (found := tokens(value)) is not None)

@@ -1,4 +1,4 @@
-"""What do LangChain's model profiles say, of given models and of the installed integrations?"""
+"""LangChain's model profiles as a source, those of given models and of the installed integrations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, TypeGuard
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.stating import capabilities_of, is_name, mapping, stated
-from langchain_ctxwin.models.values import provider_id, tokens
+from langchain_ctxwin.models.sources.reading import capabilities_of, is_name, mapping, provider_id, stated, tokens
 
 INTEGRATION = "langchain_"
 COLLECTIONS = frozenset({"langchain_core", "langchain_community"})  # of many providers, named after none

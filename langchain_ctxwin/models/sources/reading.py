@@ -1,4 +1,4 @@
-"""What does a value mean that somebody else wrote: tokens, a price, a day, a provider's id, or nothing usable?
+"""Values that others wrote: tokens, prices, days, names and provider ids read from JSON, and the statement they make.
 
 Tables and endpoints spell the same fact in many ways, and some of it is garbage. Nothing here raises: what cannot be
 believed is None, which means unknown.
@@ -7,9 +7,13 @@ believed is None, which means unknown.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import UTC, date, datetime
 from decimal import Decimal, DecimalException
 from typing import Any
+
+from langchain_ctxwin.core.model_info import ModelInfo
 
 MAX_TOKENS = 10**9
 """Largest limit believed, far above any window that is served; a larger number is a misread id or a time."""
@@ -39,6 +43,61 @@ FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2199, 12, 31)
 _WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)"  # other commas may be decimal points
 _COUNT = re.compile(rf"({_WHOLE}(?:\.[0-9]*)?(?:e\+?[0-9]{{1,2}})?)\s*+(k|m|ki|mi)?(?:\s*+tokens?)?", re.IGNORECASE)
 _DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?(?:[T ].*)?")
+
+MAX_NAME_CHARS = 300
+"""Longest name believed; a server that names a model after its file may need a whole path."""
+
+TEXT = "text"
+"""The capability of every model whose capabilities are known, so that "none of the others" is not "unknown"."""
+
+_FACTS = tuple(field.name for field in fields(ModelInfo) if field.name not in {"name", "provenance", "conflicts"})
+
+
+def stated(source: str, name: Any, *, aliases: Iterable[Any] = (), **known: Any) -> ModelInfo | None:
+    """Return the statement of `source`, or None when `name` is no name; values are as the functions below read them.
+
+    Of two limits that contradict each other the one that allows the smaller request stays.
+    """
+    if not is_name(name):
+        return None
+    window = known.get("context_window")
+    for field in ("max_input_tokens", "max_output_tokens"):
+        if window is not None and (known.get(field) or 0) > window:
+            known[field] = None
+    known["provider"] = known.get("provider") or None
+    known["aliases"] = tuple(dict.fromkeys(alias for alias in aliases if is_name(alias) and alias != name))
+    return ModelInfo(name=name, **known, provenance=dict.fromkeys(facts_of(known), source))
+
+
+def facts_of(known: Mapping[str, Any]) -> list[str]:
+    """Return the fields that say something: a price of 0 does, an empty set or a flag that is down does not."""
+    return [name for name in _FACTS if (value := known.get(name)) or isinstance(value, Decimal)]
+
+
+def is_name(name: Any) -> bool:
+    """Say whether this may be a model's name: printable, so that it can be shown, and not blank."""
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable() and bool(name.strip())
+
+
+def capabilities_of(*, tools: Any, **others: Any) -> frozenset[str]:
+    """Return the capabilities that are true, or nothing (unknown) where the table does not say if tools are taken.
+
+    A set that lacks something says that the model cannot do it, so an entry that mentions only a part states none.
+    """
+    if not isinstance(tools, bool):
+        return frozenset()
+    named = {"tools": tools, **others}
+    return frozenset({TEXT, *(name for name, can in named.items() if can is True)})
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return the value if it is a JSON list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def tokens(value: Any) -> int | None:

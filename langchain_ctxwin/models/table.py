@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.explaining import Explanation, SourceState
+from langchain_ctxwin.models.cache import SourceState
+from langchain_ctxwin.models.registry import Explanation
 
 UNKNOWN = "-"
 HEADINGS = (
