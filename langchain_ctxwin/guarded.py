@@ -17,6 +17,7 @@ from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.memo import Seen
 
 log = structlog.get_logger("langchain_ctxwin")
 
@@ -66,7 +67,7 @@ class GuardedCounter:
         self._slow: deque[tuple[float, float]] = deque()
         self._pauses = 0
         self._paused_until = -inf
-        self._told: dict[str, object] = {}
+        self._reasons = Seen()
         self.has_failed = False
         """True once a count was estimated instead."""
         for name in ("upper", "lower"):
@@ -148,8 +149,7 @@ class GuardedCounter:
         self._tell(reason)
 
     def _tell(self, reason: str) -> None:
-        mark = object()
-        if self._told.setdefault(reason, mark) is mark:
+        if self._reasons.is_new(reason):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")
 

@@ -42,7 +42,7 @@ from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.util.memo import Lru, once
+from langchain_ctxwin.util.memo import Lru, Seen, once
 
 
 class AgentCall:
@@ -294,7 +294,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
         self._engine = engine
-        self._warned = set[str]()
+        self._warned = Seen()
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
@@ -350,8 +350,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
         """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
         fault = unknown_tools(config, tools, self._selector)
-        if fault and fault not in self._warned:
-            self._warned.add(fault)
+        if fault and self._warned.is_new(fault):
             log.warning("config.tools_unknown", reason=fault)
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:

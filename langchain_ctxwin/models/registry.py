@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -52,7 +52,7 @@ from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.memo import Lru, Seen
 
 TTL_SECONDS = 3600.0
 """An hour: facts about models change monthly, so that a shorter time would only ask more often."""
@@ -65,9 +65,6 @@ TIMEOUT_SECONDS = 9.0
 
 MAX_ANSWERS = 4096
 """Merged facts kept, about 2 kB each."""
-
-MAX_TOLD = 10_000
-"""Warnings remembered so that each is given once."""
 
 SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
 
@@ -186,7 +183,7 @@ class ModelRegistry:
         memories: list[Memory] = [source for _, source in named if isinstance(source, Memory)]
         self._memories = memories or [LearnedSource(clock=clock)]
         self._clock = clock
-        self._told: Lru[bool] = Lru(MAX_TOLD)
+        self._warned = Seen()
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
         self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
@@ -428,18 +425,15 @@ class ModelRegistry:
         today = datetime.fromtimestamp(self._clock(), UTC).date()
         is_retired = info.retires_on is not None and info.retires_on <= today
         event, action = ("retired", "choose another now") if is_retired else ("deprecated", "choose another in time")
-        if self._is_news(event, info.provider, info.name):
+        if self._warned.is_new((event, info.provider, info.name)):
             day = info.retires_on and info.retires_on.isoformat()
             _log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
 
     def _warn_of_choice(self, asked: str, resolved: Resolved) -> None:
         """Warn that of several providers the one with the smallest limits was taken."""
-        if self._is_news("ambiguous", asked):
+        if self._warned.is_new(("ambiguous", asked)):
             taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
             _log.warning("models.ambiguous", model=asked, taken=taken, others=resolved.others, action=action)
-
-    def _is_news(self, *about: Hashable) -> bool:
-        return not self._told.get(about) and self._told.put(about, True)
 
 
 def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:

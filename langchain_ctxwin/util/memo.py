@@ -18,6 +18,9 @@ MAX_PRICES = 100_000
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
 
+MAX_SEEN = 10_000
+"""Things of which is known that they were seen, such as warnings that were given."""
+
 V = TypeVar("V")
 
 
@@ -44,16 +47,36 @@ class Lru(Generic[V]):
     def put(self, key: Hashable, value: V) -> V:
         """Store and return the value."""
         with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-        return value
+            return self._stored(key, value)
+
+    def setdefault(self, key: Hashable, value: V) -> V:
+        """Return the known value, else store and return this one: of several threads, that of the first."""
+        with self._lock:
+            return self._stored(key, self._values.get(key, value))
 
     def drop(self, key: Hashable) -> None:
         """Forget a value, if there is one."""
         with self._lock:
             self._values.pop(key, None)
+
+    def _stored(self, key: Hashable, value: V) -> V:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)
+        return value
+
+
+class Seen:
+    """What was seen before, of what is to be done once; thread-safe, and at most `size` things are known at a time."""
+
+    def __init__(self, size: int = MAX_SEEN) -> None:
+        self._known: Lru[object] = Lru(size)
+
+    def is_new(self, thing: Hashable) -> bool:
+        """Say whether this is seen for the first time."""
+        mark = object()
+        return self._known.setdefault(thing, mark) is mark
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
 from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.memo import Marks
-from langchain_ctxwin.util.memo import Lru, PerMessage, once
+from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
 from support.forking import forked
 
 
@@ -75,6 +75,13 @@ def test_a_small_mapping_forgets_what_was_used_least_recently():
     assert [memo.get(key) for key in "abc"] == [1, None, 3]
     assert once(memo, "a", lambda: 9) == 1
     assert once(memo, "new", lambda: 9) == 9
+
+
+def test_a_thing_is_new_once():
+    """Unless so many others were seen since that it was forgotten."""
+    seen = Seen(2)
+    assert [seen.is_new(thing) for thing in "aabaca"] == [True, False, True, False, True, False]
+    assert [seen.is_new(thing) for thing in "dea"] == [True, True, True]
 
 
 def test_marks_follow_the_history():
