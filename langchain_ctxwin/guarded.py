@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Seen
 
 log = structlog.get_logger("langchain_ctxwin")
@@ -73,12 +72,7 @@ class GuardedCounter:
         for name in ("upper", "lower"):
             if hasattr(counter, name):
                 setattr(self, name, getattr(counter, name))
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._turn = threading.Lock()
+        self._turn = ForkSafeLock()
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of messages and tools."""

@@ -31,7 +31,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import pause_seconds
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 from langchain_ctxwin.util.memo import Lru
 
 REQUESTS_PER_MINUTE = 60
@@ -257,12 +257,7 @@ class Gate:
         self._failures = 0
         self._closed_at = 0.0
         self._tickets = 0
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def enter(self) -> int | None:
         """Return a ticket to hand back to `failed`, or None when this is no time to ask."""

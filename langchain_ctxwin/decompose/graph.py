@@ -9,7 +9,6 @@ answers. No level, and no further part, adds another copy of the text.
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import uuid4
@@ -36,6 +35,7 @@ from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, pl
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Lru
 
 log = structlog.get_logger("langchain_ctxwin")
@@ -226,7 +226,7 @@ class MapReduceNodes:
         self._parts = parts
         self._sub_questions = sub_questions
         self._done: Lru[int] = Lru(MAX_LEVELS_COUNTED)  # finished parts, by run and level
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self.split = self._node("split", self._split)
         """Cuts the input into parts and sends each to `map`."""
         self.map = self._node("map", self._answer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random as randomness
 import re
 import string
-import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,7 @@ from langchain_ctxwin.core.tokens import sample
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock
 
 SAMPLE_SHARE = 0.01
 """Answers whose request is also counted exactly. Each is a question to a provider; usage comes for free."""
@@ -304,12 +303,7 @@ class Tracks:
 
     def __init__(self) -> None:
         self._tracks: OrderedDict[str, _Track] = OrderedDict()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def resets(self, model: str) -> int:
         """Return how often the model started anew: a comparison belongs to the count's time, not to its own."""
@@ -393,12 +387,7 @@ class ExactCounts:
         self._is_reported = False
         self._pace = LogPace()
         self._clock = clock
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     @property
     def lost(self) -> int:

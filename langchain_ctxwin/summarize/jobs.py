@@ -35,7 +35,7 @@ from langchain_ctxwin.summarize.store import (
     granted,
 )
 from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -300,7 +300,7 @@ def _while_alive(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-_default_lock = threading.Lock()
+_default_lock = ForkSafeLock()
 _defaults: list[SummaryJobs] = []
 
 
@@ -433,7 +433,7 @@ class _Meter(BaseCallbackHandler):
 
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
-_registering = threading.Lock()
+_registering = ForkSafeLock()
 
 
 @contextmanager

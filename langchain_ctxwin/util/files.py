@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import structlog
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.failures import FailureLog
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock
 
 if sys.platform != "win32":
     import fcntl
@@ -71,12 +70,7 @@ class SharedFile(Generic[T]):
         self._read = read
         self._write = write
         self._failures = FailureLog(path=str(path))
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def read(self) -> T | None:
         """Return what is valid in the file, in this thread; None when it cannot be read."""
