@@ -23,12 +23,12 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.merging import GUESS, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
-from langchain_ctxwin.models.troubles import Troubles, reason_of
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
 from langchain_ctxwin.util.files import alone, fault_of, replace_text, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.say_once import SayOnce, reason_of
 
 GRACE_SECONDS = 1.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a
@@ -293,7 +293,7 @@ class Feed:
         self._failed_at = 0.0
         self._pause_seconds = 0.0
         self._known: dict[str, tuple[ModelInfo, ...]] = {}
-        self._troubles = Troubles(source=name)
+        self._warnings = SayOnce(source=name)
         self.renew()
         renew_after_fork(self)
 
@@ -401,7 +401,7 @@ class Feed:
             pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, MAX_DOUBLINGS))
             self._pause_seconds = min(pause, self._ttl_seconds) * (1 - self._chance() / 2)
             self.fault = reason
-        self._troubles.tell("models.source_failed", reason)
+        self._warnings.tell("models.source_failed", reason)
 
     def _is_late(self, about: str | None) -> bool:
         """True for a call that nobody waits for; it is over now."""
@@ -417,7 +417,7 @@ class Feed:
         if said and not models:
             raise _GarbageError(f"{len(said)} entries, none of them a model")
         dropped = len(said) - len(models)
-        self._troubles.tell("models.entries_dropped", f"{dropped} entries are no models" if dropped else "")
+        self._warnings.tell("models.entries_dropped", f"{dropped} entries are no models" if dropped else "")
         return models
 
     def _accept(self, about: str | None, models: tuple[ModelInfo, ...]) -> bool:
@@ -432,7 +432,7 @@ class Feed:
                 is_new = self._known.get(about, ()) != models
                 self._known = {k: v for k, v in {**self._known, about: models}.items() if v and self._asked.get(k)}
             self._failures, self.fault = 0, ""
-        self._troubles.tell("models.source_failed", "")
+        self._warnings.tell("models.source_failed", "")
         return is_new
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -504,7 +504,7 @@ class SnapshotFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._troubles = Troubles(path=str(path))
+        self._warnings = SayOnce(path=str(path))
         self.renew()
         renew_after_fork(self)
 
@@ -517,11 +517,11 @@ class SnapshotFile:
         try:
             return _read(self._path)
         except _CorruptFileError as error:
-            self._troubles.tell("models.cache_corrupt", str(error))
+            self._warnings.tell("models.cache_corrupt", str(error))
         except _NewerFileError as error:
-            self._troubles.tell("models.cache_newer", str(error))
+            self._warnings.tell("models.cache_newer", str(error))
         except OSError as error:
-            self._troubles.tell("models.cache_unreadable", fault_of(error))
+            self._warnings.tell("models.cache_unreadable", fault_of(error))
         return {}
 
     def save(self, snapshots: Snapshots) -> None:
@@ -532,19 +532,19 @@ class SnapshotFile:
                 with alone(self._path):
                     self._save(snapshots)
             except _NewerFileError as error:
-                self._troubles.tell("models.cache_newer", str(error))
+                self._warnings.tell("models.cache_newer", str(error))
             except OSError as error:
-                self._troubles.tell("models.cache_not_saved", fault_of(error))
+                self._warnings.tell("models.cache_not_saved", fault_of(error))
             except PydanticSerializationError:
-                self._troubles.tell("models.cache_not_saved", "a source stated a text that is no Unicode")
+                self._warnings.tell("models.cache_not_saved", "a source stated a text that is no Unicode")
             else:
-                self._troubles.tell("models.cache_not_saved", "")
+                self._warnings.tell("models.cache_not_saved", "")
 
     def _save(self, snapshots: Snapshots) -> None:
         try:
             stored = _read(self._path)
         except _CorruptFileError as error:
-            self._troubles.tell("models.cache_corrupt", str(error))
+            self._warnings.tell("models.cache_corrupt", str(error))
             set_aside(self._path)
             stored = {}
         both = newest({**stored, **snapshots})

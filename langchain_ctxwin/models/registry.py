@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import structlog
 
@@ -115,29 +115,6 @@ class Explanation:
     sources: tuple[SourceState, ...] = ()
 
 
-@runtime_checkable
-class Memory(Protocol):
-    """A source that learns, as `LearnedSource` does; it answers from memory at once, so its answers are not cached."""
-
-    name: str
-
-    def learn(self, model: str, limits: Mapping[str, int]) -> None:
-        """Remember limits."""
-        ...
-
-    def recall(self, model: str) -> Mapping[str, int]:
-        """Return the limits that were heard."""
-        ...
-
-    def fetch(self, name: str | None) -> Sequence[ModelInfo]:
-        """Return what is known about one model, or about all of them."""
-        ...
-
-    def refresh(self) -> None:
-        """Take over what other processes saved."""
-        ...
-
-
 class ModelRegistry:
     """Knows limits, prices and capabilities of models by asking sources, and says of each value who stated it.
 
@@ -183,14 +160,14 @@ class ModelRegistry:
             if not (seconds > 0 and isfinite(seconds)):
                 raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
         named = list(_with_names(sources))
-        memories: list[Memory] = [source for _, source in named if isinstance(source, Memory)]
+        memories = [source for _, source in named if isinstance(source, LearnedSource)]
         self._memories = memories or [LearnedSource(clock=clock)]
         self._clock = clock
         self._told: Lru[bool] = Lru(MAX_TOLD)
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
         self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
-            [(name, source) for name, source in named if not isinstance(source, Memory)],
+            [(name, source) for name, source in named if not isinstance(source, LearnedSource)],
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
@@ -305,9 +282,8 @@ class ModelRegistry:
         asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
         filed = [f"{asked.provider}/{asked.name}"] if asked.provider else []
         for memory in self._memories:
-            if (forget := getattr(memory, "accepted", None)) is not None:
-                for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
-                    forget(spelling, tokens)
+            for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
+                memory.accepted(spelling, tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""

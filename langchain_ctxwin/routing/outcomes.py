@@ -18,11 +18,11 @@ import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.say_once import SayOnce as Troubles
 
 FLUSH_SECONDS = 5.0
 """How long `flush` waits unless told: a file of this size takes milliseconds, on a network folder perhaps a second."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any
 
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
@@ -23,11 +23,11 @@ from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_TOKENS
-from langchain_ctxwin.models.troubles import Troubles
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import alone, fault_of, place, replace_text, set_aside
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.say_once import SayOnce
 
 SOURCE_NAME = "learned"
 LIMIT_FIELDS = ("context_window", "max_input_tokens")
@@ -113,7 +113,7 @@ class LearnedSource:
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._unsaved = False
-        self._troubles = Troubles(path=str(self._path))
+        self._warnings = SayOnce(path=str(self._path))
         self.renew()
         renew_after_fork(self)
         self.refresh()
@@ -187,7 +187,7 @@ class LearnedSource:
         try:
             self._take_over(self._path)
         except OSError as error:
-            self._troubles.tell("models.learned_unreadable", fault_of(error))
+            self._warnings.tell("models.learned_unreadable", fault_of(error))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
@@ -216,12 +216,12 @@ class LearnedSource:
     def _save_soon(self, path: Path) -> None:
         """Let a daemon thread save: files must not be touched on an event loop."""
         self._unsaved = True
-        if self._writing is not None:
+        if self._writing is not None and not self._writing.done():
             return
         try:
             self._writing = in_daemon(partial(self._save_all, path))
         except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._troubles.tell("models.learned_not_saved", str(error))
+            self._warnings.tell("models.learned_not_saved", str(error))
 
     def _save_all(self, path: Path) -> None:
         while True:
@@ -232,9 +232,9 @@ class LearnedSource:
                 self._unsaved = False
             try:
                 self._save(path)
-                self._troubles.tell("models.learned_not_saved", "")
+                self._warnings.tell("models.learned_not_saved", "")
             except OSError as error:
-                self._troubles.tell("models.learned_not_saved", fault_of(error))
+                self._warnings.tell("models.learned_not_saved", fault_of(error))
 
     def _save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +250,7 @@ class LearnedSource:
         """Merge the file into memory, and return what it held; a missing file holds nothing."""
         stored = read_file(path)
         self._absorb(stored.heard)
-        self._troubles.tell("models.learned_unreadable", stored.fault)
+        self._warnings.tell("models.learned_unreadable", stored.fault)
         return stored
 
 
@@ -278,7 +278,7 @@ def _info(model: str, limits: Mapping[str, int]) -> ModelInfo:
 def _require_limit(model: str, field: str, tokens: object) -> None:
     if field not in LIMIT_FIELDS:
         raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
-    if not is_plausible(tokens):
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_TOKENS:
         raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
 
 
@@ -294,11 +294,6 @@ def merged(one: Heard, other: Heard) -> dict[str, dict[str, Statement]]:
 
 def _precedence(said: Statement) -> tuple[float, bool, int]:
     return said.heard_at, not said.is_withdrawn, -said.tokens
-
-
-def is_plausible(tokens: object) -> TypeGuard[int]:
-    """Say whether this is a number of tokens that a provider may state as a limit."""
-    return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
 
 
 def read_file(path: Path) -> Stored:

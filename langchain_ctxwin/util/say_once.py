@@ -1,4 +1,4 @@
-"""Which trouble was told already? Each is logged once, and again only when it changes or comes back."""
+"""Warnings said once: a lasting trouble is logged again only when it changes or comes back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langchain_ctxwin.errors import ContextWindowError
 _log = structlog.get_logger(__name__)
 
 
-class Troubles:
+class SayOnce:
     """Warns about a lasting trouble once."""
 
     def __init__(self, **about: str) -> None:
