@@ -626,6 +626,13 @@ def test_a_source_that_has_not_returned_is_not_asked_again():
     assert (hanging.fetched, asked) == ([None], 6)
 
 
+def test_an_answer_that_comes_while_it_is_given_up_leaves_the_source_askable():
+    """The call returns in that very moment: nothing hangs."""
+    feed = Feed(AskedSource(model()), "api", TTL, Watch(), lambda: 0.0, lambda: feed.give_up("nova-1", 1.0))
+    feed.asking("nova-1").result()
+    assert not feed.is_stuck
+
+
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     """A lookup waits for a moment only; the next ones not at all; after the refresh they see the new facts."""
     monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
