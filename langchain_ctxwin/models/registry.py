@@ -218,8 +218,7 @@ class ModelRegistry:
         asked = _asked_about(model)
         if not self._is_settled(asked):
             await asyncio.shield(asyncio.wrap_future(self._cache.settling()))
-        is_lacking = not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
-        if is_lacking and not self._is_settled(asked):
+        if not self._is_settled(asked) and self._needs_more(asked):
             await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
         return self._answer(asked)
 
@@ -328,6 +327,9 @@ class ModelRegistry:
         if self._cache.is_settled(asked.names):
             return True
         return self._cache.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
+
+    def _needs_more(self, asked: _Asked) -> bool:
+        return not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
 
     def _has_facts(self, asked: _Asked) -> bool:
         info = self._facts(asked)
