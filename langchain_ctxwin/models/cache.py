@@ -326,6 +326,8 @@ class Feed:
     @property
     def is_stuck(self) -> bool:
         """True while a call that nobody waits for any more has not returned."""
+        if not self._left:  # nearly always, and asked in every lookup
+            return False
         with self._lock:
             return any(not job.done() for about, job in self._calls.items() if about in self._left)
 
