@@ -318,6 +318,11 @@ def test_a_registry_is_a_memory_of_limits():
             {"context_window": 1_000_000},
             {"context_window": 200_000},
         ),
+        (
+            "prompt is too long: 9000 tokens > 6144 maximum",  # three quarters: what is left beside the answer
+            {"context_window": 8192},
+            {"max_input_tokens": 6144},
+        ),
         ({"max_input_tokens": 100}, {}, {"max_input_tokens": 100}),
         (
             {"error": {"message": "prompt is too long: 208656 tokens > 200000 maximum"}},
