@@ -313,7 +313,10 @@ class Feed:
     @property
     def is_stuck(self) -> bool:
         """True while a call that nobody waits for any more has not returned."""
-        return bool(self._left)
+        if not self._left:  # nearly always, and asked in every lookup
+            return False
+        with self._lock:
+            return any(not job.done() for about, job in self._calls.items() if about in self._left)
 
     def is_askable(self, name: str) -> bool:
         """True when the source lists nothing, and was not asked about this name within the time to live."""
@@ -351,6 +354,7 @@ class Feed:
         """
         with self._lock:
             self._calls = {key: job for key, job in self._calls.items() if not job.done()}
+            self._left &= self._calls.keys()
             job = self._calls.get(about) or _started(partial(self.fetch, about))
             if job is not None:
                 self._calls[about] = job

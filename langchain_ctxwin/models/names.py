@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from math import inf
 
 from langchain_ctxwin.models.merging import LIMIT_FIELDS, Claim, in_order, merged
@@ -95,7 +96,7 @@ class Listing:
         self._claims = {entry: _kept(said) for entry, said in self._claims.items()}
         self.spellings = {entry: {spelled(one.info.name) for one in said} for entry, said in self._claims.items()}
         before: Mapping[Entry, set[str]] = previous.so_far if previous else {}
-        self.recased = {*self._now_recased(previous), *self._still_recased(previous)} if previous else set()
+        self.recased = set(self._recased(previous)) if previous else set()
         self.so_far: Mapping[Entry, set[str]] = {**before, **self.spellings}
         listed = ((entry, _aliases(said)) for entry, said in self._claims.items())
         self.names = Names(listed, before.keys() - self._claims.keys(), self.recased)
@@ -112,23 +113,24 @@ class Listing:
         """Yield every listed model; what is stated for any provider has no entry of its own where one serves it."""
         served = {key for provider, key in self._claims if provider != GENERIC}
         for entry, said in sorted(self._claims.items(), key=lambda item: item[0]):
-            if entry[0] != GENERIC or entry[1] not in served or not all(map(_is_universal, said)):
+            if (
+                entry[0] != GENERIC
+                or entry[1] not in served
+                or any(claim.tier not in UNIVERSAL_TIERS for claim in said)
+            ):
                 yield self._resolved(entry, Found(entries=(entry,), how="name", name=entry[1]))
 
-    def _now_recased(self, previous: Listing) -> Iterator[tuple[Entry, str]]:
-        """Spellings of which none is left, although the model is."""
+    def _recased(self, previous: Listing) -> Iterator[tuple[Entry, str]]:
+        """Yield spellings of which none is left although the model is, and those of before that did not come back."""
+        yield from ((entry, old) for entry, old in previous.recased if old not in self.spellings.get(entry, ()))
         for entry, now in self.spellings.items():
             before = previous.spellings.get(entry, now)
-            if not before & now:
-                yield from ((entry, old) for old in before)
-
-    def _still_recased(self, previous: Listing) -> Iterator[tuple[Entry, str]]:
-        return ((entry, old) for entry, old in previous.recased if old not in self.spellings.get(entry, ()))
+            yield from ((entry, old) for old in before if not before & now)
 
     def _resolved(self, entry: Entry, found: Found) -> Resolved:
         others = (*(other for other in found.entries if other != entry), *found.others)
         return Resolved(
-            name=self._own(entry, found)[0].info.name,
+            name=_spelled_so(self._claims[entry], found.name)[0].info.name,
             provider=entry[0] or None,
             claims=tuple(self._about(entry, found)),
             how=found.how,
@@ -136,21 +138,14 @@ class Listing:
             is_ambiguous=len(found.entries) > 1,
         )
 
-    def _own(self, entry: Entry, found: Found) -> Sequence[Claim]:
-        return _spelled_so(self._claims[entry], found.name)
-
     def _about(self, entry: Entry, found: Found) -> list[Claim]:
         """All that is said about a listed model, also without naming its provider."""
         provider, key = entry
         aliases = sorted(map(key_of, _aliases(self._claims[entry])))
         keys = dict.fromkeys((key, f"{provider}/{key}", key_of(found.name), *aliases))
         unnamed = (claim for k in keys for claim in self._claims.get((GENERIC, k), []) if provider != GENERIC)
-        generic = (claim for claim in unnamed if found.is_bare or _is_universal(claim))
-        return in_order((*self._own(entry, found), *generic))
-
-
-def _is_universal(claim: Claim) -> bool:
-    return claim.tier in UNIVERSAL_TIERS
+        generic = (claim for claim in unnamed if found.is_bare or claim.tier in UNIVERSAL_TIERS)
+        return in_order((*_spelled_so(self._claims[entry], found.name), *generic))
 
 
 def _kept(said: Sequence[Claim]) -> list[Claim]:
@@ -340,8 +335,7 @@ class Names:
 
 def _shared_start(one: str, other: str) -> int:
     """How many letters two names have in common before they part."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import structlog
 
@@ -112,29 +112,6 @@ class Explanation:
     sources: tuple[SourceState, ...] = ()
 
 
-@runtime_checkable
-class Memory(Protocol):
-    """A source that learns, as `LearnedSource` does; it answers from memory at once, so its answers are not cached."""
-
-    name: str
-
-    def learn(self, model: str, limits: Mapping[str, int]) -> None:
-        """Remember limits."""
-        ...
-
-    def recall(self, model: str) -> Mapping[str, int]:
-        """Return the limits that were heard."""
-        ...
-
-    def fetch(self, name: str | None) -> Sequence[ModelInfo]:
-        """Return what is known about one model, or about all of them."""
-        ...
-
-    def refresh(self) -> None:
-        """Take over what other processes saved."""
-        ...
-
-
 class ModelRegistry:
     """Knows limits, prices and capabilities of models by asking sources, and says of each value who stated it.
 
@@ -180,14 +157,14 @@ class ModelRegistry:
             if not (seconds > 0 and isfinite(seconds)):
                 raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
         named = list(_with_names(sources))
-        memories: list[Memory] = [source for _, source in named if isinstance(source, Memory)]
+        memories = [source for _, source in named if isinstance(source, LearnedSource)]
         self._memories = memories or [LearnedSource(clock=clock)]
         self._clock = clock
         self._warned = Seen()
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
         self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
-            [(name, source) for name, source in named if not isinstance(source, Memory)],
+            [(name, source) for name, source in named if not isinstance(source, LearnedSource)],
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
@@ -238,8 +215,7 @@ class ModelRegistry:
         asked = _asked_about(model)
         if not self._is_settled(asked):
             await asyncio.shield(asyncio.wrap_future(self._cache.settling()))
-        is_lacking = not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
-        if is_lacking and not self._is_settled(asked):
+        if not self._is_settled(asked) and self._needs_more(asked):
             await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
         return self._answer(asked)
 
@@ -302,9 +278,8 @@ class ModelRegistry:
         asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
         filed = [f"{asked.provider}/{asked.name}"] if asked.provider else []
         for memory in self._memories:
-            if (forget := getattr(memory, "accepted", None)) is not None:
-                for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
-                    forget(spelling, tokens)
+            for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
+                memory.accepted(spelling, tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
@@ -349,6 +324,9 @@ class ModelRegistry:
         if self._cache.is_settled(asked.names):
             return True
         return self._cache.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
+
+    def _needs_more(self, asked: _Asked) -> bool:
+        return not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
 
     def _has_facts(self, asked: _Asked) -> bool:
         info = self._facts(asked)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -27,8 +27,8 @@ from langchain_ctxwin.models.sources.learned import (
     merged,
 )
 from langchain_ctxwin.util.files import alone, replace_text
+from support.model_sources import NOON, Watch
 
-NOON = 1_800_000_000.0
 DAY = 24 * 3600.0
 
 statements = st.builds(
@@ -42,16 +42,6 @@ heard = st.dictionaries(
     st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), statements, min_size=1),
     max_size=4,
 )
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self, now=NOON):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -236,6 +226,7 @@ def test_another_process_knows_what_was_saved(path):
     assert {file.name for file in path.parent.iterdir()} == {"learned.json", "learned.json.lock"}
 
 
+@settings(max_examples=20)
 @given(heard=heard)
 def test_statements_survive_the_file(tmp_path_factory, heard):
     """What is written is read again, whatever the models are called."""
@@ -245,6 +236,7 @@ def test_statements_survive_the_file(tmp_path_factory, heard):
     assert file.update(lambda _: heard) == file.read() == heard
 
 
+@settings(max_examples=30)
 @given(one=heard, other=heard, third=heard)
 def test_merging_keeps_the_newest(one, other, third):
     """The order of merging does not matter, and merging again changes nothing."""

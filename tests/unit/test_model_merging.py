@@ -2,9 +2,7 @@
 
 from datetime import date
 from decimal import Decimal
-from itertools import permutations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,15 +142,6 @@ def test_a_price_of_zero_is_a_statement():
     """Free is not unknown."""
     info = merge(claim("api", "provider", input_price=Decimal(0)), claim("table", input_price=Decimal(2)))
     assert (info.input_price, info.conflicts) == (Decimal(0), {"input_price": {"table": Decimal(2)}})
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_catalogs_in_violent_conflict_agree_on_the_smallest(order):
-    """A thousandfold difference changes nothing about the rule."""
-    tables = [claim("a", context_window=1_000_000), claim("b", context_window=1000), claim("c", context_window=128_000)]
-    info = merge(*(tables[index] for index in order))
-    assert (info.context_window, info.provenance["context_window"]) == (1000, "b")
-    assert info.conflicts == {"context_window": {"a": 1_000_000, "c": 128_000}}
 
 
 def test_an_input_limit_above_the_window_leaves_in_the_same_tier():

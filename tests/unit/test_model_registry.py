@@ -319,6 +319,11 @@ def test_a_registry_is_a_memory_of_limits():
             {"context_window": 1_000_000},
             {"context_window": 200_000},
         ),
+        (
+            "prompt is too long: 9000 tokens > 6144 maximum",  # three quarters: what is left beside the answer
+            {"context_window": 8192},
+            {"max_input_tokens": 6144},
+        ),
         ({"max_input_tokens": 100}, {}, {"max_input_tokens": 100}),
         (
             {"error": {"message": "prompt is too long: 208656 tokens > 200000 maximum"}},
@@ -625,6 +630,13 @@ def test_a_source_that_has_not_returned_is_not_asked_again():
     hanging.released.set()
     known._cache.feeds[0].asking().result()
     assert (hanging.fetched, asked) == ([None], 6)
+
+
+def test_an_answer_that_comes_while_it_is_given_up_leaves_the_source_askable():
+    """The call returns in that very moment: nothing hangs."""
+    feed = Feed(AskedSource(model()), "api", TTL, Watch(), lambda: 0.0, lambda: feed.give_up("nova-1", 1.0))
+    feed.asking("nova-1").result()
+    assert not feed.is_stuck
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):

@@ -108,11 +108,11 @@ class ApiSource:
 
     name: str
     tier: ClassVar[str] = "provider"
-    platforms: ClassVar[tuple[Platform, ...]]
+    platforms: ClassVar[tuple[Platform, ...]] = ()
     """Whose keys in the environment may be sent there."""
 
     headers: ClassVar[Mapping[str, str]] = {}
-    key_header: ClassVar[str]
+    key_header: ClassVar[str] = ""
     key_prefix: ClassVar[str] = ""
 
     def __init__(self, base_url: str, api_key: str | None, timeout_seconds: float) -> None:

@@ -225,7 +225,7 @@ def _info(model: str, limits: Mapping[str, int]) -> ModelInfo:
 def _require_limit(model: str, field: str, tokens: object) -> None:
     if field not in LIMIT_FIELDS:
         raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
-    if not is_plausible(tokens):
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_TOKENS:
         raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
 
 

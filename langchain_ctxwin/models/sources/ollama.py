@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, Session, SourceError, base_of, connected
+from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
 from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
 
 BASE_URL = "http://localhost:11434"
@@ -20,7 +20,7 @@ LATEST = ":latest"
 _WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 
 
-class OllamaSource:
+class OllamaSource(ApiSource):
     """Reads the models of an Ollama server.
 
     The window is the one that the server runs a model with: the model's `num_ctx` parameter, else what it is loaded
@@ -36,15 +36,9 @@ class OllamaSource:
     """
 
     name = "ollama"
-    tier = "provider"
 
     def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._base_url = base_of(base_url).removesuffix("/v1")
-        self._timeout_seconds = timeout_seconds
-        self.cache_key = f"{self.name} {self._base_url}"
-
-    def __repr__(self) -> str:
-        return f"OllamaSource({self._base_url!r})"
+        super().__init__(base_of(base_url).removesuffix("/v1"), None, timeout_seconds)
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model or all that are on the server.
@@ -52,7 +46,7 @@ class OllamaSource:
         Raises:
             SourceError: the server cannot be read.
         """
-        with connected(self._base_url, timeout_seconds=self._timeout_seconds) as session:
+        with self._connected() as session:
             names = _names(session.get("/api/tags")) if name is None else [name]
             shown = {model: _shown(session, model, listed=name is None) for model in names}
             loaded = _loaded_windows(session)

@@ -123,22 +123,16 @@ class OpenAICompatibleSource(ApiSource):
 
     def _entries(self, session: Session) -> list[Mapping[str, Any]]:
         """The entries of the list, with what other paths of the same server say about them."""
-        entries = self._listed(session)
+        entries = [entry for page in session.pages("/models", {}, _next_page) for entry in entries_of(page)]
+        root = self._base_url.removesuffix(VERSION)
         if any(TRAINED_WINDOW in mapping(entry.get("meta")) for entry in entries):
-            return _with_started_window(entries, session.at(self._root()))
+            return _with_started_window(entries, session.at(root))
         owners = [entry.get("owned_by") for entry in entries]
         for path in (path for owner, path in OWNERS_WITH_MORE.items() if owner in owners):
             entries = _completed(entries, _optional(session, path))
         if self._is_known or any(window_of(entry) for entry in entries):
             return entries
-        return _completed(entries, _optional(session.at(self._root()), LM_STUDIO_LIST))
-
-    def _listed(self, session: Session) -> list[Mapping[str, Any]]:
-        pages = session.pages("/models", {}, _next_page)
-        return [entry for page in pages for entry in entries_of(page)]
-
-    def _root(self) -> str:
-        return self._base_url.removesuffix(VERSION)
+        return _completed(entries, _optional(session.at(root), LM_STUDIO_LIST))
 
 
 def _with_started_window(entries: list[Mapping[str, Any]], server: Session) -> list[Mapping[str, Any]]:
