@@ -302,6 +302,7 @@ class Measurer:
             model=model_name(model) or self.model,
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
+            tool_tokens=pricing.tools,
             is_exact=lambda: pricing.exact,
             declared=stated if stated.known else self.limits,
             settings=settings,
@@ -324,7 +325,7 @@ class Measurer:
 
     def verified(self, window: Window) -> Window:
         """Count a request that may or may not fit where the provider does."""
-        remote = self._remote(window)
+        remote = self.remote_for(window)
         if remote is None:
             return window
         try:
@@ -335,7 +336,7 @@ class Measurer:
 
     async def averified(self, window: Window) -> Window:
         """Like `verified`, without blocking the event loop."""
-        remote = self._remote(window)
+        remote = self.remote_for(window)
         if remote is None:
             return window
         try:
@@ -365,8 +366,8 @@ class Measurer:
         except Exception as error:  # noqa: BLE001  # see hear
             log.warning("limits.not_withdrawn", model=model, reason=type(error).__name__, tokens=tokens)
 
-    def _remote(self, window: Window) -> RequestCounter | None:
-        """The counter to ask about this request, if it is its model's and the answer decides anything."""
+    def remote_for(self, window: Window) -> RequestCounter | None:
+        """Return the counter to ask about this request, if it is its model's and the answer decides anything."""
         remote = self._pricings.default.remote
         is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
         if remote is None or not is_open:

@@ -53,6 +53,9 @@ class About:
     tools_digest: str
     """Fingerprint of the tool definitions."""
 
+    tool_tokens: Callable[[Sequence[Any]], int]
+    """Prices tool definitions."""
+
     is_exact: Callable[[], bool]
     """Whether the counter is exact; asked after pricing, because one that failed no longer is."""
 

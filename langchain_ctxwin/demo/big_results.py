@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.demo import ruler
 from langchain_ctxwin.demo.conversation import Conversation
@@ -26,7 +27,6 @@ from langchain_ctxwin.demo.result_screen import ResultScreen
 from langchain_ctxwin.demo.row_questions import Inquiry, spelled
 from langchain_ctxwin.demo.tally import Tally
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.agent import create_context_agent
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 

@@ -15,6 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.demo import ruler
 from langchain_ctxwin.demo.checks import verify
@@ -28,7 +29,6 @@ from langchain_ctxwin.demo.screen import Screen
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource

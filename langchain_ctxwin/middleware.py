@@ -1,8 +1,7 @@
 """The engine inside langchain's `create_agent`: one middleware, and the state that keeps its history cheap."""
 
 try:
-    from langchain_ctxwin.middleware.agent_state import ContextAgentState
-    from langchain_ctxwin.middleware.context_window import ContextWindowMiddleware
+    from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "langchain":
         raise

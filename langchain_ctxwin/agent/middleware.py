@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Self
+from typing import Annotated, Any, Required, Self, TypeVar
 
 import structlog
 from langchain.agents.middleware.types import (
     AgentMiddleware,
+    AgentState,
     ContextT,
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
+    PrivateStateAttr,
     ResponseT,
     ToolCallRequest,
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command
 
+from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
+from langchain_ctxwin.agent.histories import Histories, place_of
+from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.state import State, turn_is_finished
+from langchain_ctxwin.agent.step import Call, Flow, Step
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.survey import PinWhen
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.flow.choices import Choices, asked_by, limited_by, unknown_tools
-from langchain_ctxwin.flow.exchange import Attempt, Exchange, ModelExchange, arun_exchange, run_exchange
-from langchain_ctxwin.flow.histories import Histories, place_of
-from langchain_ctxwin.flow.state import State, Update, turn_is_finished
-from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.measurer import check_collaborators, shown
 from langchain_ctxwin.memo import HeardLimits, Marks
-from langchain_ctxwin.middleware.agent_state import SESSION_KEYS, ContextKeys
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
@@ -43,92 +44,122 @@ from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, Seen, once
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+T = TypeVar("T")
+Hidden = Annotated[T, PrivateStateAttr]
+"""A state key that is checkpointed, and neither taken from a caller nor returned to one."""
+
+
+class ContextKeys(AgentState[Any], total=False):
+    """The state that the middleware adds to an agent's own: the session keys of `ContextState`, all of them hidden."""
+
+    context_summary: Hidden[str]
+    """The one live summary of what left the view."""
+
+    context_record: Hidden[dict[str, Any]]
+    """Lines of what left the view, and how much left."""
+
+    context_view: Hidden[dict[str, Any]]
+    """How the history is shown; empty shows all of it."""
+
+    context_pending: Hidden[dict[str, Any]]
+    """The summary that is due or ready."""
+
+    context_counts: Hidden[dict[str, Any]]
+    """What was learned about token counts and limits."""
+
+    context_tools: Hidden[list[str]]
+    """Names of the selected tools, in the order in which requests show them."""
+
+    context_model: Hidden[dict[str, Any]]
+    """The candidate that the conversation's requests go to, and why."""
+
+    context_guard: Hidden[dict[str, Any]]
+    """Compactions so far, and why automatic ones stopped."""
+
+    context_report: Hidden[dict[str, Any]]
+    """The last measure of the next request, in tokens per region."""
+
+
+class ContextAgentState(ContextKeys, total=False):
+    """State of an agent that keeps its full history at linear storage cost: pass it as `state_schema`.
+
+    A middleware cannot replace the `messages` channel of an agent, only the agent's own schema can. What
+    `ContextState` says about pruning checkpoints holds here, too.
+
+    ```python
+    agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
+    ```
+    """
+
+    messages: Required[Annotated[list[AnyMessage], MessagesDeltaChannel()]]
+    """Full history; compaction never edits it."""
+
+
+SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in AgentState.__annotations__)
+"""The keys that are ours."""
 
 
 class AgentCall:
-    """One model call of an agent: its request, and what the session learns on the way."""
+    """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
-    def __init__(
-        self,
-        engine: ContextEngine,
-        request: ModelRequest[Any],
-        model: Any,
-        format_tools: list[Any],
-        *,
-        limited_by: Callable[[Any], Any],
-        choices: Choices,
-        histories: Histories,
-    ) -> None:
-        self.flow = Flow(engine, self._measure, choices, self._called, histories)
-        self.place = place_of(request.runtime, lambda: request.system_message or "")
-        stored: State = request.state
-        self.state: Update = {key: stored[key] for key in SESSION_KEYS if key in stored}
-        self.state["messages"] = request.messages
+    def __init__(self, flow: Flow, request: ModelRequest[Any], call: Call) -> None:
+        self._flow = flow
         self._request = request
-        self._model = model
-        self._limited_by = limited_by
-        self._format_tools = format_tools
+        stored: State = request.state
+        state = {key: stored[key] for key in SESSION_KEYS if key in stored}
+        self._step = Step(flow, {**state, "messages": request.messages}, call)
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
-        self._update: Update = {}
 
-    def note(self, update: Update) -> None:
-        """Take up what a step found out; an answer joins the history together with what came with it."""
-        news = {key: value for key, value in update.items() if key != "messages"}
-        self._update |= news
-        self.state |= news
-        if "messages" in update:
-            self._answer = replace(self._answer, result=_with_answer(self._answer.result, update["messages"][-1]))
-            self.state["messages"] = [*self.state["messages"], *self._answer.result]
+    def work(self, model: Any, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
+        """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
+        flow, step = self._flow, self._step
+        yield from flow.prepare(step)
+        answer = yield from ModelCall(flow, model, validator=validator).answer(
+            step,
+            lambda attempt: Wait(
+                lambda: self._hear(handler(self._ask(attempt))), lambda: self._heard(attempt, handler)
+            ),
+        )
+        self._answer = replace(self._answer, result=_with_answer(self._answer.result, answer))
+        step.state["messages"] = [*step.state["messages"], *self._answer.result]
+        if self._ends_turn:
+            yield from flow.summarize(step)
+        return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
 
-    def exchange(self, validator: Validator | None) -> Exchange:
-        """Return the exchange with the model about this request."""
-        return ModelExchange(self.flow, self._model, validator=validator).start(self.state)
-
-    def ask(self, attempt: Attempt) -> ModelRequest[Any]:
-        """Return the agent's request with the messages of an attempt."""
+    def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
+        """The agent's request with the messages of an attempt."""
         first = attempt.request[0]
         system = first if isinstance(first, SystemMessage) else None
         messages = attempt.request[1:] if system else attempt.request
         settings = {**self._request.model_settings, **attempt.arguments}
-        tools = self._tools(self.state)
+        tools = list(self._step.tools)
         return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
 
-    def hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
+    async def _heard(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+        return self._hear(await handler(self._ask(attempt)))
+
+    def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
         """Keep what the model returned and say which message of it is the answer."""
         self._answer = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
         return next((m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None)
 
     @property
-    def ends_turn(self) -> bool:
+    def _ends_turn(self) -> bool:
         """True when the agent has what was asked for: an answer, or the structured response that it was to be."""
         if self._request.response_format is not None:
             return self._answer.structured_response is not None
-        return turn_is_finished(self.state)
+        return turn_is_finished(self._step.state)
 
-    def response(self) -> ExtendedModelResponse[Any]:
-        """Return what the model returned, together with the update of the session."""
-        return ExtendedModelResponse(model_response=self._answer, command=Command(update=self._update))
 
-    def _measure(self, state: State) -> Window:
-        return self.flow.engine.measure(
-            state["messages"],
-            system_prompt=self._request.system_message or "",
-            tools=[*self._tools(state), *self._format_tools],
-            session=state,
-            model=self._limited_by(self.flow.choices.model(state) or self._model),
-        )
-
-    def _called(self, state: State) -> Any:
-        """What the agent binds for this request; None where that depends on more than model, settings and tools."""
-        request, tools, router = self._request, self._tools(state), self.flow.choices.router
-        if request.response_format is not None or router is not None or request.tool_choice not in {None, "auto"}:
-            return None
-        if not tools:
-            return self._model
-        return request.model.bind_tools(tools, tool_choice=request.tool_choice, **request.model_settings)
-
-    def _tools(self, state: State) -> list[Any]:
-        return list(self.flow.choices.tools(state, self._request.tools, only_given=True))
+def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
+    """Return what an agent binds for a request; None where that depends on more than model, settings and tools."""
+    if request.response_format is not None or request.tool_choice not in {None, "auto"}:
+        return None
+    if not tools:
+        return model
+    return request.model.bind_tools(list(tools), tool_choice=request.tool_choice, **request.model_settings)
 
 
 def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:
@@ -309,43 +340,36 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         Raises:
             BudgetExceededError: nothing that may leave makes the request fit.
         """
-        call = self._call(request)
-        call.note(call.flow.before(call.state, call.place))
-        call.note(run_exchange(call.exchange(self.validator), lambda attempt: call.hear(handler(call.ask(attempt)))))
-        if call.ends_turn:
-            call.note(call.flow.summarize(call.state, call.place))
-        return call.response()
+        done: ExtendedModelResponse[ResponseT] = run(self._work(request, handler))
+        return done
 
     async def awrap_model_call(
         self, request: ModelRequest[ContextT], handler: AsyncHandler[ContextT, ResponseT]
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
-        call = self._call(request)
+        done: ExtendedModelResponse[ResponseT] = await arun(self._work(request, handler))
+        return done
 
-        async def send(attempt: Attempt) -> AIMessage | None:
-            return call.hear(await handler(call.ask(attempt)))
-
-        call.note(await call.flow.abefore(call.state, call.place))
-        call.note(await arun_exchange(call.exchange(self.validator), send))
-        if call.ends_turn:
-            call.note(await call.flow.asummarize(call.state, call.place))
-        return call.response()
-
-    def _call(self, request: ModelRequest[ContextT]) -> AgentCall:
+    def _work(self, request: ModelRequest[ContextT], handler: Callable[[ModelRequest[ContextT]], Any]) -> Work[Any]:
         if self._routed is not None:
             request = request.override(model=self._routed)
         model = request.model.bind(**request.model_settings) if request.model_settings else request.model
         engine = self._engine_of(model)
         self._warn_of_unknown(engine.config, request.tools)
-        return AgentCall(
-            engine,
-            request,
-            model,
-            self._format_tools(request),
-            limited_by=self._limits_of,
-            choices=self._choices_of(request),
-            histories=once(self._histories, engine, lambda: Histories(engine)),
+        histories = once(self._histories, engine, lambda: Histories(engine))
+        prompt, is_bounded = request.system_message or "", self._engine is not None
+        call = Call(
+            system_prompt=prompt,
+            tools=request.tools,
+            only_given=True,
+            format_tools=self._format_tools(request),
+            model=limited_by(engine, model) if is_bounded else model,
+            is_bounded=is_bounded,
+            bind=lambda tools: bound_by_agent(request, model, tools),
+            place=place_of(request.runtime, prompt),
         )
+        agent_call = AgentCall(Flow(engine, self._choices_of(request), histories), request, call)
+        return agent_call.work(model, handler, self.validator)
 
     def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
         """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
@@ -360,10 +384,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
         choices.asked = asked_by(request.model, request.model_settings, requires)
         return choices
-
-    def _limits_of(self, model: Any) -> Any:
-        """What the request has to fit: the model, or the limits that were set on the engine where they are tighter."""
-        return model if self._engine is None else limited_by(self._engine, model)
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""

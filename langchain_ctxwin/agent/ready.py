@@ -14,6 +14,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.agent.choices import require_free_name
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
@@ -21,9 +24,6 @@ from langchain_ctxwin.core.survey import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.flow.choices import require_free_name
-from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import RoutedChatModel

@@ -11,6 +11,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
+from langchain_ctxwin.agent.events import announce_mended, announce_model, announce_tools
+from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
@@ -18,14 +20,11 @@ from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.flow.events import announce_mended, announce_model, announce_tools
-from langchain_ctxwin.flow.state import Measure, State, Update, changed, tools_of
 from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.routing import (
     ModelRouter,
     RemainingTooSmallError,
     Request,
-    Route,
     RoutedChatModel,
     Size,
     output_tokens_of,
@@ -158,39 +157,48 @@ class Choices:
         limits = limits if output is None else _with_output(limits, output)
         return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
 
-    def made(self, state: State, measure: Measure) -> Update:
-        """Choose, and return what of it is news.
+    def families(self, state: State) -> dict[str, str]:
+        """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
+        candidates, known = self.router.candidates if self.router else (), known_name(state)
+        named = {one.family: one.name for one in candidates}
+        return named | {one.family: one.name for one in candidates if one.name == known}
 
-        Raises:
-            NoModelFitsError: no candidate can do what the request asks for.
-        """
+    def room(self, state: State, window: Window) -> dict[str, Any]:
+        """Return what the selected tools may take; with a router so much that every candidate takes them."""
         if self.selector is None:
-            return self._with_model(state, measure, {})
-        selection = self.selector.select(_messages(state), **self._room(state, measure, self.selector))
-        return self._with_model(state, measure, _with_tools(state, selection))
+            return {}
+        most = window.budget.input_limit
+        if self.router is not None:
+            limits = self.router.limits
+            most = limits.input_limit(limits.output_reserve())
+        names = set(tools_of(state))
+        others = [tool for tool in window.about.tools if name_of(tool) not in names]
+        fixed_tokens = window.survey.fixed_tokens - window.about.tool_tokens(window.about.tools)
+        left = int(TOOL_SHARE * max(0, most - fixed_tokens - window.about.tool_tokens(others)))
+        return {
+            "previous": tools_of(state),
+            "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left)),
+        }
 
-    async def amade(self, state: State, measure: Measure) -> Update:
-        """Like `made`, awaiting the embeddings."""
-        if self.selector is None:
-            return self._with_model(state, measure, {})
-        selection = await self.selector.aselect(_messages(state), **self._room(state, measure, self.selector))
-        return self._with_model(state, measure, _with_tools(state, selection))
+    def with_tools(self, state: State, selection: ToolSelection) -> Update:
+        """Return the update that names the selected tools."""
+        announce_mended(valid_tools(state.get("context_tools"))[1])
+        if state.get("context_tools") is None or selection.added or selection.removed:
+            announce_tools(selection)
+        return {"context_tools": list(selection.names)}
 
     def arguments(self, state: State) -> dict[str, Any]:
         """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
         is_known = self.router is not None and any(one.name == known_name(state) for one in self.router.candidates)
         return {"route": dict(state["context_model"])} if is_known else {}
 
-    def after(self, error: Exception, state: State, measure: Measure) -> Update:
-        """Choose the model once more, after a refusal taught the router; the tools stay.
+    def left_after(self, error: Exception, state: State) -> Update:
+        """Return the update for the candidate that is left after the others failed; empty where all may be chosen from.
 
-        When others failed, it is the candidate that is left: the request is too large for it, and will be compacted.
-
-        Raises:
-            NoModelFitsError: no candidate is left that can do what the request asks for.
+        The request is too large for it, and will be compacted.
         """
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:
-            return self._with_model(state, measure, {})
+            return {}
         return self._moved_to(error.candidate, "left after the others failed", state)
 
     def model_called(self, state: State) -> Any:
@@ -217,32 +225,21 @@ class Choices:
         configured = self.router.config.output_reserve if self.router else None
         return configured if self.asked.output_tokens is None else self.asked.output_tokens
 
-    def _room(self, state: State, measure: Measure, selector: ToolSelector) -> dict[str, Any]:
-        """What the selected tools may take; with a router so much that every candidate takes them, whichever it is."""
-        bare = measure({**state, "context_tools": [], "context_model": {}})
-        most = bare.budget.input_limit
-        if self.router is not None:
-            limits = self.router.limits
-            most = limits.input_limit(limits.output_reserve())
-        left = int(TOOL_SHARE * max(0, most - bare.survey.fixed_tokens))
-        return {
-            "previous": tools_of(state),
-            "max_tool_tokens": max(1, min(selector.max_tool_tokens, left)),
-        }
+    def with_model(self, state: State, windows: Mapping[str, Window]) -> Update:
+        """Return the update that names the candidate which takes the request as it stands.
 
-    def _with_model(self, state: State, measure: Measure, update: Update) -> Update:
-        if self.router is None or not state.get("messages"):
-            return changed(state, update)
-        route = self._route({**state, **update}, measure, self.router)
-        if route.name != known_name(state):
-            announce_model(route.name, known_name(state), route.reason, route.rejected)
-        return changed(state, {**update, "context_model": {"model": route.name, "reason": route.reason}})
+        When none does, it is the largest, for which the request is compacted.
 
-    def _route(self, state: State, measure: Measure, router: ModelRouter) -> Route:
-        """The candidate that takes the request as it stands; when none does, the largest, for which it is compacted."""
-        families = {one.family: one for one in router.candidates}
-        named = {family: {**state, "context_model": {"model": one.name}} for family, one in families.items()}
-        windows = {family: measure(choice) for family, choice in named.items()}
+        Args:
+            state: names the candidate that the conversation went to.
+            windows: the request as measured for each tokenizer family.
+
+        Raises:
+            NoModelFitsError: no candidate can do what the request asks for.
+        """
+        router = self.router
+        if router is None:
+            return {}
         any_window = next(iter(windows.values()))
         request = Request(
             messages=any_window.survey.messages(),
@@ -256,9 +253,12 @@ class Choices:
             cached_tokens=max((w.extends.tokens for w in windows.values() if w.extends), default=None),
         )
         try:
-            return router.decide(request)
+            route = router.decide(request)
         except NoModelFitsError:
-            return router.largest(request, is_to_shrink=True)
+            route = router.largest(request, is_to_shrink=True)
+        if route.name != known_name(state):
+            announce_model(route.name, known_name(state), route.reason, route.rejected)
+        return {"context_model": {"model": route.name, "reason": route.reason}}
 
 
 def _unless_left_out(tool: Any, *, only_given: bool) -> Any:
@@ -305,17 +305,6 @@ def known_name(state: State) -> str:
     """Return the name of the candidate that was chosen; empty before the first choice."""
     chosen = state.get("context_model")
     return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
-
-
-def _messages(state: State) -> list[Any]:
-    return list(state.get("messages") or [])
-
-
-def _with_tools(state: State, selection: ToolSelection) -> Update:
-    announce_mended(valid_tools(state.get("context_tools"))[1])
-    if state.get("context_tools") is None or selection.added or selection.removed:
-        announce_tools(selection)
-    return {"context_tools": list(selection.names)}
 
 
 def _size(window: Window, headroom: float) -> Size:

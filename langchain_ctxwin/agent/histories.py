@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,13 +21,14 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.flow.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.summarize import SummaryStore as Shelf
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.memo import Lru, PerMessage
+from langchain_ctxwin.util.work import Wait, Work
 
 CHECKPOINTER = "__pregel_checkpointer"
 """Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
@@ -50,14 +51,13 @@ class Place:
     """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
 
 
-def place_of(runtime: Runtime[Any] | None, told: Callable[[], str | SystemMessage]) -> Place:
-    """Return the place of a graph run; an empty one outside of a graph. `told` returns the system prompt."""
+def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
+    """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
     info = runtime.execution_info if runtime else None
     if runtime is None or info is None:
         return Place()
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        prompt = told()
         return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
@@ -99,20 +99,14 @@ class Histories:
             return place
         return replace(place, shelf=Shelf(place.store, self._keys(messages[:OPENING_MESSAGES], place)[-1]))
 
-    def found(self, state: State, place: Place) -> Update:
+    def found(self, state: State, place: Place) -> Work[Update]:
         """Return the session of a history that comes without one; empty when it has one, or none is known."""
         keys = self._wanted(state, place)
         known = self._recalled(keys)
-        if known is None and (shelf := self._shelf(keys, place)):
-            return shelf.get_one(keys, partial(_read, messages=state["messages"])) or {}
-        return _renamed(known, _names(state["messages"])) if known else {}
-
-    async def afound(self, state: State, place: Place) -> Update:
-        """Like `found`, without blocking the event loop."""
-        keys = self._wanted(state, place)
-        known = self._recalled(keys)
-        if known is None and (shelf := self._shelf(keys, place)):
-            return await shelf.aget_one(keys, partial(_read, messages=state["messages"])) or {}
+        if known is None and (store := self._shelf(keys, place)):
+            read = partial(_read, messages=state["messages"])
+            stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
+            return stored or {}
         return _renamed(known, _names(state["messages"])) if known else {}
 
     def keep(self, state: State, place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
@@ -11,102 +11,54 @@ from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 
-from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.flow.choices import (
+from langchain_ctxwin.agent.choices import (
     Choices,
     asked_by,
-    limited_by,
     require_known_tools,
     require_router,
     require_tool_binding,
     with_tools,
 )
-from langchain_ctxwin.flow.exchange import ModelExchange, arun_exchange, run_exchange
-from langchain_ctxwin.flow.histories import Place, place_of
-from langchain_ctxwin.flow.state import State, Update
-from langchain_ctxwin.flow.steps import Destination, Flow, request_waits
+from langchain_ctxwin.agent.histories import place_of
+from langchain_ctxwin.agent.model_call import ModelCall
+from langchain_ctxwin.agent.state import State, Update, report_of
+from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, request_waits
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, once
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-Writes = Update | Command[Any]
+T = TypeVar("T")
+Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]
+"""What a node does with a step, and the update it writes."""
 
-
-Run = Callable[[State, RunnableConfig | None], Writes]
-ARun = Callable[[State, RunnableConfig | None], Awaitable[Writes]]
-
-
-class ContextNode(Runnable[Any, Any]):
-    """A node `(state, config) -> update`; without an async form the sync one is used, because it does no I/O."""
-
-    def __init__(self, name: str, run: Run, arun: ARun | None = None) -> None:
-        self.name = name
-        self._run = run
-        self._arun = arun
-
-    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
-        """Return the state update."""
-        return self._run(input, config)
-
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
-        """Return the state update, awaiting models and summarizers."""
-        return self._run(input, config) if self._arun is None else await self._arun(input, config)
-
+PerRequest = Callable[[Any, Any], T]
+"""A callable `(state, runtime)` that gives a value for one request."""
 
 MAX_BINDINGS = 64
 """Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
 
 
-class ModelCall:
-    """One model node. Recovery happens inside it: an error handler of the graph would make the thread unresumable."""
+class ContextNode(Runnable[Any, Any]):
+    """A node `(state, config) -> update`, sync and async."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
-        *,
-        tools: Callable[[State], Sequence[Any]] = lambda _: (),
-        validator: Validator | None = None,
-    ) -> None:
-        self._flow = flow
-        self._tools = tools
-        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
-        self._call: Runnable[Any, Any] = call if isinstance(call, Runnable) else RunnableLambda(call)
-        self._exchange = ModelExchange(flow, self._call, validator=validator)
+    def __init__(self, name: str, do: Do, start: Callable[[State], Step]) -> None:
+        self.name = name
+        self._do = do
+        self._start = start
 
-    def as_node(self) -> Runnable[Any, Any]:
-        """Return the node, sync and async."""
-        return ContextNode("model_node", self._run, self._arun)
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update."""
+        return run(self._do(self._start(input), config))
 
-    def bound(self, state: State) -> Runnable[Any, Any]:
-        """Return what this request calls: the model, with the tools that were chosen for it."""
-        if self._flow.choices.selector is None:
-            return self._call
-        tools = tuple(self._tools(state))
-        # The tools in the value stay alive, so an id in the key cannot come to mean others.
-        return once(self._bindings, tuple(map(id, tools)), lambda: (tools, with_tools(self._call, tools)))[1]
-
-    def _run(self, state: State, config: RunnableConfig | None) -> Update:
-        call = self.bound(state)
-        return run_exchange(
-            self._exchange.start(state), lambda attempt: call.invoke(attempt.request, config, **attempt.arguments)
-        )
-
-    async def _arun(self, state: State, config: RunnableConfig | None) -> Update:
-        call = self.bound(state)
-        return await arun_exchange(
-            self._exchange.start(state), lambda attempt: call.ainvoke(attempt.request, config, **attempt.arguments)
-        )
-
-
-T = TypeVar("T")
-Config = RunnableConfig | None
-PerRequest = Callable[[Any, Any], T]
-"""A callable `(state, runtime)` that gives a value for one request."""
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update, awaiting models and summarizers."""
+        return await arun(self._do(self._start(input), config))
 
 
 class ContextNodes:
@@ -159,23 +111,26 @@ class ContextNodes:
         self._model = model
         self.choices = Choices(router=router, selector=tool_selector)
         """Chooses the tools and the model of each request."""
-        self._flow = Flow(engine, self.measure, self.choices, self._called)
-        self._model_call: ModelCall | None = None
+        self._flow = Flow(engine, self.choices)
+        self._call: Runnable[Any, Any] | None = None
+        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
-        self.budget_check = ContextNode("budget_check", self._check, self._acheck)
+        self.budget_check = self._node("budget_check", self._check)
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.select_model = ContextNode("select_model", self._choose, self._achoose)
+        self.select_model = self._node("select_model", self._choose)
         """Chooses tools and model only, for graphs without `budget_check`."""
-        self.maybe_summarize = ContextNode("maybe_summarize", self._summarize, self._asummarize)
+        self.maybe_summarize = self._node("maybe_summarize", self._summarize)
         """Summarizes the oldest turns when that is due."""
-        self.force_compress = ContextNode("force_compress", self._compress)
+        self.force_compress = self._node("force_compress", self._compress)
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
-        self.build_messages = ContextNode("build_messages", self._build)
+        self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
+        if report_of(state).get("over_by") is None:
+            state = {**state, "context_report": self.measure(state).report}
         return self._flow.route(state)
 
     def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
@@ -192,8 +147,22 @@ class ContextNodes:
         if self.choices.selector is not None:
             require_tool_binding(call)
         self.choices.follow(asked_by(call))
-        self._model_call = ModelCall(self._flow, call, tools=self._shown_tools, validator=self.validator)
-        return self._model_call.as_node()
+        self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
+        model_call = ModelCall(self._flow, runnable, validator=self.validator)
+
+        def answer(step: Step, config: RunnableConfig | None) -> Work[Update]:
+            bound = self._bound(runnable, step.tools)
+            message = yield from model_call.answer(
+                step,
+                lambda attempt: Wait(
+                    lambda: bound.invoke(attempt.request, config, **attempt.arguments),
+                    lambda: bound.ainvoke(attempt.request, config, **attempt.arguments),
+                ),
+            )
+            self._flow.drop_window(step)
+            return {**step.news, "messages": [message]}
+
+        return self._node("model_node", answer)
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
@@ -201,7 +170,7 @@ class ContextNodes:
         Raises:
             ContextWindowError: there is no message that a model could answer.
         """
-        return self._flow.model_input(state)
+        return self._flow.built(state) or self._flow.request(self._step(state))
 
     @staticmethod
     def retry_on(exc: Exception) -> bool:
@@ -213,56 +182,67 @@ class ContextNodes:
 
     def measure(self, state: State) -> Window:
         """Measure the next request of this state."""
-        runtime, chosen = current_runtime(), self.choices.model(state)
-        return self.engine.measure(
-            state.get("messages") or [],
-            system_prompt=_resolved(self._system_prompt, state, runtime),
-            tools=self._shown_tools(state),
-            session=state,
-            model=limited_by(self.engine, chosen) if chosen else _resolved(self._model, state, runtime),
+        return self._step(state).window
+
+    def _node(self, name: str, do: Do) -> ContextNode:
+        return ContextNode(name, do, self._step)
+
+    def _step(self, state: State) -> Step:
+        """A step of this run: what is given per request is asked for once."""
+        runtime = current_runtime()
+        prompt = _resolved(self._system_prompt, state, runtime)
+        call = Call(
+            system_prompt=prompt,
+            tools=_resolved(self._tools, state, runtime),
+            model=None if self.choices.router else _resolved(self._model, state, runtime),
+            bind=self._bind,
+            place=place_of(runtime, prompt),
         )
+        return Step(self._flow, state, call)
 
-    def _called(self, state: State) -> Any:
-        """What the model node calls; with a router the candidate changes, and with it the cache."""
-        if self._model_call is None or self.choices.router is not None:
-            return None
-        return self._model_call.bound(state)
+    def _bind(self, tools: Sequence[Any]) -> Any:
+        """What the model node calls."""
+        return None if self._call is None else self._bound(self._call, tools)
 
-    def _shown_tools(self, state: State) -> Sequence[Any]:
-        return self.choices.tools(state, _resolved(self._tools, state, current_runtime()))
+    def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
+        """The model with the tools that a selector chose for this request."""
+        if self.choices.selector is None:
+            return model
+        shown = tuple(tools)
+        # Model and tools in the value stay alive, so an id in the key cannot come to mean others.
+        key = tuple(map(id, (model, *shown)))
+        return once(self._bindings, key, lambda: ((model, shown), with_tools(model, shown)))[1]
 
-    def _choose(self, state: State, _: Config = None) -> Update:
-        return self.choices.made(state, self.measure)
+    def _choose(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.choose(step)
+        return step.news
 
-    async def _achoose(self, state: State, _: Config = None) -> Update:
-        return await self.choices.amade(state, self.measure)
+    def _check(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.check(step)
+        return self._left(step)
 
-    def _check(self, state: State, _: Config = None) -> Update:
-        return self._flow.check(state, self._place(state))
+    def _summarize(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.summarize(step)
+        return self._left(step)
 
-    async def _acheck(self, state: State, _: Config = None) -> Update:
-        return await self._flow.acheck(state, self._place(state))
+    def _compress(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from ()
+        self._flow.compress(step)
+        return self._left(step)
 
-    def _summarize(self, state: State, _: Config = None) -> Update:
-        return self._flow.summarize(state, self._place(state))
-
-    async def _asummarize(self, state: State, _: Config = None) -> Update:
-        return await self._flow.asummarize(state, self._place(state))
-
-    def _compress(self, state: State, _: Config = None) -> Update:
-        return self._flow.compress(state, self._place(state))
-
-    def _build(self, state: State, _: Config = None) -> Update | Command[Any]:
-        update = {"llm_input_messages": self._flow.request(self.measure(state))}
+    def _build(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+        yield from ()
+        update = {"llm_input_messages": self._flow.request(step)}
+        self._flow.keep_window(step)
         if current_runtime() is None:
             return update
         # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
         return Command(update=list(update.items()))
 
-    def _place(self, state: State) -> Place:
-        """The thread and the store of this run."""
-        runtime = current_runtime()
-        return place_of(runtime, lambda: _resolved(self._system_prompt, state, runtime))
+    def _left(self, step: Step) -> Update:
+        """What a node writes; the window is left to the next node of the step."""
+        self._flow.keep_window(step)
+        return step.news
 
 
 def current_runtime() -> Runtime[Any] | None:
