@@ -35,7 +35,7 @@ from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Steps
+from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Records, Steps
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
@@ -261,6 +261,7 @@ class Measurer:
         self._learned = learned or HeardLimits()
         self._accepted = AcceptedSizes(time.monotonic)
         self._marks = Marks(pin_when)
+        self._records = Records()
 
     @property
     def counter(self) -> TokenCounter:
@@ -308,7 +309,7 @@ class Measurer:
             settings=settings,
         )
         request = self._request(messages, system_prompt, tools, pricing, settings)
-        checked = with_new_pins(read_session(session, messages), messages, request.pins)
+        checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
     def again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:

@@ -272,7 +272,7 @@ class Flow:
             ContextWindowError: there is no message that a model could answer.
         """
         window = step.window
-        if not window.messages:
+        if not window.survey.steps.messages and not window.messages:
             total = len(window.request.messages)
             raise ContextWindowError(
                 f"nothing to send: none of the {total} messages in the history is one a model can answer; "
@@ -289,10 +289,11 @@ class Flow:
         if self.engine.is_live or self.engine.config.show_fill:
             return None
         built, messages = state.get("llm_input_messages"), state.get("messages") or ()
-        is_request = isinstance(built, list) and all(isinstance(message, BaseMessage) for message in built)
-        if not is_request or not built or not messages or not _is_current(built[-1], messages[-1], state):
+        if not isinstance(built, list) or not built or not messages:
             return None
-        return list(built)
+        newest: Any = built[-1]
+        is_message = isinstance(newest, BaseMessage)
+        return list(built) if is_message and _is_current(newest, messages[-1], state) else None
 
     def compacted(self, step: Step, window: Window, compaction: Compaction, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""

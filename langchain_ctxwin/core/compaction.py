@@ -178,7 +178,7 @@ class Goal:
 
 def shown_messages(survey: Survey) -> int:
     """Return how many messages of the history the view holds."""
-    return sum(step.size for step in survey.steps)
+    return survey.stop - survey.steps[0].index if survey.steps else 0
 
 
 def portion(share: float, room: int) -> int:

@@ -13,7 +13,7 @@ from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.pairing import is_empty, repair_step, unique_calls
 from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
-from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
+from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, call_ids, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import ConfigError
 
@@ -130,7 +130,7 @@ class Before:
     """Ids of the tool calls that were made before it."""
 
 
-Shower = Callable[[Sequence[AnyMessage], int, View, Before], tuple[Step, ...]]
+Shower = Callable[[Sequence[AnyMessage], int, View, Before], Shown]
 """`show_steps` or a memoized form of it: messages, start, view, what precedes -> shown steps up to the end."""
 
 
@@ -142,7 +142,7 @@ class Survey:
     summary: str
     preamble: Preamble
     pinned: tuple[Step, ...]
-    steps: tuple[Step, ...]
+    steps: Shown
     start: int
     """Position of the view's first message."""
 
@@ -194,7 +194,7 @@ class Survey:
 
     def messages(self) -> list[AnyMessage]:
         """Return the request."""
-        return assemble(self.preamble, _flatten(self.pinned), _flatten(self.steps))
+        return assemble(self.preamble, _flatten(self.pinned), self.steps.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class Request:
             history_tokens=0,
         )
         steps = self._with_fill(steps, estimates.fixed_tokens)
-        estimates = replace(estimates, history_tokens=sum(step.tokens for step in steps))
+        estimates = replace(estimates, history_tokens=steps.total_tokens)
         return Survey(
             view=view,
             summary=summary,
@@ -276,12 +276,13 @@ class Request:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
-    def _with_fill(self, steps: tuple[Step, ...], before_tokens: int) -> tuple[Step, ...]:
+    def _with_fill(self, steps: Shown, before_tokens: int) -> Shown:
         """The steps with the line that says how full the window is, when it is to be shown."""
         limit = self.full_tokens
         if not limit:
             return steps
-        return with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
+        told = with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
+        return Shown.of(told)
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open."""

@@ -6,8 +6,10 @@ together: AI messages with tool calls and all their results, or one lone message
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -35,6 +37,48 @@ class Step:
     def stop(self) -> int:
         """Position after the last message."""
         return self.index + self.size
+
+
+class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
+    """The steps of a history as the model sees them, with running sums: a history that grows costs what is new."""
+
+    indexes: list[int]
+    """Position of the first message of each step."""
+
+    tokens: list[int]
+    squares: list[int]
+    """Sums over the steps before each, and at the end over all of them: of their tokens, and of the squares."""
+
+    messages: list[AnyMessage]
+    """The messages of all steps."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Step], before: Shown | None = None, kept: int = 0) -> Shown:
+        """Return the steps after the first `kept` of those that were shown before."""
+        new = tuple(steps)
+        old = before or _NOTHING
+        shown = cls(old[:kept] + new)
+        shown.indexes, shown.tokens, shown.squares = old.indexes[:kept], old.tokens[:kept], old.squares[:kept]
+        shown.indexes.extend(step.index for step in new)
+        shown.tokens.extend(accumulate((step.tokens for step in new), initial=old.tokens[kept]))
+        shown.squares.extend(accumulate((step.tokens**2 for step in new), initial=old.squares[kept]))
+        shown.messages = old.messages[: len(old.messages) - sum(len(step.messages) for step in old[kept:])]
+        shown.messages.extend(message for step in new for message in step.messages)
+        return shown
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all steps."""
+        return self.tokens[-1]
+
+    def between(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the tokens of the steps at `start <= index < stop`, and the sum of their squares."""
+        first, last = bisect_left(self.indexes, start), bisect_left(self.indexes, stop)
+        return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
+
+
+_NOTHING = Shown()
+_NOTHING.indexes, _NOTHING.tokens, _NOTHING.squares, _NOTHING.messages = [], [0], [0], []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

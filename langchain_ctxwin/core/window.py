@@ -98,7 +98,7 @@ class Window:
     @property
     def messages(self) -> list[AnyMessage]:
         """The view: pinned messages and history as the model sees them, without the system message."""
-        return [message for step in (*self.survey.pinned, *self.survey.steps) for message in step.messages]
+        return [*(message for step in self.survey.pinned for message in step.messages), *self.survey.steps.messages]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
