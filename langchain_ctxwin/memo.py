@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.session import valid_record
-from langchain_ctxwin.core.survey import Before, PinWhen, Price, after_steps, is_pinned, show_steps
-from langchain_ctxwin.core.turns import Shown, Step, starts_turn
+from langchain_ctxwin.core.survey import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
+from langchain_ctxwin.core.turns import Shown, Step, call_ids, shape_of, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
@@ -97,24 +97,36 @@ class Steps:
         self._price = price
         self._known: Lru[_Known] = Lru(MAX_CONVERSATIONS)
 
-    def __call__(self, messages: Sequence[AnyMessage], start: int, view: View, before: Before) -> Shown:
-        """Return the steps of `show_steps`."""
+    def __call__(
+        self,
+        messages: Sequence[AnyMessage],
+        start: int,
+        view: View,
+        before: Before,
+        head: Head | None = None,
+        *,
+        head_tokens: int = 0,
+    ) -> Shown:
+        """Return the steps of `show_steps`, after the head where they are not known, and where it is what it was."""
         if start >= len(messages):
             return Shown.of(())
         shown = list(messages[start:])
         key = (messages[start].id or id(messages[start]), start)
         known = self._known.get(key)
-        if known is None or not _extends(known, shown, view, before):
-            known = _Known(
-                view=view, follows=before, messages=[], parts=[], shown=Shown.of(()), closed=0, after_closed=before
-            )
+        is_known = known is not None and _extends(known, shown, view, before)
+        if known is None or not is_known or (known.shown.head_stop and head is None):
+            known = _begun(shown, view, before, head, head_tokens)
         elif len(known.messages) == len(shown):
             return known.shown
-        return self._known.put(key, self._extended(known, messages, start, shown)).shown
+        known = self._known.put(key, self._extended(known, messages, start, shown))
+        if known.shown.head_stop:
+            history = list(messages)
+            known.shown.whole = lambda: self(history, start, view, before)
+        return known.shown
 
     def _extended(self, known: _Known, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Known:
         """Show what follows the closed steps, and remember what the newest messages look like."""
-        resume = known.shown[known.closed - 1].stop if known.closed else start
+        resume = known.shown[known.closed - 1].stop if known.closed else known.shown.head_stop or start
         new = tuple(show_steps(messages, resume, known.view, known.after_closed, self._price))
         steps = Shown.of(new, known.shown, known.closed)
         closing = _closed(new)
@@ -127,6 +139,24 @@ class Steps:
             closed=known.closed + closing,
             after_closed=after_steps(new[:closing], known.after_closed),
         )
+
+
+def _begun(shown: list[AnyMessage], view: View, before: Before, head: Head | None, head_tokens: int) -> _Known:
+    """What is known of a view that was not shown before: nothing, or its head."""
+    count = head.stop - head.start if head else 0
+    if head is None or shape_of(begin := shown[:count]) != head.shape:
+        nothing = Shown.of(())
+        return _Known(view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before)
+    calls = frozenset(call_id for message in begin for call_id in call_ids(message))
+    return _Known(
+        view=view,
+        follows=before,
+        messages=begin,
+        parts=[],
+        shown=Shown.after_head(begin, stop=head.stop, tokens=head_tokens, shape=head.shape),
+        closed=0,
+        after_closed=Before(message=begin[-1], calls=before.calls | calls),
+    )
 
 
 class Records:
@@ -163,7 +193,10 @@ class Marks:
         same = len(old) if starts_with(messages, old) else 0
         if same == len(messages):
             return found
-        new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
+        if self._pin_when is None:
+            new = [same + number for number, message in enumerate(messages[same:]) if is_pinned(message)]
+        else:
+            new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
         marks = (found if same else frozenset()).union(new)
         self._known.put(key, ([*old[:same], *messages[same:]], marks))
         return marks

@@ -178,7 +178,7 @@ class Goal:
 
 def shown_messages(survey: Survey) -> int:
     """Return how many messages of the history the view holds."""
-    return survey.stop - survey.steps[0].index if survey.steps else 0
+    return survey.stop - survey.start
 
 
 def portion(share: float, room: int) -> int:

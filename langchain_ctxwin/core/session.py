@@ -214,7 +214,10 @@ def _is_position(value: object) -> bool:
 
 
 def _is_anchor(value: object) -> bool:
-    return value is None or (_is_checked(value) and isinstance(value, Mapping) and _is_optional_text(value.get("id")))
+    if value is None or not isinstance(value, Mapping):
+        return value is None
+    places = (_is_count(value[name]) for name in ("index", "shape") if name in value)
+    return _is_checked(value) and _is_optional_text(value.get("id")) and all(places)
 
 
 def _is_checked(value: object) -> bool:

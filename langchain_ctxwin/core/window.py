@@ -98,7 +98,7 @@ class Window:
     @property
     def messages(self) -> list[AnyMessage]:
         """The view: pinned messages and history as the model sees them, without the system message."""
-        return [*(message for step in self.survey.pinned for message in step.messages), *self.survey.steps.messages]
+        return [*(message for step in self.survey.pinned for message in step.messages), *self.survey.shown.messages]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -204,7 +204,7 @@ def latest_report(request: Request, survey: Survey, session: Session, digest: st
     since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
     counted = survey.estimates.total_tokens
-    for step in reversed(survey.steps):
+    for step in reversed(survey.shown):
         added.append(step.tokens)
         counted -= step.tokens
         if step.index <= since and not anchor:
