@@ -97,15 +97,16 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
         return limits
     window = _smaller(limits.context_window, learned.get("context_window"))
     largest_input = _smaller(limits.max_input_tokens, learned.get("max_input_tokens"))
-    outputs = {name: getattr(limits, name) for name in ("max_output_tokens", "requested_output_tokens")}
-    kept = {name: tokens for name, tokens in outputs.items() if tokens and (window is None or tokens < window)}
-    tighter = largest_input if window is None or (largest_input or window) <= window else None
+    output, requested = (
+        tokens if tokens and (window is None or tokens < window) else None
+        for tokens in (limits.max_output_tokens, limits.requested_output_tokens)
+    )
     return replace(
         limits,
         context_window=window,
-        max_input_tokens=tighter,
-        max_output_tokens=kept.get("max_output_tokens"),
-        requested_output_tokens=kept.get("requested_output_tokens"),
+        max_input_tokens=largest_input if window is None or (largest_input or window) <= window else None,
+        max_output_tokens=output,
+        requested_output_tokens=requested,
     )
 
 
