@@ -260,7 +260,7 @@ SHOT = {"url": "data:image/png;base64," + b64(PNG), "detail": "low"}
     ],
 )  # fmt: skip
 def test_an_image_that_cannot_be_seen_costs_as_a_usual_one(block):
-    """Links, ids and broken data are taken as 1,024 pixels square; low detail has a price where there is such a setting."""
+    """Links, ids and broken data are taken as 1,024 pixels square; low detail has a price of its own, where any."""
     assert price(block) == small_tiles(1024, 1024)
     low = {"type": "image_url", "image_url": SHOT}
     assert (price(low), price(low, TokenEstimator("gemini"))) == (85, large_tiles(1024, 512))
