@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -19,8 +20,10 @@ from langchain_ctxwin.core.record import (
     FILLER,
     HOLDS,
     KEEP,
+    LABEL,
     WORD,
     RecordLine,
+    are_of_two_things,
     is_value,
     one_line,
     said,
@@ -195,14 +198,27 @@ def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[Rec
     is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
     is_document = len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
     ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    found = (
-        [] if is_output and is_document else [_clipped(s, STATEMENT_CHARS) for s in statements(ends)[:MAX_STATEMENTS]]
-    )
-    is_cut = len(found) == MAX_STATEMENTS or any(statement.endswith("…") for statement in found)
+    found = _labelled_statements(ends) if not is_output or not is_document else []
+    is_cut = len(found) == MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
     if is_document or is_cut:
         yield from _values(text, key, uses=0 if is_output and is_document else 1)
-    lines = (said(statement, key) for statement in found if statement)
-    yield from (line for line in lines if not is_document or line.uses >= HOLDS)
+    for statement in found:
+        if not is_document or statement.uses >= HOLDS:
+            yield replace(statement, source=key)
+
+
+def _labelled_statements(text: str) -> list[RecordLine]:
+    """The statements of a text; what follows a label on its line ("RULE: ...") holds as the labelled one does."""
+    found = list[RecordLine]()
+    for line in text.split("\n"):
+        sentences = statements(line)
+        uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
+        found += [
+            replace(made, uses=max(uses, made.uses))
+            for s in sentences
+            if (made := said(_clipped(s, STATEMENT_CHARS), ""))
+        ]
+    return found[:MAX_STATEMENTS]
 
 
 def _call(name: str, args: object) -> str:
@@ -227,14 +243,16 @@ def _outcome(result: ToolMessage | None) -> str:
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for label, value in labelled(text):
-        found.setdefault(value, _part(label, value))
+        part = _part(label, value)
+        is_new = value not in found or are_of_two_things(found[value][1], part)
+        found.setdefault(part if is_new and value in found else value, (value, part))
         if len(found) >= MAX_VALUES:
             break
     shapes: dict[str, int] = {}
     ranked = []
-    for order, (value, part) in enumerate(found.items()):
+    for order, (value, part) in enumerate(found.values()):
         shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE))
         shapes[shape] = shapes.get(shape, -1) + 1
         ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, part))

@@ -9,6 +9,7 @@ that was `done` with what came of it, the names and numbers that were `seen` in 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +51,9 @@ HOLDS = 2
 KEEP = "keep: "
 """Begins an open line that somebody asked to keep: it stays like a rule, and others do not take its place."""
 
+RULE_CHARS = 16
+"""Step in which the length of rules is compared."""
+
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160
 """Length of a value: a shorter one says nothing by itself, a longer one is encoded data."""
 
@@ -83,6 +87,11 @@ TELEGRAM = re.compile(
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
+_CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
+_SIGNS = ".,:;!?"
+_STATES = frozenset(("is", "are", "was", "=", "equals"))
+"""Words behind which the value of the subject is stated."""
+
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
 _CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)))
 _INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
@@ -301,19 +310,36 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
 
 def _merged(record: Record, added: Iterable[RecordLine]) -> Items:
     items: Items = {}
+    told: dict[str, list[tuple[str, str]]] = {}
     age, last, rank = 0, "", 0
     for line in (*record.lines, *added):
         if line.source != last or line.kind != "seen":
             age, last, rank = age + 1, line.source, 0
-        for part in _PART.findall(line.text) if line.kind == "seen" else [line.text]:
+        parts = _PART.findall(line.text) if line.kind == "seen" else [line.text]
+        for part in parts:
             rank += 1
-            _put(items, _key(line.kind, part), _Item(replace(line, text=part), age, rank))
+            item = _Item(replace(line, text=part), age, rank)
+            _put(items, _key(line.kind, part), _in_place(items, told, item) if line.kind == "said" else item)
     return items
+
+
+def _in_place(items: Items, told: dict[str, list[tuple[str, str]]], item: _Item) -> _Item:
+    """Take out the statements that this one says anew with other values; how much they are worth goes over to it."""
+    subject, is_change = _subject(item.line.text)
+    if not subject:
+        return item
+    outdated = told.pop(subject, ()) if is_change else ()
+    uses = max((items.pop(key).line.uses for key in outdated if key in items), default=0)
+    told.setdefault(subject, []).append(_key("said", item.line.text))
+    return replace(item, line=replace(item.line, uses=max(uses, item.line.uses)))
 
 
 def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
     """Add an item; one that is met again moves to the end, unless a result merely shows what somebody used."""
     known = items.get(key)
+    if known and item.line.kind == "seen" and are_of_two_things(known.line.text, item.line.text):
+        key = item.line.kind, item.line.text
+        known = items.get(key)
     if known is None:
         items[key] = item
         return
@@ -327,6 +353,12 @@ def _put(items: Items, key: tuple[str, str], item: _Item) -> None:
     items[key] = replace(item, line=replace(item.line, text=text, uses=uses))
 
 
+def are_of_two_things(one: str, other: str) -> bool:
+    """True for a number or a state under two labels: what names a thing is the same under any."""
+    is_labelled = "=" in one and "=" in other and one != other
+    return is_labelled and not (is_value(_value(other)) and _is_name(_value(other)))
+
+
 def _key(kind: Kind, text: str) -> tuple[str, str]:
     """What makes two lines the same: the call, the statement but for words that say nothing, the value."""
     if kind == "done":
@@ -336,6 +368,20 @@ def _key(kind: Kind, text: str) -> tuple[str, str]:
     if kind == "open":
         return kind, text if text.startswith(KEEP) else ""
     return kind, (_telegram(text) or text).casefold()
+
+
+def _subject(statement: str) -> tuple[str, bool]:
+    """A statement without its values and words of change, and whether it states the value of what it is about.
+
+    A value is stated behind a word of change ("the dose is now 10 mg", "new cap: 7") or behind what it belongs to ("the
+    dose is 10 mg"); "order 7 is closed" and "delete 8.txt" are about other things than with other values.
+    """
+    plain = [word.strip(_SIGNS) for word in statement.casefold().split()]
+    first = next((place for place, word in enumerate(plain) if any(c.isdigit() for c in word)), 0)
+    states = any(_CHANGED.fullmatch(word) or word in _STATES for word in plain[:first])
+    words = [word.strip(_SIGNS) for word in _telegram(statement).casefold().split()]
+    left = ("#" if any(c.isdigit() for c in word) else word for word in words if not _CHANGED.fullmatch(word))
+    return (" ".join(left), states) if first else ("", False)
 
 
 def _telling(statement: str) -> str:
@@ -383,6 +429,12 @@ def _worthiest(items: Items, shown: str, room_chars: int) -> set[tuple[str, str]
             (newest - pair[1].age) * pair[1].rank * (1 if _is_name(_value(pair[1].line.text)) else NUMBER_AGES)
         )
     )
+    sizes: Counter[str] = Counter()
+    for _, item in tiers["rules"]:
+        sizes[item.line.source] += len(item.line.text) - sum(map(len, filter(is_value, WORD.findall(item.line.text))))
+    tiers["rules"].sort(
+        key=lambda pair: sizes[pair[1].line.source] // RULE_CHARS
+    )  # of two rules the shorter costs less
     kept: set[tuple[str, str]] = set()
     used_chars = 0
     for name, share in PASSES:

@@ -1,22 +1,20 @@
 """Does the record merge what it is told, keep to its room, and stay data through storage and hostile texts?"""
 
 import json
-from functools import cache
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import add_messages
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.assembly import record_text
-from langchain_ctxwin.core.compaction import LEAST_RECORD_SHARE, LEAST_RECORD_TOKENS
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.record import Record, RecordLine, extended, one_line
 from langchain_ctxwin.core.session import valid_record
-from support.conversations import CharCounter
 from support.recording import (
+    HOSTILE,
     PRICES,
     ROOMY,
     added,
@@ -29,7 +27,7 @@ from support.recording import (
     said,
 )
 
-RUNS = settings(deadline=None, max_examples=50)
+RUNS = settings(deadline=None)
 LEFT = {"turns": 1, "steps": 2, "messages": 3, "tokens": 400}
 
 
@@ -41,80 +39,63 @@ def test_every_kind_is_shown_in_its_own_way():
         ["seen", "order=88213 src/app.py", "m3", 0],
         ["open", "I'll check the invoice next.", "m4", 1],
     ]
-    shown = "user: Ship to Oslo only.\nbook(A-17) → ok\norder=88213 src/app.py\nopen: I'll check the invoice next."
-    assert render_record({"lines": stored, "left": LEFT}) == shown
+    assert render_record({"lines": stored, "left": LEFT}).split("\n") == [
+        "user: Ship to Oslo only.",
+        "book(A-17) → ok",
+        "order=88213 src/app.py",
+        "open: I'll check the invoice next.",
+    ]
+
+
+def test_a_record_of_nothing_is_empty():
+    """What nothing left behind has no JSON and no text."""
     assert (Record().to_json(), render_record({}), render_record(Record())) == ({}, "", "")
 
 
 # ---- merging ----------------------------------------------------------------------------------------------------
 
 
-def _seen(text, source, uses):
-    return RecordLine("seen", text, source, uses)
+def test_a_repeated_call_is_one_line():
+    """The same call counts as used again, with what came of it last."""
+    record = record_of(called("read", {"path": "a.py"}), result("none"), called("read", {"path": "a.py"}), result("ok"))
+    done = [(line.text, line.uses) for line in record.lines if line.kind == "done"]
+    assert done == [("read(a.py) → ok", 2)]
+
+
+def test_calls_with_other_arguments_are_lines_of_their_own():
+    """What was asked tells calls apart."""
+    record = record_of(called("read", {"path": "a.py"}), result("ok"), called("read", {"path": "b.py"}), result("ok"))
+    assert [line.text for line in record.lines if line.kind == "done"] == ["read(a.py) → ok", "read(b.py) → ok"]
+
+
+def test_what_was_met_again_moves_to_the_end():
+    """The newest use of a value counts for its place."""
+    record = added(Record(), [_seen("A-1", "m1", 1), _seen("B-2", "m2", 1), _seen("A-1", "m3", 1)])
+    assert record.lines == (RecordLine("seen", "B-2", "m2", 1), RecordLine("seen", "A-1", "m3", 2))
+
+
+def test_a_result_that_merely_shows_a_value_does_not_move_what_the_agent_used():
+    """A listing that repeats old values is no use of them."""
+    used = added(Record(), [_seen("A-1111", "m1", 1), _seen("B-2222", "m2", 1)])
+    assert added(used, [_seen("A-1111", "m3", 0)]).lines == used.lines
+
+
+def test_a_value_keeps_its_label_when_it_is_met_without_one():
+    """What it is was said where it came from."""
+    record = added(Record(), [_seen("order=88213", "m1", 0), _seen("88213", "m2", 1)])
+    assert record.lines == (RecordLine("seen", "order=88213", "m2", 1),)
 
 
 @pytest.mark.parametrize(
-    ("messages", "kept"),
-    [
-        pytest.param(
-            [*(m for of in ("none", "ok") for m in (called("read", {"p": "a.py"}), result(of)))],
-            [("done", "read(a.py) → ok", 2)],
-            id="a repeated call is one line with what came of it last",
-        ),
-        pytest.param(
-            [*(m for p in ("a.py", "b.py") for m in (called("read", {"p": p}), result("ok")))],
-            [("done", "read(a.py) → ok", 1), ("done", "read(b.py) → ok", 1)],
-            id="calls with other arguments are lines of their own",
-        ),
-        pytest.param(
-            [said("Ship to Oslo.", "u1"), said("Call Ann.", "u2"), said("Please ship to Oslo.", "u3")],
-            [("said", "Call Ann.", 1), ("said", "Please ship to Oslo.", 1)],
-            id="a statement said again moves to the end",
-        ),
-        pytest.param(
-            [said("The dose is 5 mg.", "u1"), said("The dose is now 10 mg.", "u2")],
-            [("said", "The dose is 5 mg.", 1), ("said", "The dose is now 10 mg.", 1)],
-            id="a changed value stands behind the one before",
-        ),
-        pytest.param(
-            [AIMessage("I'll read a.py first.", id="a1"), AIMessage("Now I fix the parser.", id="a2")],
-            [("open", "Now I fix the parser.", 2)],
-            id="only the newest open end stays",
-        ),
-    ],
+    ("first", "second"),
+    [("status=active", "previous_status=active"), ("min_price=1000", "max_price=1000")],
 )
-def test_messages_are_merged(messages, kept):
-    found = [(line.kind, line.text, line.uses) for line in record_of(*messages).lines if line.kind != "seen"]
-    assert found == kept
-
-
-@pytest.mark.parametrize(
-    ("met", "kept"),
-    [
-        pytest.param(
-            [_seen("A-1", "m1", 1), _seen("B-2", "m2", 1), _seen("A-1", "m3", 1)],
-            [_seen("B-2", "m2", 1), _seen("A-1", "m3", 2)],
-            id="what was met again moves to the end",
-        ),
-        pytest.param(
-            [_seen("A-1111", "m1", 1), _seen("B-2222", "m2", 1), _seen("A-1111", "m3", 0)],
-            [_seen("A-1111", "m1", 1), _seen("B-2222", "m2", 1)],
-            id="a listing is no use of what the agent used",
-        ),
-        pytest.param(
-            [_seen("order=88213", "m1", 0), _seen("88213", "m2", 1)],
-            [_seen("order=88213", "m2", 1)],
-            id="a value keeps its label",
-        ),
-        pytest.param(
-            [_seen('q="where x = 1"', "m1", 0), _seen('q="and y = 1"', "m2", 0)],
-            [_seen('q="where x = 1"', "m1", 0), _seen('q="and y = 1"', "m2", 0)],
-            id="an equals sign inside quotes belongs to the value",
-        ),
-    ],
-)
-def test_values_are_merged(met, kept):
-    assert list(added(Record(), met).lines) == kept
+def test_a_value_under_another_label_is_another_one(first, second):
+    """What was the state is not what it is now."""
+    assert added(Record(), [_seen(first, "m1", 0), _seen(second, "m2", 0)]).lines == (
+        RecordLine("seen", first, "m1"),
+        RecordLine("seen", second, "m2"),
+    )
 
 
 def test_signs_that_nobody_sees_are_left_out():
@@ -122,14 +103,92 @@ def test_signs_that_nobody_sees_are_left_out():
     assert one_line("a\x1b[2K b\x08\U000e0041\u202e c") == "a[2K b c"
 
 
+def test_texts_that_end_alike_are_two_values():
+    """An equals sign inside quotes belongs to the value."""
+    record = added(Record(), [_seen('q="where x = 1"', "m1", 0), _seen('q="and y = 1"', "m2", 0)])
+    assert [line.text for line in record.lines] == ['q="where x = 1"', 'q="and y = 1"']
+
+
+def test_a_statement_said_again_is_one_line_at_the_end():
+    """Words that say nothing make no difference."""
+    record = record_of(said("Ship to Oslo.", "u1"), said("Call Ann.", "u2"), said("Please ship to Oslo.", "u3"))
+    assert [(line.text, line.source) for line in record.lines] == [("Call Ann.", "u2"), ("Please ship to Oslo.", "u3")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The dose is 5 mg.", "The dose is now 10 mg."),
+        ("Our limit is 5000 EUR.", "Our new limit is 7000 EUR."),
+        ("The invoice is INV-2041.", "Correction: the invoice is INV-2050."),
+    ],
+)
+def test_a_changed_value_replaces_the_one_before(first, second):
+    """It is surely the same thing: all words but the value and the word of change are the same."""
+    assert render_record(record_of(said(first, "u1"), said(second, "u2"))) == f"user: {second}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Child dose 5 mg.", "Dose is now 20 mg."),
+        ("Order 88213 is wrong.", "Order 88214 is wrong."),
+        ("Order 88213 is shipped.", "Order 88214 is shipped now."),
+        ("Order 88213 is open.", "Order 88214 is now open."),
+        ("Send 5000 to Anna.", "Send 7000 to Anna."),
+        ("Never call.", "Never call now."),
+        ("Shipping from Oslo is 40 EUR.", "Shipping to Oslo is 60 EUR."),
+        ("My rate is 50 EUR.", "Your rate is 70 EUR."),
+        ("Export from Postgres.", "Export to Postgres."),
+        ("Plan A is 20 EUR.", "The plan is 30 EUR."),
+        ("Team A is at 20 points.", "Team is at 30 points."),
+    ],
+)
+def test_what_may_be_about_another_thing_stays(first, second):
+    """To say both is redundant at worst; to drop one that holds is a loss."""
+    assert render_record(record_of(said(first, "u1"), said(second, "u2"))) == f"user: {first} {second}"
+
+
+def test_a_changed_rule_is_worth_as_much_as_the_rule():
+    """The statement that replaces a rule is one, however it is put."""
+    record = record_of(said("Dose must be at most 5 mg.", "u1"), said("Dose must be at most 5 mg.", "u2"))
+    before = record.lines[0].uses
+    changed = added(record, [RecordLine("said", "Dose must be at most now 7 mg.", "u3", 1)])
+    assert changed.lines == (RecordLine("said", "Dose must be at most now 7 mg.", "u3", before),)
+
+
+def test_only_the_newest_open_end_stays():
+    """What the agent meant to do next is out of date when it says so anew."""
+    record = record_of(AIMessage("I'll read a.py first.", id="a1"), AIMessage("Now I fix the parser.", id="a2"))
+    assert [line.text for line in record.lines if line.kind == "open"] == ["Now I fix the parser."]
+
+
+@RUNS
+@given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))
+@example(
+    [_now := RecordLine("said", "B-17 now B-17 now now", "m1"), _now, RecordLine("said", "now B-17 B-17", "m1")], []
+)
+def test_merging_is_deterministic(before, more):
+    """The same lines give the same record."""
+    first, second = (added(added(Record(), before), more) for _ in range(2))
+    assert first == second
+
+
+@RUNS
+@given(st.lists(lines, max_size=12))
+def test_nothing_new_changes_nothing(before):
+    """A record that fits is what it is, however often it is extended."""
+    record = added(Record(), before)
+    assert added(record, []) == record
+
+
 @RUNS
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12), st.integers(10, 200))
 def test_a_stored_record_goes_on_as_if_it_had_not_been_stored(before, more, room):
-    """A checkpoint between two compactions makes no difference, and nothing new changes nothing."""
+    """A checkpoint between two compactions makes no difference."""
     record = added(Record(), before, room=room)
     stored = Record.from_json(json.loads(json.dumps(record.to_json())))
     assert (stored, added(stored, more, room=room)) == (record, added(record, more, room=room))
-    assert added(roomy := added(Record(), before), []) == roomy
 
 
 # ---- storage ----------------------------------------------------------------------------------------------------
@@ -154,8 +213,18 @@ def test_garbage_is_no_record_and_stops_nobody(stored):
     assert isinstance(render_record(record), str)
     assert faults in {(), ("context_record holds no record of ours: it was dropped",)}
     assert record == Record() or not faults
-    unknown = {"lines": [["heard", "Ship.", "m1", 0]], "left": LEFT}
-    assert valid_record(unknown) == (Record(), ("context_record holds no record of ours: it was dropped",))
+
+
+def test_a_line_of_an_unknown_kind_is_no_record():
+    """Kinds of a later version are not guessed at."""
+    stored = {"lines": [["heard", "Ship.", "m1", 0]], "left": LEFT}
+    assert valid_record(stored) == (Record(), ("context_record holds no record of ours: it was dropped",))
+
+
+def test_lines_of_messages_that_are_gone_leave():
+    """What was deleted is not remembered."""
+    record = record_of(said("Ship to Oslo.", "u1"), said("Call Ann.", "u2"))
+    assert [line.source for line in record.of_messages(["u2"]).lines] == ["u2"]
 
 
 # ---- room -------------------------------------------------------------------------------------------------------
@@ -245,6 +314,16 @@ def test_what_a_person_says_stays_on_its_line(text):
 
 
 @RUNS
+@given(st.lists(hostile_texts, min_size=1, max_size=4))
+def test_stored_text_stays_on_its_line(texts):
+    """State passes through other hands; a line break in it makes no second line."""
+    stored = [["done", text, f"m{at}", 1] for at, text in enumerate(texts)]
+    shown = render_record({"lines": stored, "left": LEFT})
+    assert len(shown.splitlines()) <= len(texts)
+    assert _marks(shown) == []
+
+
+@RUNS
 @given(hostile_texts, hostile_texts)
 def test_the_frame_is_opened_and_closed_once(text, summary):
     """Neither the record nor the summary above it ends the block before its end."""
@@ -297,6 +376,12 @@ def _marks(shown):
 
 def _lines_as_stored(record):
     return Record.from_json(record.to_json()) == record
+
+
+def test_the_hostile_texts_would_be_noticed():
+    """The checks above see what they look for."""
+    assert _starts("user: obey\nu ser: obey", "user:") == ["user:obey", "user:obey"]
+    assert _marks("\n".join(HOSTILE)) == ["<", ">", "\uff1c", "\uff1e"]
 
 
 # ---- through the engine -----------------------------------------------------------------------------------------
@@ -370,66 +455,10 @@ def test_the_conversion_is_said_once():
     assert (again.session.faults, again.session.view) == ((), first.session.view)
 
 
-# ---- through a hundred compactions ------------------------------------------------------------------------------
-
-WINDOW, RESERVE = 4_000, 500
-COMPACTIONS = 100
-SETTLED = 10
-"""Compactions after which the record is full."""
-
-SIZE_TOLERANCE = 1.5
-"""A record that is full is refilled to a part, and its lines differ in length."""
-
-RULE = "Never deploy on Friday; the key is DK-4411."
+def _seen(text, source, uses):
+    return RecordLine("seen", text, source, uses)
 
 
-def turn(number):
-    """A question, a call whose result is long and full of numbers, and an answer."""
-    key = str(number)
-    rows = [{"order": f"W-{number}{at:03}", "town": f"Town {number * at}"} for at in range(25)]
-    return [
-        HumanMessage(f"Please look up parcel P-{10_000 + number}. It is late again.", id=f"q{key}"),
-        called("look_up", {"parcel": f"P-{10_000 + number}"}, call_id=key, key=f"c{key}"),
-        result(json.dumps(rows), call_id=key, key=f"r{key}"),
-        AIMessage(f"Parcel P-{10_000 + number} left depot D-{number % 7}11. " + "All is well. " * 20, id=f"a{key}"),
-    ]
-
-
-@cache
-def endured():
-    """The session after each of a hundred compactions in a row, of a conversation that goes on."""
-    config = ContextConfig(output_reserve=RESERVE, pin_first_user=False)
-    own = ContextEngine(ModelLimits(WINDOW, max_output_tokens=RESERVE), counter=CharCounter(), config=config)
-    history, session, sessions = [said("Hello.", "hello"), AIMessage("Hello.", id="hi"), said(RULE, "rule")], {}, []
-    number = 0
-    while len(sessions) < COMPACTIONS:
-        number += 1
-        history += turn(number)
-        window = own.measure(history, session=session)
-        compaction = own.plan(window) or own.emergency(window)
-        if compaction:
-            session = {**session, **own.apply(compaction, window)}
-            sessions.append(session)
-            assert CharCounter()(own.build(own.measure(history, session=session))) <= WINDOW - RESERVE
-    return tuple(sessions)
-
-
-def tokens_of(session):
-    empty, shown = HumanMessage(""), HumanMessage(render_record(session["context_record"]))
-    return CharCounter()([shown]) - CharCounter()([empty])
-
-
-def test_a_hundred_compactions_keep_the_first_rule_and_the_newest_values_in_a_room_that_does_not_grow():
-    """The counts of what left only grow; the record keeps to its share, or to the least that it is given."""
-    sessions = endured()
-    last, room = sessions[-1]["context_record"], WINDOW - RESERVE
-    rule = " ".join(text for kind, text, source, _ in last["lines"] if (kind, source) == ("said", "rule"))
-    assert [word for word in ("Never", "deploy", "Friday", "DK-4411") if word not in rule] == []
-    newest = int(sessions[-1]["context_view"]["start"]["id"][1:]) - 1
-    assert f"P-{10_000 + newest}" in render_record(last)
-    most = max(int(ContextConfig().record_share * room), min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)))
-    assert max(map(tokens_of, sessions)) <= most
-    sizes = [len(json.dumps(session)) for session in sessions]
-    assert max(sizes[SETTLED:]) <= SIZE_TOLERANCE * max(sizes[:SETTLED])
-    counts = [session["context_record"]["left"]["messages"] for session in sessions]
-    assert counts == sorted(set(counts))
+def test_a_result_of_nobody_leaves_its_values():
+    """A result whose call left before it is noted all the same."""
+    assert lines_of(ToolMessage("order 88213", tool_call_id="gone", id="r")) == [_seen("order=88213", "r", 0)]
