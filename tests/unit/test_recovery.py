@@ -1,12 +1,21 @@
-"""Which replies show that the server cut the request or the answer at its window."""
+"""Which replies show that the server cut the request or the answer, and when asking for less output helps."""
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import silent_overflow
+from langchain_ctxwin import ContextOverflow
+from langchain_ctxwin.core.recovery import (
+    fitting_output,
+    least_output,
+    output_argument,
+    silent_overflow,
+    smaller_output,
+)
 
 BOTH = "input_plus_output"
 
@@ -52,33 +61,18 @@ def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(metada
     assert overflow == ContextOverflow(4_096, 3_900, BOTH, 1_000)
 
 
-@pytest.mark.parametrize(
-    ("output_tokens", "requested"),
-    [(1_000, 1_000), (1_001, 1_000), (990, 1_000), (0, 0)],
-)
-def test_an_answer_that_reached_its_own_limit_is_no_overflow(output_tokens, requested):
-    """A few tokens less are the server's own way to count."""
-    assert found(answered(3_000, output_tokens, finish_reason="length"), requested_output_tokens=requested) is None
-
-
 @pytest.mark.parametrize("metadata", [{}, {"finish_reason": "stop"}, {"stop_reason": "tool_use"}, {"finish_reason": 1}])
 def test_a_short_answer_that_ended_by_itself_is_no_overflow(metadata):
-    """Fewer tokens than requested are the usual case."""
     assert found(answered(3_900, 196, **metadata), requested_output_tokens=1_000, context_window=4_096) is None
 
 
-@pytest.mark.parametrize(("output_tokens", "reached"), [(92, True), (56, True), (54, False), (10, False)])
-def test_without_a_requested_size_the_answer_must_end_at_the_window(output_tokens, reached):
-    """The server's default limit might have ended it elsewhere: only the last 1 % of the window counts."""
-    overflow = found(answered(4_000, output_tokens, done_reason="length"), context_window=4_096)
-    assert overflow == (ContextOverflow(4_000 + output_tokens, 4_000, BOTH) if reached else None)
-    assert found(answered(4_000, output_tokens, done_reason="length")) is None
-
-
 def test_a_reason_that_names_the_window_needs_no_sizes():
-    """It is decisive by itself."""
-    reply = AIMessage("cut", response_metadata={"stop_reason": "model_context_window_exceeded"})
+    """The reason stays decisive when the usage leaves a part of the input out, and then states no limit."""
+    named = {"stop_reason": "model_context_window_exceeded"}
+    reply = AIMessage("cut", response_metadata=named)
     assert found(reply, requested_output_tokens=500) == ContextOverflow(None, None, BOTH, 500)
+    assert found(answered(1_240, 808, **named), least_input_tokens=1_500) == ContextOverflow(2_048, 1_240, BOTH)
+    assert found(answered(1_240, 808, **named), least_input_tokens=9_000) == ContextOverflow(None, None, BOTH)
     assert found(AIMessage("cut", response_metadata={"stop_reason": "max_tokens"}), requested_output_tokens=500) is None
 
 
@@ -92,18 +86,28 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
         (900, 600, {"context_window": 1_500}),
         (900, 588, {"context_window": 1_500}),  # within 1 % of it
         (1_000, 1_048, {"least_input_tokens": 1_200}),  # our lower bound may be that wrong
+        (4_000, 56, {"context_window": 4_096, "requested_output_tokens": None}),  # nobody asked for a length
     ],
 )
 def test_an_answer_that_the_window_ends_states_the_window(input_tokens, output_tokens, known):
     """Any window that is known, else one that a server may have."""
     reply = answered(input_tokens, output_tokens, finish_reason="length")
-    overflow = found(reply, requested_output_tokens=16_384, **known)
-    assert overflow == ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, 16_384)
+    asked = {"requested_output_tokens": 16_384, **known}
+    stated = ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, asked["requested_output_tokens"])
+    assert found(reply, **asked) == stated
 
 
 @pytest.mark.parametrize(
     ("input_tokens", "output_tokens", "known"),
     [
+        *(
+            pytest.param(3_000, output, {"requested_output_tokens": requested}, id=f"{output} of {requested} asked for")
+            for output, requested in ((1_000, 1_000), (1_001, 1_000), (990, 1_000), (0, 0))
+        ),
+        *(
+            pytest.param(4_000, output, {"requested_output_tokens": None, **window}, id=f"{output} unasked, {window}")
+            for output, window in ((54, {"context_window": 4_096}), (10, {"context_window": 4_096}), (92, {}))
+        ),
         pytest.param(1_000, 8_192, {}, id="output limit of the server"),
         pytest.param(1_000, 8_192, {"context_window": 200_000}, id="output limit far below the window"),
         pytest.param(1_024, 8_192, {}, id="binary output limit, sum at a multiple"),
@@ -124,105 +128,51 @@ def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output
     assert found(reply, **{"requested_output_tokens": 16_384, "input_limit": 100_000, **known}) is None
 
 
-@pytest.mark.parametrize(("least", "limit", "actual"), [(1_500, 2_048, 1_240), (9_000, None, None)])
-def test_a_named_window_is_stated_only_from_sizes_that_can_be_the_request(least, limit, actual):
-    """The reason stays decisive when the usage leaves a part of the input out."""
-    reply = answered(1_240, 808, stop_reason="model_context_window_exceeded")
-    assert found(reply, least_input_tokens=least) == ContextOverflow(limit, actual, BOTH)
-
-
 @pytest.mark.parametrize(
-    ("before", "reported", "limit"),
+    ("previous", "reported", "known", "limit"),
     [
-        pytest.param(4_096, 4_096, 4_096, id="full window"),
-        pytest.param(4_095, 4_096, 4_096, id="one token more"),
-        pytest.param(4_096, 4_095, 4_096, id="one token less"),
-        pytest.param(4_090, 4_090, 4_090, id="slightly below a multiple"),
-        pytest.param(1_020, 1_020, 1_020, id="smallest window"),
-        pytest.param(7_950, 7_950, 7_950, id="known input limit"),
-        pytest.param(9_950, 9_950, 9_950, id="known window"),
+        # the report of a request that grew stands at a window
+        *(((n, 500), n, {}, n) for n in (4_096, 4_090, 1_020, 7_950, 9_950)),
+        *(((n, 500), m, {}, 4_096) for n, m in ((4_095, 4_096), (4_096, 4_095))),
+        # something else made it small: old reasoning stripped, cached input left out, a constant report
+        *(((12_000, 900), n, {}, None) for n in (8_000, 8_192)),
+        *(((3_000, 400), n, {}, None) for n in (700, 1_024)),
+        *(((500, 400), 500, known, None) for known in ({}, {"input_limit": 500})),
+        ((3_000, 400), 3_000, {}, None),
+        ((4_096, 400), 4_105, {}, None),  # the report grew
+        *(((4_096, added), 4_096, {}, None) for added in (63, 200)),  # too little was added
+        ((4_096, 400), 4_096, {"least_input_tokens": 4_096}, None),  # all that was sent
+        ((0, 4_096), 4_096, {}, None),  # nothing was reported before
+        # far fewer tokens than were sent, at the input limit, the window, or a window as local servers have it
+        *((None, n, {}, n) for n in (7_950, 8_070, 9_980, 4_096)),
+        *((None, n, {}, None) for n in (7_800, 4_100, 4_095)),
+        (None, 900, {"input_limit": 900}, None),  # no window is that small
+        (None, 4_096, {"least_input_tokens": 5_000}, None),  # our lower bound may be that wrong
     ],
 )
-def test_a_request_that_grew_while_the_report_stood_at_a_window_was_truncated(before, reported, limit):
-    """The server dropped a part of the prompt to make it fit."""
-    known = {"context_window": 10_000, "previous": (before, 500), "least_input_tokens": before + 500}
-    assert found(answered(reported), **known) == ContextOverflow(limit, None, "input")
+def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_prompt(previous, reported, known, limit):
+    """The server dropped a part of the prompt to make it fit; both signs are needed."""
+    least = sum(previous) if previous else 14_000
+    facts = {"context_window": 10_000, "previous": previous, "least_input_tokens": least, **known}
+    assert found(answered(reported), **facts) == (limit and ContextOverflow(limit, None, "input"))
 
 
-@pytest.mark.parametrize(
-    ("previous", "reported", "known"),
-    [
-        pytest.param((12_000, 900), 8_000, {}, id="old reasoning stripped, at the input limit"),
-        pytest.param((12_000, 900), 8_192, {}, id="old reasoning stripped, at a multiple"),
-        pytest.param((3_000, 400), 700, {}, id="cached input left out"),
-        pytest.param((3_000, 400), 1_024, {}, id="cached input left out, at a multiple"),
-        pytest.param((500, 400), 500, {}, id="constant report"),
-        pytest.param((500, 400), 500, {"input_limit": 500}, id="constant report at a small limit"),
-        pytest.param((3_000, 400), 3_000, {}, id="constant report at no window"),
-        pytest.param((4_096, 400), 4_105, {}, id="the report grew"),
-        pytest.param((4_096, 63), 4_096, {}, id="too few tokens were added"),
-        pytest.param((4_096, 200), 4_096, {}, id="less than 5 % was added"),
-        pytest.param((4_096, 400), 4_096, {"least_input_tokens": 4_096}, id="all that was sent"),
-        pytest.param((0, 4_096), 4_096, {}, id="nothing was reported before"),
-    ],
-)
-def test_a_report_that_is_small_for_another_reason_is_no_truncation(previous, reported, known):
-    """It must be the same again, at a window, and less than what was sent."""
-    facts = {"least_input_tokens": sum(previous), "previous": previous, **known}
-    assert found(answered(reported), **facts) is None
-
-
-@pytest.mark.parametrize(
-    ("reported", "known", "pinned"),
-    [
-        (7_950, {}, True),  # at the input limit
-        (8_070, {}, True),
-        (7_800, {}, False),
-        (9_980, {"context_window": 10_000}, True),
-        (4_096, {}, True),  # a window as local servers have it
-        (4_100, {}, False),
-        (4_095, {}, False),  # other reports are near a multiple too often
-        (900, {"input_limit": 900}, False),  # no window is that small
-        (4_096, {"least_input_tokens": 5_000}, False),  # our lower bound may be that wrong
-    ],
-)
-def test_far_fewer_tokens_than_were_sent_at_a_limit_are_a_truncated_prompt(reported, known, pinned):
-    """Both are needed: a report that is too small, and one that stands at a window."""
-    overflow = found(answered(reported), **{"least_input_tokens": 14_000, **known})
-    assert overflow == (ContextOverflow(reported, None, "input") if pinned else None)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        AIMessage("no usage"),
-        answered(0),
-        answered(-4_096),
-        answered(4_096, details={"cache_read": 9_000}),  # a client that reports cached input beside the input
-    ],
-    ids=["missing", "zero", "negative", "cached apart"],
-)
-def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing(reply):
-    """Neither form of truncation is read from it."""
-    assert found(reply, least_input_tokens=20_000) is None
-    assert found(reply, least_input_tokens=20_000, previous=(4_096, 9_000)) is None
-
-
-def test_a_cached_prompt_counts_as_input():
-    """The report includes what came from the cache, so it is compared as it is."""
-    reply = answered(9_000, details={"cache_read": 8_900})
-    assert found(reply, input_limit=100_000, least_input_tokens=8_500, previous=(8_000, 900)) is None
+def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing():
+    """None, zero, negative, or of a client that reports cached input apart from it; cached input counts otherwise."""
+    apart = answered(4_096, details={"cache_read": 9_000})
+    for reply in (AIMessage("no usage"), answered(0), answered(-4_096), apart):
+        assert found(reply, least_input_tokens=20_000) is None
+        assert found(reply, least_input_tokens=20_000, previous=(4_096, 9_000)) is None
+    cached = answered(9_000, details={"cache_read": 8_900})
+    assert found(cached, input_limit=100_000, least_input_tokens=8_500, previous=(8_000, 900)) is None
 
 
 REASONS = st.sampled_from(["length", "max_tokens", "MAX_TOKENS", "model_length", "stop", "end_turn", ""])
 METADATA = st.dictionaries(
     st.sampled_from(["finish_reason", "stop_reason", "done_reason", "incomplete_details", "other"]),
-    REASONS | st.none() | st.integers() | st.dictionaries(st.just("reason"), REASONS | st.none(), max_size=1),
-    max_size=3,
-)
-ODD_METADATA = st.dictionaries(
-    st.sampled_from(["finish_reason", "stop_reason", "incomplete_details"]),
-    st.recursive(st.none() | st.booleans() | st.floats() | REASONS, st.lists, max_leaves=3),
+    st.recursive(
+        REASONS | st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.just("reason"), inner)
+    ),
     max_size=3,
 )
 STOPPED = st.sampled_from(["length", "MAX_TOKENS", "max_output_tokens", "model_length", "stop", "end_turn"])
@@ -275,7 +225,7 @@ def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, s
 
 
 @given(
-    metadata=METADATA | ODD_METADATA,
+    metadata=METADATA,
     sizes=st.tuples(st.integers(-5, 10**7), st.integers(-5, 10**7)) | st.none(),
     window=st.none() | st.integers(0, 10**7),
     requested=st.none() | st.integers(0, 10**7),
@@ -288,3 +238,69 @@ def test_any_reply_gives_a_verdict(metadata, sizes, window, requested, least, pr
     known = {"context_window": window, "requested_output_tokens": requested, "least_input_tokens": least}
     overflow = silent_overflow(reply, input_limit=8_000, **known, previous=previous)
     assert overflow is None or overflow.limit is None or overflow.limit >= (overflow.actual or 1)
+
+
+# ---- less output ------------------------------------------------------------------------------------------------
+
+
+def gpt(**settings):
+    return ChatOpenAI(model="m", api_key="x", **settings)
+
+
+def gemini(**settings):
+    return ChatGoogleGenerativeAI(model="m", google_api_key="x", **settings)
+
+
+TOO_MUCH = ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output", requested_output=4_000)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (gpt(max_tokens=4000), "max_tokens"),
+        (gpt().bind(max_tokens=4000), "max_tokens"),
+        (gpt(max_tokens=4000).bind_tools([]), "max_tokens"),
+        (gemini(max_output_tokens=4000), "max_output_tokens"),
+        (gpt(), ""),
+        (RunnableLambda(lambda messages: messages), ""),
+        (gpt(max_tokens=4000).with_fallbacks([gpt(max_tokens=4000)]), ""),
+        (gpt(max_tokens=4000).configurable_fields(max_tokens=ConfigurableField("m")), ""),
+        (RunnableLambda(lambda messages: messages) | gpt(max_tokens=4000), ""),
+    ],
+    ids=["set", "bound", "with tools", "gemini", "not set", "callable", "fallbacks", "configurable", "sequence"],
+)
+def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
+    """Elsewhere an argument might reach a model that does not take it."""
+    assert output_argument(call) == name
+    assert smaller_output(call, TOO_MUCH) == ({name: 1_984} if name else {})
+
+
+@pytest.mark.parametrize(
+    "overflow",
+    [
+        ContextOverflow(limit=10_000, actual=8_000, kind="input"),
+        ContextOverflow(limit=10_000, actual=None, kind="input_plus_output", requested_output=4_000),
+        ContextOverflow(limit=None, actual=8_000, kind="input_plus_output", requested_output=4_000),
+        ContextOverflow(limit=10_000, actual=9_800, kind="input_plus_output", requested_output=1_000),
+        ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output", requested_output=64_000),
+        ContextOverflow(limit=10_000, actual=20_000, kind="input_plus_output", requested_output=4_000),
+    ],
+    ids=["input alone", "no size", "no limit", "too little left", "a small part of it", "input too large"],
+)
+def test_a_smaller_request_follows_where_less_output_does_not_help(overflow):
+    """Nothing is asked of the same request then."""
+    assert smaller_output(gpt(max_tokens=4000), overflow) == {}
+
+
+def test_thinking_needs_room_beside_the_answer():
+    """A budget for thinking that exceeds the output is refused by its provider."""
+    thinking = gpt(max_tokens=16_000).bind(thinking={"type": "enabled", "budget_tokens": 10_000})
+    assert (least_output(gpt(max_tokens=16_000)), least_output(thinking)) == (256, 10_256)
+    assert fitting_output(thinking, requested_tokens=16_000, room_tokens=6_000) == {}
+    assert fitting_output(thinking, requested_tokens=16_000, room_tokens=12_000) == {"max_tokens": 12_000}
+
+
+@pytest.mark.parametrize("room", [4_000, 9_000, 255, 0, -5])
+def test_what_fits_or_is_hopeless_is_left_as_it_was_set(room):
+    """The setting stays unless a useful part of it is left."""
+    assert fitting_output(gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room) == {}
