@@ -17,7 +17,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.demo.offline_model import (
     ANSWERS,
-    CUT,
     QUESTIONS,
     Fields,
     Move,
@@ -52,6 +51,7 @@ ROW_PATTERNS = patterns(ROW_QUESTIONS)
 FOUND = "Its {field} is {value}."
 TOTAL = "There are {rows} rows; their {field} adds up to {total}."
 REFUSED = "It is refused"
+CUT = "characters left out"
 
 CURSOR = re.compile(r'cursor="([^"]+)"')
 NEXT_PAGE = re.compile(r'Next page: read_more\(cursor="([^"]+)"')

@@ -16,6 +16,8 @@ TEXT_WINDOWS = 12
 """Size of the text in windows, about."""
 
 CHARS_PER_TOKEN = 4
+MARKS = ("<document", "</document")
+"""Lines around the data begin with these; in the data such marks are spelled otherwise."""
 
 
 class CountingModel(OfflineChatModel):
@@ -25,11 +27,11 @@ class CountingModel(OfflineChatModel):
 
     def _next_move(self, sight: Sight) -> Move:
         question, _, data = sight.question.partition("\n\nThe ")
-        lines = data.split("\n")
+        lines = data.rpartition("\n\n")[0].split("\n")  # without the last sentence, which asks for the answer
         if data.startswith("answer"):
             return Move(f"{sum(int(line.split()[0]) for line in lines if line.endswith(ANSWER))} {ANSWER}")
         term = question.split("`")[1]
-        return Move(f"{sum(term in line for line in lines[1:])} {ANSWER}")
+        return Move(f"{sum(term in line for line in lines if not line.startswith(MARKS))} {ANSWER}")
 
 
 def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -> list[Claim]:

@@ -23,17 +23,15 @@ SYSTEM_PROMPT = (
     "that you need."
 )
 
-PAGE_CHARS_PER_TOKEN = 0.6
-"""Characters of one page of a tour per token of the window: a page then takes about a fifth of it."""
+PAGE_CHARS_PER_TOKEN = 0.7
+"""Most characters of one page of a tour per token of the window: a page then takes up to a quarter of it."""
 
 TOUR_PAGES = 13
 """Pages of one tour: many more than a window holds."""
 
-PAGE_LINES = (5, 70)
-"""Smallest and largest page."""
-
-COMMON_WORDS = 40
+PAGE_LINES = (70, 50, 35, 25, 15, 10, 5)
 COMPARED_FILES = 4
+COMMON_WORDS = 40
 WORD = re.compile(r"[^\W\d_]{4,16}")
 
 Asked = tuple[str, str]
@@ -163,9 +161,14 @@ def converse(talk: Conversation, interview: Interview, *, steps: int) -> None:
 
 
 def _page_lines(lines: Sequence[str], page_chars: int) -> int:
-    """Lines of one page; 0 when the file is too short for a tour, or has lines that are shown cut."""
-    low, high = PAGE_LINES
-    start = lines[: TOUR_PAGES * high]
-    if len(lines) < 2 * low or max(map(len, start)) > LINE_CHARS:
-        return 0
-    return max(low, min(high, page_chars * len(start) // (sum(map(len, start)) + len(start))))
+    """Lines of one page; 0 when the file is too short for a tour, or has lines or pages that are shown cut."""
+    for page in PAGE_LINES:
+        start = lines[: TOUR_PAGES * page]
+        pages = (start[at : at + page] for at in range(0, len(start), page))
+        if len(lines) > page and max(map(len, start)) <= LINE_CHARS and max(map(_chars, pages)) <= page_chars:
+            return page
+    return 0
+
+
+def _chars(lines: Sequence[str]) -> int:
+    return sum(map(len, lines)) + len(lines)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -46,7 +47,6 @@ NOT_ASKED = ("[", "<record>")
 
 GONE = ("[Tool result cleared", "[No result")
 SEARCH_TOOLS = "search_tools"
-CUT = "characters left out"
 NOTE = "Note to myself: "
 FILE_SEPARATOR = ", "
 QUOTE_CHARS = 80
@@ -88,10 +88,11 @@ class Result:
         return [int(number) for number in re.findall(r"\d+", self.text.rpartition("\n")[2])]
 
     def line(self, number: int) -> str | None:
-        """Return a numbered line of a file; None when it is not visible, or not as a whole."""
-        start = f"{number}: "
-        found = (line.removeprefix(start) for line in self.lines if line.startswith(start) and CUT not in line)
-        return next(found, None)
+        """Return a numbered line of a file; None when it is not visible as a whole, up to the line after it."""
+        start, following = f"{number}: ", (f"{number + 1}: ", "[lines ")
+        lines = self.text.split("\n")
+        found = (line for line, after in pairwise(lines) if line.startswith(start) and after.startswith(following))
+        return next((line.removeprefix(start) for line in found), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +200,7 @@ class OfflineChatModel(BaseChatModel):
         understood = understand(sight.question, PATTERNS)
         if understood is None:
             return lost("a question that I understand")
-        if any(result.is_error or result.text.startswith(GONE) for result in sight.results):
+        if any(one.is_error or one.text.startswith(GONE) or not one.totals for one in sight.results):
             return lost(f"the results of my latest calls: {sight.results[0].text}")
         kind, fields = understood
         return SKILLS[kind](fields, sight)

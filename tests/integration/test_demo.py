@@ -172,6 +172,13 @@ def test_a_dear_model_that_answers_first_fails_its_story(library, monkeypatch):
     assert _failed(claims) == ["each request fits the model it went to"]
 
 
+@pytest.mark.parametrize("term", decompose.TERMS)
+def test_what_stands_around_the_parts_is_not_counted(library, monkeypatch, term):
+    (library / "marks.txt").write_text("<document from='a'>\nthe import with a return\n</document>\n" * 90)
+    monkeypatch.setattr(decompose, "TERMS", (term,))
+    assert _failed(decompose.play(Screen.standard(), Folder.open(library), window_tokens=2048)) == []
+
+
 def test_a_wrong_count_of_the_parts_fails_its_story(library, monkeypatch):
     monkeypatch.setattr(decompose.CountingModel, "_next_move", lambda *_: Move(f"1 {decompose.ANSWER}"))
     claims = decompose.play(Screen.standard(), Folder.open(library), window_tokens=WINDOW)
