@@ -164,17 +164,17 @@ class Choices:
         return named | {one.family: one.name for one in candidates if one.name == known}
 
     def room(self, state: State, window: Window) -> dict[str, Any]:
-        """Return what the selected tools may take; with a router so much that every candidate takes them."""
+        """Return what the selected tools may take of the window of the model that the conversation is with.
+
+        Before a router has chosen one, it is the smallest.
+        """
         if self.selector is None:
             return {}
-        most = window.budget.input_limit
-        if self.router is not None:
-            limits = self.router.limits
-            most = limits.input_limit(limits.output_reserve())
         names = set(tools_of(state))
         others = [tool for tool in window.about.tools if name_of(tool) not in names]
         fixed_tokens = window.survey.fixed_tokens - window.about.tool_tokens(window.about.tools)
-        left = int(TOOL_SHARE * max(0, most - fixed_tokens - window.about.tool_tokens(others)))
+        room = window.budget.input_limit - fixed_tokens - window.about.tool_tokens(others)
+        left = int(TOOL_SHARE * max(0, room))
         return {
             "previous": tools_of(state),
             "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left)),
