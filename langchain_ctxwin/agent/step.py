@@ -126,7 +126,7 @@ class Flow:
         self.choices = choices or Choices()
         self.summaries = Summaries(engine)
         self._histories = histories or Histories(engine)
-        self._windows: Lru[tuple[Update, Call, Window]] = Lru(MAX_WINDOWS)
+        self._windows: Lru[tuple[tuple[Any, ...], Call, Window]] = Lru(MAX_WINDOWS)
 
     def measured(self, state: State, call: Call) -> Window:
         """Measure the next request of a state."""
@@ -144,8 +144,7 @@ class Flow:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
         if messages and not self.engine.is_live:
-            state = {key: step.state.get(key) for key in SESSION}
-            known = {**state, "messages": messages, "count": len(messages), "last": messages[-1]}
+            known = (messages, len(messages), messages[-1], *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, step.window))
 
     def kept_window(self, state: State, call: Call) -> Window | None:
@@ -154,11 +153,13 @@ class Flow:
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
         """
         messages = state.get("messages") or ()
-        known, before, window = self._windows.get(id(messages)) or ({}, None, None)
-        if window is None or before is None or known["messages"] is not messages or known["count"] != len(messages):
+        kept = self._windows.get(id(messages))
+        if kept is None:
             return None
-        is_same = known["last"] is messages[-1] and _goes_to_same(before, call)
-        return window if is_same and all(known[key] == state.get(key) for key in SESSION) else None
+        (known, count, last, *session), before, window = kept
+        if known is not messages or count != len(messages) or last is not messages[-1]:
+            return None
+        return window if session == [*map(state.get, SESSION)] and _goes_to_same(before, call) else None
 
     def drop_window(self, step: Step) -> None:
         """Let go of what was kept for the nodes of a step that is over."""
@@ -367,10 +368,9 @@ def _still_measured(step: Step, window: Window) -> Window | None:
 
 def _goes_to_same(before: Call, call: Call) -> bool:
     """True for two calls whose requests are the same."""
-    tools = zip((*before.tools, *before.format_tools), (*call.tools, *call.format_tools), strict=True)
-    sizes = (len(before.tools), len(before.format_tools)) == (len(call.tools), len(call.format_tools))
-    is_same = before.model is call.model and before.system_prompt == call.system_prompt
-    return is_same and sizes and all(one is other for one, other in tools)
+    if before.model is not call.model or before.system_prompt != call.system_prompt:
+        return False
+    return [*map(id, before.tools)] == [*map(id, call.tools)] and before.format_tools == call.format_tools
 
 
 def _refused(before: Window, after: Window) -> str:

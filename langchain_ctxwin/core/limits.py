@@ -116,7 +116,9 @@ class ModelLimits:
 
     def __post_init__(self) -> None:
         for name in _LIMIT_NAMES:
-            require_tokens(name, getattr(self, name), minimum=1, optional=True)
+            value = getattr(self, name)
+            if value is not None:
+                require_tokens(name, value, minimum=1, optional=True)
         _require_at_most(self, "max_input_tokens", "context_window")
         _require_at_most(self, "max_output_tokens", "context_window")
         _require_at_most(self, "requested_output_tokens", "max_output_tokens")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
@@ -79,15 +78,16 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         new = tuple(steps)
         old = _NOTHING if before is None else before
         shown = cls(old[:kept] + new)
-        shown.indexes, shown.tokens, shown.squares = old.indexes[:kept], old.tokens[:kept], old.squares[:kept]
-        shown.indexes.extend(step.index for step in new)
-        shown.tokens.extend(accumulate((step.tokens for step in new), initial=old.tokens[kept]))
-        shown.squares.extend(accumulate((step.tokens**2 for step in new), initial=old.squares[kept]))
-        shown.shapes = old.shapes[:kept]
-        shown.shapes.extend(accumulate((step.shape for step in new), initial=old.shapes[kept]))
+        shown.indexes, shown.tokens = old.indexes[:kept], old.tokens[: kept + 1]
+        shown.squares, shown.shapes = old.squares[: kept + 1], old.shapes[: kept + 1]
+        shown.messages = old.messages[: len(old.messages) - sum([len(step.messages) for step in old[kept:]])]
         shown.head_stop, shown.whole = old.head_stop, lambda: shown
-        shown.messages = old.messages[: len(old.messages) - sum(len(step.messages) for step in old[kept:])]
-        shown.messages.extend(message for step in new for message in step.messages)
+        for step in new:
+            shown.indexes.append(step.index)
+            shown.tokens.append(shown.tokens[-1] + step.tokens)
+            shown.squares.append(shown.squares[-1] + step.tokens**2)
+            shown.shapes.append(shown.shapes[-1] + step.shape)
+            shown.messages.extend(step.messages)
         return shown
 
     @property
