@@ -1,4 +1,10 @@
-"""Milliseconds the nodes add to one step as the history grows, beside langchain's SummarizationMiddleware."""
+"""Milliseconds of processor time that a step costs as the history grows, beside langchain's and deepagents' middleware.
+
+Three ways to meet a history: the same message objects as in the step before, messages loaded anew by a process that
+remembers nothing (the state is there), and a history that is seen for the first time. Everybody is called with the same
+messages: ours from the check of the budget to the answer, the others where they decide about a request. Their threshold
+is out of reach, so that nobody writes a summary; ours compacts, without a model, what its window does not hold.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +19,25 @@ from typing import Any
 
 import structlog
 from langchain.agents.middleware import SummarizationMiddleware
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langchain.agents.middleware.types import ModelRequest
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ContextOutput, ContextState, ModelLimits, add_context_nodes
-from langchain_ctxwin.graph.state import ContextInput
+from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin.agent import nodes as our_nodes
+from langchain_ctxwin.agent.histories import Place
+from support_model import QuietModel
 from transcripts import Transcript, generate, load
 
-WINDOW = 32_768
-REPEATS = 40
-WARM_UP = 5  # steps that compact or fill the memo
-SIZES = (100, 1_000, 10_000)
-GOAL_MILLISECONDS = 1.0
+SIZES = (1_000, 10_000, 100_000)
+WAYS = ("the same objects", "loaded anew", "first sight")
+REPEATS = {"the same objects": 12, "loaded anew": 4, "first sight": 2}
+WARM_UP = {"the same objects": 4, "loaded anew": 2, "first sight": 0}
+ROOMY, SMALL = 100_000_000, 32_768
+OUT_OF_REACH = ("tokens", 10**9)
+KEPT = ("messages", 20)
+
+State = dict[str, Any]
+Step = Callable[[State, AIMessage], State]
 
 
 def history(transcripts: list[Transcript], size: int) -> list[AnyMessage]:
@@ -39,104 +51,112 @@ def history(transcripts: list[Transcript], size: int) -> list[AnyMessage]:
         messages.pop()
     for index, message in enumerate(messages):
         message.id = f"m{index}"
+    return with_own_calls(messages)
+
+
+def with_own_calls(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """The same messages with an id of its own for each call: conversations that follow each other share theirs."""
+    known: dict[str, str] = {}
+    for index, message in enumerate(messages):
+        if isinstance(message, AIMessage):
+            for number, call in enumerate(message.tool_calls):
+                known[str(call["id"])] = f"c{index}-{number}"
+            message.tool_calls = [{**call, "id": known[str(call["id"])]} for call in message.tool_calls]
+        elif isinstance(message, ToolMessage):
+            message.tool_call_id = known.get(message.tool_call_id, message.tool_call_id)
     return messages
 
 
-def growing_steps(messages: list[AnyMessage], advance: Callable[[dict[str, Any], AIMessage], dict[str, Any]]) -> float:
-    """Median milliseconds of one step: the history grows by a call and its result, as in an agent's loop."""
-    state: dict[str, Any] = {"messages": messages}
-    taken = []
-    for number in range(REPEATS):
-        call = {"name": "tool_1", "args": {"id": number}, "id": f"c{number}"}
-        usage = {"input_tokens": WINDOW // 2 + 30 * number, "output_tokens": 9, "total_tokens": WINDOW // 2}
-        reply = AIMessage("", id=f"a{number}", tool_calls=[call], usage_metadata=usage)
-        began = time.perf_counter()
-        state = advance(state, reply)
-        taken.append(time.perf_counter() - began)
-        result = ToolMessage(f"row {number}", tool_call_id=f"c{number}", id=f"t{number}")
-        state = {**state, "messages": [*state["messages"], reply, result]}
-    return median(taken[WARM_UP:]) * 1_000
-
-
-def ours(messages: list[AnyMessage], tools: list[dict[str, Any]]) -> float:
-    engine = ContextEngine(ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 4))
+def ours(tools: list[dict[str, Any]], window: int) -> Step:
+    engine = ContextEngine(ModelLimits(context_window=window, requested_output_tokens=SMALL // 4))
     nodes = ContextNodes(engine, tools=tools)
     answers: list[AIMessage] = []
     model = nodes.model_node(lambda _: answers[-1])
 
-    def advance(state: dict[str, Any], reply: AIMessage) -> dict[str, Any]:
+    def step(state: State, reply: AIMessage) -> State:
         answers.append(reply)
         state = {**state, **nodes.budget_check.invoke(state)}
         while (node := nodes.route_on_budget(state)) != "build_messages":
             state = {**state, **getattr(nodes, node).invoke(state), "context_pending": {}}
         state = {**state, **nodes.build_messages.invoke(state)}
+        tokens = state["context_report"]["total_tokens"]
+        reply.usage_metadata = {"input_tokens": tokens, "output_tokens": 9, "total_tokens": tokens + 9}
         update = model.invoke(state)
         return {**state, "context_counts": update["context_counts"]}
 
-    return growing_steps(messages, advance)
+    return step
 
 
-def peer(messages: list[AnyMessage]) -> float:
-    """The same steps through the peer's check; its threshold is out of reach, so that only the check is timed."""
-    from support_model import QuietModel
+def langchain() -> Step:
+    middleware = SummarizationMiddleware(model=QuietModel(), trigger=OUT_OF_REACH, keep=KEPT)
 
-    middleware = SummarizationMiddleware(model=QuietModel(), trigger=("tokens", 10**9), keep=("messages", 20))
-
-    def advance(state: dict[str, Any], _: AIMessage) -> dict[str, Any]:
+    def step(state: State, _: AIMessage) -> State:
         middleware.before_model(state, None)  # type: ignore[arg-type]
         return state
 
-    return growing_steps(messages, advance)
+    return step
 
 
-def supersteps(messages: list[AnyMessage], *, with_nodes: bool) -> float:
-    """Milliseconds of one whole graph step with an in-memory checkpointer: LangGraph's own share is the rest."""
-    engine = ContextEngine(ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 4))
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-    if with_nodes:
-        nodes = ContextNodes(engine)
-        add_context_nodes(builder, nodes, model=lambda _: AIMessage("ok"))
-        builder.add_edge(START, "budget_check")
-        builder.add_edge("agent", END)
-    else:
-        builder.add_node("agent", lambda _: {"messages": [AIMessage("ok")]})
-        for name in ("a", "b"):
-            builder.add_node(name, lambda _: {"context_report": {"n": time.perf_counter()}})
-        builder.add_edge(START, "a")
-        builder.add_edge("a", "b")
-        builder.add_edge("b", "agent")
-        builder.add_edge("agent", END)
-    graph = builder.compile(checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    graph.update_state(config, {"messages": messages})
-    graph.invoke({"messages": [HumanMessage("go")]}, config)
-    taken = []
-    for _ in range(REPEATS // 3):
-        began = time.perf_counter()
-        graph.invoke({"messages": [HumanMessage("go")]}, config)
-        taken.append(time.perf_counter() - began)
-    return median(taken) * 1_000
+def deepagents() -> Step | None:
+    """Its middleware around a model call; None where it is not installed."""
+    try:
+        from deepagents.backends import StateBackend
+        from deepagents.middleware.summarization import SummarizationMiddleware as DeepSummarization
+    except ImportError:
+        return None
+    model = QuietModel()
+    middleware = DeepSummarization(model=model, backend=StateBackend(), trigger=OUT_OF_REACH, keep=KEPT)
+
+    def step(state: State, reply: AIMessage) -> State:
+        request = ModelRequest(model=model, messages=state["messages"], state=state, tools=[])
+        middleware.wrap_model_call(request, lambda _: reply)
+        return state
+
+    return step
+
+
+def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> float:
+    """Median milliseconds of one step: the history grows by a call and its result, as in an agent's loop."""
+    state: State = {"messages": messages}
+    step, taken = make(), []
+    for number in range(WARM_UP[way] + REPEATS[way]):
+        if way == "first sight":
+            state = {"messages": messages}
+        if way != "the same objects":
+            state = {**state, "messages": [m.model_copy(deep=True) for m in state["messages"]]}
+            step = make()
+        call = {"name": "tool_1", "args": {"id": number}, "id": f"c{number}"}
+        reply = AIMessage("", id=f"a{number}", tool_calls=[call])
+        gc.collect()
+        began = time.process_time()
+        state = step(state, reply)
+        taken.append(time.process_time() - began)
+        result = ToolMessage(f"row {number}", tool_call_id=f"c{number}", id=f"t{number}")
+        state = {**state, "messages": [*state["messages"], reply, result]}
+    return median(taken[WARM_UP[way] :]) * 1_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="messages of the history")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     transcripts = list(load(options.data, limit=5)) if options.data else [generate(seed) for seed in range(4)]
     tools = next(t.tools for t in transcripts if t.tools)
-    gc.collect()
-    print(
-        f"{'messages':>10}{'ours ms':>10}{'langchain ms':>14}{'ratio':>8}{'  graph step ms':>16}{'  without us ms':>16}"
-    )
-    for size in SIZES:
-        messages = history(transcripts, size)
-        mine, theirs = ours(messages, tools), peer(messages)
-        whole, bare = supersteps(messages, with_nodes=True), supersteps(messages, with_nodes=False)
-        print(f"{size:>10,}{mine:>10.2f}{theirs:>14.2f}{theirs / mine:>8.1f}{whole:>16.2f}{bare:>16.2f}")
-    print(
-        f"ours: budget_check, route, build_messages and the model node; goal {GOAL_MILLISECONDS} ms at 10,000 messages"
-    )
+    our_nodes.place_of = lambda *_: Place(thread="1")  # as in a graph with a checkpointer
+    everybody = {
+        "ours, all in view": lambda: ours(tools, ROOMY),
+        f"ours, {SMALL:,} tokens": lambda: ours(tools, SMALL),
+        "langchain": langchain,
+        "deepagents": deepagents,
+    }
+    print(f"{'ms per step':<20}{'messages':>10}" + "".join(f"{name:>22}" for name in everybody))
+    for way in WAYS:
+        for size in options.sizes:
+            messages = history(transcripts, size)
+            figures = [f"{cost(messages, make, way):.2f}" if make() else "not installed" for make in everybody.values()]
+            print(f"{way:<20}{size:>10,}" + "".join(f"{figure:>22}" for figure in figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -296,12 +296,18 @@ class ContextEngine:
         """Like `verify`, without blocking the event loop."""
         return await self._measurer.averified(window)
 
-    def plan(self, window: Window) -> Compaction | None:
-        """Return the summary that is due now, or None; pure, calls no model.
+    def plan(self, window: Window, *, planned: Compaction | None = None) -> Compaction | None:
+        """Return the summary that is due now, or None; pure, calls no model. `planned` is what is known to be due.
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return self._agreed(window, partial(planner.due, is_local=self.is_local))
+
+        def due(measured: Window) -> Compaction | None:
+            if planned is not None and measured is window:
+                return planned
+            return planner.due(measured, is_local=self.is_local)
+
+        return self._agreed(window, due)
 
     def prepare(self, window: Window) -> Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.

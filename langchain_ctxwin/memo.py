@@ -115,7 +115,7 @@ class Steps:
         known = self._known.get(key)
         is_known = known is not None and _extends(known, shown, view, before)
         if known is None or not is_known or (known.shown.head_stop and head is None):
-            known = _begun(shown, view, before, head, head_tokens)
+            known = self._begun(messages, start, view, before, head, head_tokens)
         elif len(known.messages) == len(shown):
             return known.shown
         known = self._known.put(key, self._extended(known, messages, start, shown))
@@ -140,23 +140,36 @@ class Steps:
             after_closed=after_steps(new[:closing], known.after_closed),
         )
 
-
-def _begun(shown: list[AnyMessage], view: View, before: Before, head: Head | None, head_tokens: int) -> _Known:
-    """What is known of a view that was not shown before: nothing, or its head."""
-    count = head.stop - head.start if head else 0
-    if head is None or shape_of(begin := shown[:count]) != head.shape:
-        nothing = Shown.of(())
-        return _Known(view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before)
-    calls = frozenset(call_id for message in begin for call_id in call_ids(message))
-    return _Known(
-        view=view,
-        follows=before,
-        messages=begin,
-        parts=[],
-        shown=Shown.after_head(begin, stop=head.stop, tokens=head_tokens, shape=head.shape),
-        closed=0,
-        after_closed=Before(message=begin[-1], calls=before.calls | calls),
-    )
+    def _begun(
+        self,
+        messages: Sequence[AnyMessage],
+        start: int,
+        view: View,
+        before: Before,
+        head: Head | None,
+        head_tokens: int,
+    ) -> _Known:
+        """What is known of a view that was not shown before: nothing, or its head."""
+        begin = list(messages[start : head.stop]) if head else []
+        if head is None or shape_of(begin) != head.shape:
+            nothing = Shown.of(())
+            return _Known(
+                view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before
+            )
+        shown = begin
+        if not head.is_plain:  # repaired as it was then, at no price
+            steps = show_steps(messages[: head.stop], start, view, before, lambda _: 0)
+            shown = [message for step in steps for message in step.messages]
+        calls = frozenset(call_id for message in shown for call_id in call_ids(message))
+        return _Known(
+            view=view,
+            follows=before,
+            messages=begin,
+            parts=[],
+            shown=Shown.after_head(shown, stop=head.stop, tokens=head_tokens, shape=head.shape, is_plain=head.is_plain),
+            closed=0,
+            after_closed=Before(message=shown[-1] if shown else before.message, calls=before.calls | calls),
+        )
 
 
 class Records:

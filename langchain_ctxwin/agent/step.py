@@ -40,6 +40,9 @@ from langchain_ctxwin.util.work import Wait, Work
 MAX_WINDOWS = 64
 """Conversations between two nodes of one step whose measured window is kept; losing it costs one measure."""
 
+Measured = tuple[Window, Compaction | None]
+"""A window, and the summary that is due for it."""
+
 NOWHERE = Place()
 """Outside of a graph."""
 
@@ -83,7 +86,11 @@ class Step:
         self.news: Update = {}
         """What the step found out: the update of the state."""
         self._flow = flow
-        self._window = flow.kept_window(self.state, self.call)
+        self._window: Window | None = None
+        self.plan: Compaction | None = None
+        """The summary that is due for the window, where a check has found one."""
+        if kept := flow.kept_window(self.state, self.call):
+            self._window, self.plan = kept
 
     @property
     def window(self) -> Window:
@@ -107,7 +114,7 @@ class Step:
         if update or window is not None:
             self.news |= update
             self.state |= update
-            self._window = window
+            self._window, self.plan = window, None
 
 
 class Flow:
@@ -126,7 +133,7 @@ class Flow:
         self.choices = choices or Choices()
         self.summaries = Summaries(engine)
         self._histories = histories or Histories(engine)
-        self._windows: Lru[tuple[tuple[Any, ...], Call, Window]] = Lru(MAX_WINDOWS)
+        self._windows: Lru[tuple[tuple[Any, ...], Call, Measured]] = Lru(MAX_WINDOWS)
 
     def measured(self, state: State, call: Call) -> Window:
         """Measure the next request of a state."""
@@ -145,10 +152,10 @@ class Flow:
         messages = step.state.get("messages")
         if messages and not self.engine.is_live:
             known = (messages, len(messages), messages[-1], *map(step.state.get, SESSION))
-            self._windows.put(id(messages), (known, step.call, step.window))
+            self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
-    def kept_window(self, state: State, call: Call) -> Window | None:
-        """Return the window that an earlier node measured for this very state and call; None when it did not.
+    def kept_window(self, state: State, call: Call) -> Measured | None:
+        """Return what an earlier node measured and planned for this very state and call; None when it did not.
 
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
         """
@@ -156,10 +163,10 @@ class Flow:
         kept = self._windows.get(id(messages))
         if kept is None:
             return None
-        (known, count, last, *session), before, window = kept
+        (known, count, last, *session), before, measured = kept
         if known is not messages or count != len(messages) or last is not messages[-1]:
             return None
-        return window if session == [*map(state.get, SESSION)] and _goes_to_same(before, call) else None
+        return measured if session == [*map(state.get, SESSION)] and _goes_to_same(before, call) else None
 
     def drop_window(self, step: Step) -> None:
         """Let go of what was kept for the nodes of a step that is over."""
@@ -192,10 +199,11 @@ class Flow:
         self.summaries.forget(step.state, window)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
-        update, flags = seen(window), self._flags(window, step.place)
+        update, (flags, plan) = seen(window), self._flags(window, step.place)
         update["context_pending"] = {**update["context_pending"], **flags}
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
         self._noted(step, changed(step.state, update), _still_measured(step, seen_as))
+        step.plan = plan
 
     def choose(self, step: Step) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.
@@ -243,7 +251,7 @@ class Flow:
         if self.engine.in_background(window):
             yield from self._summarize_in_background(step, window)
             return
-        plan = self.engine.plan(window)
+        plan = self.engine.plan(window, planned=step.plan)
         if plan is None:
             self._uncompacted(step, window)
             return
@@ -312,8 +320,8 @@ class Flow:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
         self._noted(step, changed(step.state, update), _still_measured(step, window))
 
-    def _flags(self, window: Window, place: Place) -> Update:
-        """What has to happen before the call, beside making an oversized request fit."""
+    def _flags(self, window: Window, place: Place) -> tuple[Update, Compaction | None]:
+        """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planner.relieve(window)
         # A summary tells more than the record alone, unless the last ones came to nothing.
@@ -321,16 +329,16 @@ class Flow:
         is_off = self.engine.in_background(window) or is_hopeless
         plan = None if is_off else planner.due(window, is_local=self.engine.is_local)
         if plan is not None and window.fits_after(plan):
-            return {"due": True, "reason": plan.reason}
+            return {"due": True, "reason": plan.reason}, plan
         if relief is not None:
-            return {"compress": True, "reason": relief.reason}
+            return {"compress": True, "reason": relief.reason}, None
         if self.engine.in_background(window):
             # Hard need never waits: then what is left out is in the record, and the summary follows.
             if window.over_by or not window.session.pending or not self.summaries.is_lost(window, place):
-                return {}
+                return {}, None
             announce_summary("lost", window.session.pending, reason="the process that began it is gone")
-            return {"due": True, "reason": "the summary in progress was lost"}
-        return {}
+            return {"due": True, "reason": "the summary in progress was lost"}, None
+        return {}, None
 
     def _summarize_in_background(self, step: Step, window: Window) -> Work[None]:
         """Write the summary that was lost, here and now; else begin or collect the one on its way."""

@@ -215,7 +215,7 @@ def shown_again(request: Request, before: View, after: View) -> list[int]:
     return [position.index for position in after.pinned if position.index < start and position.index not in shown]
 
 
-MAX_NOTED = 1_000
+MAX_NOTED = 300
 """Newest messages whose lines are read when more leave at once; of older ones what people said is."""
 
 

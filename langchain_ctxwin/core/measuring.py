@@ -158,7 +158,13 @@ def _head(session: Session, request: Request) -> Head | None:
         return None
     if any(span.start < start or span.stop > stop for span in request.sizing.measured.spans):
         return None
-    return Head(start=start, stop=stop, total_tokens=anchor["estimate"], shape=anchor["shape"])
+    return Head(
+        start=start,
+        stop=stop,
+        total_tokens=anchor["estimate"],
+        shape=anchor["shape"],
+        is_plain=anchor.get("plain") is True,
+    )
 
 
 def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:

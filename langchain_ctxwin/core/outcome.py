@@ -27,7 +27,6 @@ from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, report
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey, last_user
-from langchain_ctxwin.core.turns import EDITED
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError
@@ -172,9 +171,8 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "estimate": survey.estimates.total_tokens,
         "index": survey.stop,
         "shape": survey.shown.shapes[-1],
+        "plain": not survey.shown.edited[-1],
     }
-    if survey.shown.shapes[-1] >= EDITED:  # then it has to be repaired anew
-        del counts["anchor"]["shape"]
     counts.pop("checked", None)
     counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
     counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)

@@ -35,6 +35,24 @@ def repair_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -> 
     return _with_opening(body, previous)
 
 
+def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -> bool:
+    """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
+    first, count = messages[0], len(messages)
+    if type(first) is HumanMessage:
+        return count == 1 and isinstance(first.content, str) and not first.content.isspace() and first.content != ""
+    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls:
+        return False
+    calls = first.tool_calls
+    if not calls:
+        return count == 1 and isinstance(first.content, str) and not first.content.isspace() and first.content != ""
+    if first.content is None or isinstance(previous, AIMessage) or count != len(calls) + 1:
+        return False
+    for call, result in zip(calls, messages[1:], strict=True):
+        if type(result) is not ToolMessage or result.tool_call_id != call["id"] or result.content is None:
+            return False
+    return True
+
+
 def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
     """Return what a strict provider would refuse in a message list; empty when it is valid.
 

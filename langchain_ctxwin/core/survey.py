@@ -12,11 +12,10 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.lazy import lazy
-from langchain_ctxwin.core.pairing import is_empty, repair_step, unique_calls
+from langchain_ctxwin.core.pairing import is_empty, is_valid_step, repair_step, unique_calls
 from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
 from langchain_ctxwin.core.turns import (
-    EDITED,
     NOTE_KEY,
     Shown,
     Step,
@@ -155,6 +154,9 @@ class Head:
 
     shape: int
     """The `shape_of` its messages at that time; with another one they were edited."""
+
+    is_plain: bool
+    """Every message of it was shown as it is."""
 
 
 class Shower(Protocol):
@@ -380,10 +382,11 @@ def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[st
     messages: Sequence[AnyMessage] = step.messages
     if view.cleared or view.clamped:
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
-    shown = unique_calls(repair_step(messages, previous), taken)
+    is_valid = is_valid_step(messages, previous)
+    shown = unique_calls(tuple(messages) if is_valid else repair_step(messages, previous), taken)
     is_plain = len(shown) == len(step.messages) and all(map(is_, shown, step.messages))
-    shape = shape_of(shown) if is_plain else EDITED
-    return Step(index=step.index, size=step.size, messages=shown, tokens=sum(map(price, shown)), shape=shape)
+    tokens, shape = sum(map(price, shown)), shape_of(step.messages)
+    return Step(index=step.index, size=step.size, messages=shown, tokens=tokens, shape=shape, is_plain=is_plain)
 
 
 def _is_note(step: Step) -> bool:

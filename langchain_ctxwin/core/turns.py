@@ -34,7 +34,10 @@ class Step:
     """Price of `messages`, in tokens; 0 where the step was not priced."""
 
     shape: int = 0
-    """The `shape_of` its messages, where they are shown as they are."""
+    """The `shape_of` its messages in the history."""
+
+    is_plain: bool = True
+    """They are shown as they are: nothing of them is repaired or edited."""
 
     @property
     def stop(self) -> int:
@@ -53,7 +56,8 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     """Sums over the steps before each, and at the end over all of them: of their tokens, and of the squares."""
 
     shapes: list[int]
-    """Sums of their shapes; past `EDITED` when one of them is not shown as it is."""
+    edited: list[int]
+    """Sums of their shapes, and of how many are not shown as they are."""
 
     messages: list[AnyMessage]
     """The messages of all steps."""
@@ -65,11 +69,11 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     """Returns all steps, those of the head included."""
 
     @classmethod
-    def after_head(cls, messages: Sequence[AnyMessage], *, stop: int, tokens: int, shape: int) -> Shown:
+    def after_head(cls, messages: Sequence[AnyMessage], *, stop: int, tokens: int, shape: int, is_plain: bool) -> Shown:
         """Return the beginning of a view that was counted before, up to `stop`, as one sum without steps."""
         shown = cls()
         shown.indexes, shown.tokens, shown.squares, shown.shapes = [], [tokens], [0], [shape]
-        shown.messages, shown.head_stop = list(messages), stop
+        shown.edited, shown.messages, shown.head_stop = [not is_plain], list(messages), stop
         return shown
 
     @classmethod
@@ -80,6 +84,7 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         shown = cls(old[:kept] + new)
         shown.indexes, shown.tokens = old.indexes[:kept], old.tokens[: kept + 1]
         shown.squares, shown.shapes = old.squares[: kept + 1], old.shapes[: kept + 1]
+        shown.edited = old.edited[: kept + 1]
         shown.messages = old.messages[: len(old.messages) - sum([len(step.messages) for step in old[kept:]])]
         shown.head_stop, shown.whole = old.head_stop, lambda: shown
         for step in new:
@@ -87,6 +92,7 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
             shown.tokens.append(shown.tokens[-1] + step.tokens)
             shown.squares.append(shown.squares[-1] + step.tokens**2)
             shown.shapes.append(shown.shapes[-1] + step.shape)
+            shown.edited.append(shown.edited[-1] + (not step.is_plain))
             shown.messages.extend(step.messages)
         return shown
 
@@ -107,10 +113,8 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
 
 _NOTHING = Shown()
-_NOTHING.indexes, _NOTHING.tokens, _NOTHING.squares, _NOTHING.shapes, _NOTHING.messages = [], [0], [0], [0], []
-
-EDITED = 1 << 62
-"""Shape of a step that is shown edited or repaired: no sum of lengths comes near it."""
+_NOTHING.indexes, _NOTHING.messages = [], []
+_NOTHING.tokens, _NOTHING.squares, _NOTHING.shapes, _NOTHING.edited = [0], [0], [0], [0]
 
 
 def shape_of(messages: Iterable[AnyMessage]) -> int:
@@ -130,7 +134,9 @@ def shape_of(messages: Iterable[AnyMessage]) -> int:
     return total
 
 
-def _length(content: list[Any]) -> int:
+def _length(content: list[Any] | None) -> int:
+    if content is None:  # adapters that do not validate leave it
+        return 0
     values = (value for block in content if isinstance(block, dict) for value in block.values())
     return len(content) + sum(len(value) for value in values if isinstance(value, str))
 
