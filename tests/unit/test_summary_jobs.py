@@ -572,6 +572,7 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.usefixtures("free_places")
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
     """Their threads do not exist there; the parent's places stay taken until they end."""
     for _ in range(MAX_HANGING):
@@ -581,7 +582,6 @@ def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
             assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
     with pytest.raises(RuntimeError, match="64 calls have not returned"):
         in_few_daemons(gate)
-    gate.opened.set()
 
 
 def test_a_summary_does_not_reach_the_users_stream():
