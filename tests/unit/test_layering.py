@@ -67,7 +67,6 @@ EXTRAS = {
     "watchfiles",
     "opentelemetry",
     "quicktok",
-    "tiktoken",
     "tokenizers",
 }
 AT_MODULE_TOP = {"middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
