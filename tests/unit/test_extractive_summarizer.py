@@ -49,37 +49,24 @@ def extract(
 
 
 def test_it_writes_the_record_of_the_messages():
-    """What was said, done and seen, line by line; what one line tells, no other repeats."""
-    assert extract(CHAT).splitlines() == [
+    """What was said, done and seen; what one line tells, no other repeats, and the lines of before stay beside."""
+    before = extract(CHAT)
+    assert before.splitlines() == [
         "user: Exchange the lamp of order #W12. Never ship to the old address.",
         "get_order(#W12)",
         'name="Desk Lamp" id=1008292230',
         "answered: Your lamp was delivered. Which one do you want instead?",
     ]
-
-
-def test_the_previous_summary_is_kept_beside_the_new_lines():
-    """Compacted again, in the order in which it was met."""
-    before = extract(CHAT)
-    assert extract([HumanMessage("Send it to INV-77.")], before).splitlines() == [
-        *before.splitlines(),
-        "user: Send it to INV-77.",
-    ]
-
-
-def test_a_summary_of_its_own_summary_changes_nothing():
-    """Whatever number of compactions follows."""
-    assert extract([], extract(CHAT)) == extract(CHAT)
-
-
-def test_the_same_conversation_has_the_same_summary():
-    """Nothing depends on order of sets or on chance."""
-    assert len({extract(CHAT, max_tokens=30) for _ in range(5)}) == 1
+    assert extract([], before) == before
+    after = extract([HumanMessage("Send it to INV-77.")], before)
+    assert after.splitlines() == [*before.splitlines(), "user: Send it to INV-77."]
 
 
 def test_rules_stay_when_little_fits():
-    """They are worth more than what was merely said."""
-    assert "Never ship" in extract([*CHAT, HumanMessage("Nice weather today.")], max_tokens=60, counter=Letters())
+    """They are worth more than what was merely said, in every run."""
+    chat = [*CHAT, HumanMessage("Nice weather today.")]
+    (summary,) = {extract(chat, max_tokens=60, counter=Letters()) for _ in range(5)}
+    assert "Never ship" in summary
 
 
 @given(
