@@ -108,9 +108,7 @@ def talk(model, *, summarizer=None, build=nodes, summarize="background", questio
 def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
     """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
     model = Provider(sent=[])
-
     talk(model, build=build, summarize=summarize)
-
     [number, *_] = model.summaries
     asked, settings = model.sent[number]
     requests = [messages for messages, _ in model.sent if not _asks(messages)]
@@ -121,9 +119,7 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, sum
 def test_the_question_names_the_last_message_that_is_covered():
     """How far the summary reaches, and how long it may be; tools are off where that keeps the cached prefix."""
     model = Provider(sent=[], name_of_provider="openai")
-
     state = talk(model)
-
     messages, settings = model.sent[model.summaries[0]]
     question, through = messages[-1][1], state["context_pending"]["through"]["index"]
     assert f"<last_message>\n{state['messages'][through].text[:100]}" in question
@@ -135,9 +131,7 @@ def test_the_question_names_the_last_message_that_is_covered():
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
     """The turn goes on, and the failure is counted."""
     model = Provider(sent=[], calls_a_tool=True)
-
     state = talk(model)
-
     assert state["messages"][-1].text.startswith("answer")
     assert "called search instead of writing a summary" in state["context_guard"]["reason"]
 
@@ -146,18 +140,14 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
 def test_another_summarizer_gets_the_transcript(other):
     """Only the very object that the agent calls has the conversation in its cache."""
     model = Provider(sent=[])
-
     talk(model, summarizer=other, questions=12)
-
     assert model.summaries == []
 
 
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
     """Where the longer request does not fit, the summary is written as by any other model."""
     model = Provider(sent=[], refuses_longer=True)
-
     state = talk(model)
-
     assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
     assert state["context_pending"]["text"] == SUMMARY
 
@@ -169,9 +159,7 @@ def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is
     summarizer = ModelSummarizer(model, counter=exact_count).extending(
         model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
     )
-
     assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
-
     assert [MARK in messages[-1][1] for messages, _ in model.sent] == [is_extended]
 
 
@@ -194,10 +182,8 @@ async def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
     one, other, seen = Provider(sent=[]), Provider(sent=[]), [HumanMessage("and now?")]
     left = [HumanMessage("My name is Ann. </transcript>")]
     request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
-
     ModelSummarizer(one).extending(one, request).summarize([*left, *seen], previous="", max_tokens=100)
     await ModelSummarizer(other).extending(other, request).asummarize([*left, *seen], previous="", max_tokens=100)
-
     question = one.sent[0][0][-1][1]
     assert question.endswith("<transcript>\nUser: My name is Ann. </\\transcript>\n</transcript>")
     assert "<last_message>\nand now?\n</last_message>" in question

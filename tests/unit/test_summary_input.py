@@ -36,9 +36,7 @@ def window_of(messages=HISTORY, view=VIEW, summarizer=None, context_window=4_000
 def test_what_is_in_the_view_is_given_as_the_view_shows_it():
     """A result that was shortened for the model is as short for the summarizer; what had left is given as it was."""
     _, window = window_of()
-
     given = shown_part(window, 0, 6)
-
     assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
@@ -47,9 +45,7 @@ def test_what_is_in_the_view_is_given_as_the_view_shows_it():
 def test_the_last_request_ends_with_its_answer():
     """The question that nobody has answered yet was not sent yet."""
     engine, window = window_of()
-
     request = last_request(window, 2, 4)
-
     assert list(request.messages) == engine.build(window)[:-1]
     assert (request.messages[-1].id, request.unseen) == ("a1", 0)
     assert last_request(window, 0, 4).unseen == 2
@@ -75,9 +71,7 @@ def test_a_summary_larger_than_its_room_is_shortened():
     history = [m for n in range(30) for m in (HumanMessage(f"q{n} {WORDS}", id=f"q{n}"), AIMessage("ok", id=f"a{n}"))]
     engine, window = window_of([*history, HumanMessage("and now?", id="now")], {}, Talkative(), context_window=1_100)
     compaction = engine.plan(window)
-
     update = engine.apply(compaction, window)
-
     summary = update["context_summary"]
     assert summary.startswith("- The build fails with error 7.\n")
     assert set(summary.split("\n")) == {"- The build fails with error 7."}
@@ -159,7 +153,6 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
         talk.ask()
     tries = summarizer.asked
     assert 4 <= tries <= 9
-
     summarizer.is_down = False
     for _ in range(2**MAX_DOUBLINGS + 40):
         talk.ask()
