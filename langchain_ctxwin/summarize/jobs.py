@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -59,16 +59,20 @@ class Job:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """One attempt to write a summary; changed under the lock of its jobs."""
+    """One attempt to write a summary."""
 
     key: str
     timeout_seconds: float
     deadline: float
     store: SummaryStore | None
-    job: Job = Job(state="running")
+    ended: Future[None] = field(default_factory=Future)
+    """To wait for; nothing else is asked of it, because its own lock may be held at a fork."""
+    has_ended: bool = False
     written: Written | None = None
-    """The text, once it came in time; the job is done when it was stored, too."""
-    ended: Future[None] | None = None
+    """The text, once it came in time; the attempt ends when it was stored, too. None at the end: it is elsewhere."""
+    reason: str | None = None
+    """Why it failed."""
+    is_cancelled: bool = False
     has_lease: bool = False
 
 
@@ -112,7 +116,7 @@ class SummaryJobs:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._threads: set[_Run] = set()
-        """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
+        """Attempts whose thread may live: running ones, and abandoned ones that nobody waits for."""
         self._drains_at_exit = False
         renew_after_fork(self)
 
@@ -127,6 +131,7 @@ class SummaryJobs:
             if key in self._runs:
                 self._runs.move_to_end(key)
                 return True
+            self._threads = {run for run in self._threads if not run.has_ended}
             running = len(self._running())
             if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
                 return False
@@ -138,7 +143,9 @@ class SummaryJobs:
                 return False
             self._threads.add(run)
             self._runs[key] = run
-            self._make_room()
+            ended = (each.key for each in list(self._runs.values()) if self._job(each).state != "running")
+            while len(self._runs) > MAX_REMEMBERED and (oldest := next(ended, None)) is not None:
+                del self._runs[oldest]
             if shelf is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
                 atexit.register(_drain_at_exit, weakref.ref(self))
@@ -151,8 +158,7 @@ class SummaryJobs:
             if run is None:
                 return None
             self._runs.move_to_end(key)
-            self._judge(run)
-            return run.job
+            return self._job(run)
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored.
@@ -161,9 +167,10 @@ class SummaryJobs:
         """
         with self._lock:
             run = self._runs.pop(key, None)
-            if run is not None:
-                run.job = Job(state="failed", reason="cancelled")
-        if run is not None and run.has_lease:
+        if run is None:
+            return
+        run.is_cancelled = True
+        if run.has_lease and not run.has_ended:
             with suppress(RuntimeError):  # too many hang already; the lease runs out by itself
                 in_few_daemons(lambda: self._give_lease_back(run))
 
@@ -171,10 +178,7 @@ class SummaryJobs:
         """Forget a job that has ended, so that it can be started again; one that is running goes on."""
         with self._lock:
             run = self._runs.get(key)
-            if run is None:
-                return
-            self._judge(run)
-            if run.job.state != "running":
+            if run is not None and self._job(run).state != "running":
                 del self._runs[key]
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
@@ -187,42 +191,33 @@ class SummaryJobs:
             stored_only: Wait for those alone whose text goes to a store.
         """
         with self._lock:
-            ended = [run.ended for run in self._running() if run.ended and (run.store is not None or not stored_only)]
-        wait(ended, timeout_seconds)
+            running = self._running()
+        wait([run.ended for run in running if run.store is not None or not stored_only], timeout_seconds)
         with self._lock:
             return len(self._running())
 
     def _work(self, run: _Run, write: Callable[[], str]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
         try:
-            job = self._outcome(run, write)
+            self._write(run, write)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
-            job = _done(run.written) if run.written else Job(state="failed", reason=str(error))
-        if "failed" in (job.state, run.job.state):  # before a second attempt can begin, which needs the lease
-            self._give_lease_back(run)
-        with self._lock:
-            self._judge(run)
-            if run.job.state == "running":
-                run.job = job
-            self._threads.discard(run)
-            self._make_room()
+            if run.written is None:
+                self._give_lease_back(run)  # before a second attempt can begin, which needs it
+                run.reason = str(error)
+        run.has_ended = True
 
-    def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
+    def _write(self, run: _Run, write: Callable[[], str]) -> None:
         is_ours = self._is_granted(run)
-        with self._lock:
-            run.has_lease = is_ours and self._lease is not None
+        run.has_lease = is_ours and self._lease is not None
         if run.store is not None and (stored := run.store.get(run.key)):
-            return _done(stored)
-        if not is_ours:
-            return Job(state="elsewhere")
-        written = attempt(write)
-        with self._lock:
-            self._judge(run)
-            is_wanted = run.job.state == "running"
-            run.written = written if is_wanted else None
-        if is_wanted and run.store is not None:
-            run.store.put(run.key, written)
-        return _done(written)
+            run.written = stored
+        elif is_ours:
+            written = attempt(write)
+            if run.is_cancelled or self._clock() >= run.deadline:
+                raise _too_slow(run.timeout_seconds)
+            run.written = written
+            if run.store is not None:
+                run.store.put(run.key, written)
 
     def _is_granted(self, run: _Run) -> bool:
         try:
@@ -242,32 +237,24 @@ class SummaryJobs:
         except Exception as error:  # noqa: BLE001  # see _is_granted; it runs out by itself
             _log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
 
-    def _judge(self, run: _Run) -> None:
-        """Give a job up when its time is over; called under the lock."""
-        if run.job.state not in ("running", "elsewhere") or self._clock() < run.deadline:
-            return
-        if run.written is not None:  # only the store is late
-            run.job = _done(run.written)
-        elif run.job.state == "running":
-            run.job = Job(state="failed", reason=str(_too_slow(run.timeout_seconds)))
-        else:
-            reason = (
-                f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
-                "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
-            )
-            run.job = Job(state="failed", reason=reason)
+    def _job(self, run: _Run) -> Job:
+        """What is known of an attempt."""
+        is_over = self._clock() >= run.deadline
+        if run.written is not None and (run.has_ended or is_over):  # or only the store is late
+            return Job(state="done", written=run.written)
+        if run.reason is not None or (is_over and not run.has_ended):
+            return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
+        if not run.has_ended:
+            return Job(state="running")
+        reason = (
+            f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
+            "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
+        )
+        return Job(state="failed", reason=reason) if is_over else Job(state="elsewhere")
 
     def _running(self) -> list[_Run]:
         """The attempts that are still waited for; called under the lock."""
-        for run in self._threads:
-            self._judge(run)
-        return [run for run in self._threads if run.job.state == "running"]
-
-    def _make_room(self) -> None:
-        """Forget the ended jobs that were not used for longest; called under the lock."""
-        ended = (run.key for run in list(self._runs.values()) if run.job.state != "running")
-        while len(self._runs) > MAX_REMEMBERED and (key := next(ended, None)) is not None:
-            del self._runs[key]
+        return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
 
     def drain_at_exit(self) -> None:
         """Wait for summaries on their way to a store, no longer than was said."""
@@ -277,8 +264,8 @@ class SummaryJobs:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._threads = set()
-        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
-            del self._runs[key]
+        for run in [run for run in self._runs.values() if not run.has_ended]:
+            del self._runs[run.key]
 
 
 def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
@@ -291,10 +278,6 @@ def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
         raise ConfigError(
             f"lease={lease!r:.80} has no methods acquire and release: pass RedisLease.from_url(url), or None"
         )
-
-
-def _done(written: Written) -> Job:
-    return Job(state="done", written=written)
 
 
 def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:

@@ -46,7 +46,7 @@ class Jobs(SummaryJobs):
 
     @property
     def threads(self):
-        return len(self._threads)
+        return sum(not run.has_ended for run in self._threads)
 
     def settle(self):
         """Wait until every thread ended, abandoned ones included."""
