@@ -76,7 +76,6 @@ def options(tmp_path):
 
 
 def child(source, options, **streams):
-    """Start a process that runs `source`."""
     command = [sys.executable, "-c", source, json.dumps(options)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **streams)
 
@@ -90,7 +89,6 @@ def leave(options):
 
 
 def stored(options, key="key"):
-    """What the store on disk holds."""
     with SqliteStore.from_conn_string(options["store"]) as store:
         store.setup()
         return SummaryStore(store, "thread").get(key)

@@ -30,7 +30,6 @@ EXACT = Doubt(slope_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
 
 
 def estimate(_messages, *, tools=None):
-    """Stand in for any count."""
     return ESTIMATE
 
 
@@ -41,7 +40,6 @@ class Time:
         self.now = 1000.0
 
     def __call__(self):
-        """Return the time."""
         return self.now
 
 
@@ -55,7 +53,6 @@ class Counter:
         self.asked = 0
 
     def __call__(self, messages):
-        """Return the number of messages."""
         self.asked += 1
         if self.fault is not None:
             self.fault()
@@ -71,17 +68,14 @@ def hang():
 
 
 def fail():
-    """Raise, as a counter with a defect does."""
     raise KeyError("no such token")
 
 
 def reasons(logs):
-    """Return the reasons of the failed counts in a log."""
     return [log["reason"] for log in logs if log["event"] == "count.failed"]
 
 
 def threads():
-    """Return the threads that count."""
     return [thread for thread in threading.enumerate() if thread.name == "ctxwin-count"]
 
 
@@ -260,7 +254,6 @@ def test_a_counter_says_its_base_at_first_use_and_is_not_exact_without():
 
 
 def cyclic_tool():
-    """Return a definition whose schema holds itself."""
     schema = {"type": "object", "properties": {}}
     schema["properties"]["self"] = schema
     return {"name": "walk", "description": "Walk a tree.", "input_schema": schema}
