@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from copy import copy
@@ -51,11 +51,11 @@ TAKES_NONE = frozenset({"openai", "azure"})
 of it; others do not say, so they are only told not to call a tool."""
 
 
-_Call = tuple[Runnable[Any, Any], list[AnyMessage]]
-"""Whom to ask, and with what."""
+_Ask = Callable[[Runnable[Any, Any], list[AnyMessage]], Awaitable[Any]]
+"""Sends messages to whom is asked and returns the reply, awaited or not: the rest is the same for sync and async."""
 
-_Asking = Generator[_Call, Any, str]
-"""Yields calls, receives their replies or exceptions, returns the summary: the same for sync and async."""
+_Sent = tuple[Runnable[Any, Any], LastRequest]
+"""A request that was sent to the same model, and by which call."""
 
 
 class ModelSummarizer:
@@ -96,8 +96,7 @@ class ModelSummarizer:
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
-        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None
-        """A request that was sent to the same model, and by which call."""
+        self._sent: _Sent | None = None
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return a summary of `previous` and `messages`, about `max_tokens` long; `previous` itself if nothing is new.
@@ -106,11 +105,11 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        return _run(self._asking(messages, previous, max_tokens))
+        return _finished(self._written(_ask, messages, previous, max_tokens))
 
     async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `summarize`; cancellation passes through."""
-        return await _arun(self._asking(messages, previous, max_tokens))
+        return await self._written(_aask, messages, previous, max_tokens)
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
@@ -125,8 +124,8 @@ class ModelSummarizer:
         extending._sent = _without_tool_calls(call), request  # noqa: SLF001  # our own
         return extending
 
-    def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
-        if self._sent is not None and (summary := (yield from self._extended(messages, max_tokens, *self._sent))):
+    async def _written(self, ask: _Ask, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> str:
+        if self._sent is not None and (summary := await self._extended(ask, self._sent, messages, max_tokens)):
             return summary
         limit = self._input_limit(max_tokens)
         while True:
@@ -135,21 +134,21 @@ class ModelSummarizer:
                 summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self._price)
             try:
                 for fold in folds:
-                    summary = self._accepted((yield from _replied(self._model, fold.prompt(summary))), fold.max_tokens)
+                    reply = await _replied(ask, self._model, fold.prompt(summary))
+                    summary = self._accepted(reply, fold.max_tokens)
             except SummarizationError as error:
                 limit = self._smaller(limit, error, messages, previous)
             else:
                 return summary
 
-    def _extended(
-        self, messages: Sequence[AnyMessage], max_tokens: int, call: Runnable[Any, Any], request: LastRequest
-    ) -> Generator[_Call, Any, str]:
+    async def _extended(self, ask: _Ask, sent: _Sent, messages: Sequence[AnyMessage], max_tokens: int) -> str:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
+        call, request = sent
         question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
         if self._price(question) > request.room_tokens:
             return ""
         try:
-            reply = yield from _replied(call, [*request.messages, HumanMessage(question)])
+            reply = await _replied(ask, call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
             if _overflow_of(error, (question, *request_texts(request.messages))) is None:
                 raise
@@ -283,38 +282,27 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-def _run(asking: _Asking) -> str:
-    """Make every call and return the summary."""
-    step: Callable[[], _Call] = partial(next, asking)
-    while True:
-        try:
-            call, messages = step()
-        except StopIteration as finished:
-            return str(finished.value)
-        try:
-            step = partial(asking.send, call.invoke(messages, CALL_CONFIG))
-        except Exception as error:  # noqa: BLE001  # the asking answers it
-            step = partial(asking.throw, error)
+async def _ask(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
+    return call.invoke(messages, CALL_CONFIG)
 
 
-async def _arun(asking: _Asking) -> str:
-    """Like `_run`, awaiting every reply."""
-    step: Callable[[], _Call] = partial(next, asking)
-    while True:
-        try:
-            call, messages = step()
-        except StopIteration as finished:
-            return str(finished.value)
-        try:
-            step = partial(asking.send, await call.ainvoke(messages, CALL_CONFIG))
-        except Exception as error:  # noqa: BLE001  # see _run
-            step = partial(asking.throw, error)
+async def _aask(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
+    return await call.ainvoke(messages, CALL_CONFIG)
 
 
-def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Generator[_Call, Any, Any]:
+def _finished(writing: Coroutine[Any, Any, str]) -> str:
+    """The result of a coroutine that never waits."""
+    try:
+        writing.send(None)
+    except StopIteration as finished:
+        return str(finished.value)
+    raise AssertionError("it waits")
+
+
+async def _replied(ask: _Ask, call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
     try:
-        return (yield call, messages)
+        return await ask(call, messages)
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "

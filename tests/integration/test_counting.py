@@ -9,7 +9,6 @@ from langchain_core.tools import tool
 from langchain_google_genai import ChatGoogleGenerativeAI
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
 from support.counting_replies import Replies
 from support.gemini_server import GeminiServer
@@ -87,15 +86,6 @@ def camel(value):
     return value
 
 
-def test_as_a_plain_counter_it_estimates_what_cannot_be_asked():
-    """The constants of a request are no request."""
-    with GeminiServer() as server:
-        counter = GeminiCounter(server.chat_model())
-        assert counter([("user", "hello")]) == server.requests[-1].tokens
-        assert counter([], tools=[look]) == TokenEstimator("gemini")([], tools=[look])
-    assert len(server.requests) == 1
-
-
 def test_vertex_is_asked_in_its_own_form():
     """There the SDK takes system instruction and tools itself."""
     with Replies({"totalTokens": 7}) as server:
@@ -164,10 +154,3 @@ def test_a_server_that_does_not_answer_is_tried_once(is_up, make_counter, count)
         url = server.url if is_up else f"http://127.0.0.1:{free.getsockname()[1]}"
         assert count(make_counter(url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS) == [None] * 3
     assert [log["event"] for log in logs] == ["count.failed"]
-
-
-def test_a_good_reply_is_asked_for_once_per_request(make_counter, count):
-    """What is known is not asked again."""
-    with Replies({"totalTokens": 7, "input_tokens": 7}) as server, capture_logs() as logs:
-        assert count(make_counter(server.url), [*QUESTIONS, *QUESTIONS]) == [7] * 6
-    assert (len(server.asked), logs) == (3, [])
