@@ -148,7 +148,7 @@ class SummaryJobs:
                 del self._runs[oldest]
             if shelf is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
-                atexit.register(_drain_at_exit, weakref.ref(self))
+                atexit.register(_drain_at_exit, weakref.ref(self), self._drain_seconds)
         return True
 
     def find(self, key: str) -> Job | None:
@@ -256,10 +256,6 @@ class SummaryJobs:
         """The attempts that are still waited for; called under the lock."""
         return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
 
-    def drain_at_exit(self) -> None:
-        """Wait for summaries on their way to a store, no longer than was said."""
-        self.drain(self._drain_seconds, stored_only=True)
-
     def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
@@ -280,10 +276,10 @@ def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
         )
 
 
-def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
+def _drain_at_exit(jobs: weakref.ref[SummaryJobs], seconds: float) -> None:
     """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
     if alive := jobs():
-        alive.drain_at_exit()
+        alive.drain(seconds, stored_only=True)
 
 
 @cache

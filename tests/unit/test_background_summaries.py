@@ -6,6 +6,8 @@ import time
 from itertools import pairwise
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -14,11 +16,13 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLi
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
+from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.flow.histories import Place
 from langchain_ctxwin.flow.steps import Summaries
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
+from support.unruly import TEXTS, Conversation
 
 THREAD = {"configurable": {"thread_id": "1"}}
 WORDS = "lorem ipsum dolor sit amet " * 6
@@ -379,3 +383,58 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
     assert state["context_guard"]["compactions"] >= 2
     assert next(number for number in dropped if number is not None) == 0  # the first was there when it was needed
     assert len(writer.given) <= state["context_guard"]["compactions"] + 1
+
+
+# ---------------------------------------------------------------------------------------------- at any time
+
+
+WINDOWS = (400, 800, 1600)
+SIZES_CHARS = (8, 60, 200, 400, 800)
+GIANT_CHARS = 9000
+GOOD_SHARE = 3  # so many good summaries for one of each other kind
+EXAMPLES = 40
+
+RUNS = settings(
+    deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+KINDS = (*TEXTS, *TEXTS[:1] * GOOD_SHARE)
+NUMBERS, CHARS = st.integers(0, 30), st.sampled_from(SIZES_CHARS)
+PARALLEL, ORDERS = st.lists(CHARS, min_size=1, max_size=3), st.sampled_from((1, -1))
+GROWTH = st.one_of(
+    st.tuples(st.just("ask"), CHARS, st.just("")),
+    st.tuples(st.just("ask"), st.sampled_from((*SIZES_CHARS, GIANT_CHARS)), st.sampled_from(("", "pin", "image"))),
+    st.tuples(st.just("step"), PARALLEL, ORDERS),
+    st.tuples(st.just("step"), PARALLEL, ORDERS),
+    st.tuples(st.just("answer"), CHARS),
+    st.tuples(st.just("answer"), CHARS),
+)
+JOBS = st.tuples(st.sampled_from(("finish", "finish", "lose")), st.sampled_from(KINDS))
+PAST = st.one_of(
+    st.tuples(st.just("edit"), NUMBERS, CHARS),
+    st.tuples(st.sampled_from(("remove", "fork")), NUMBERS),
+    st.tuples(st.just("abandon"), CHARS),
+)
+CALM = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS), min_size=15, max_size=60)
+WILD = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS, PAST), min_size=15, max_size=60)
+SETUPS = st.fixed_dictionaries(
+    {
+        "window": st.sampled_from(WINDOWS),
+        "is_async": st.booleans(),
+        "has_store": st.booleans(),
+        "pin_first_user": st.booleans(),
+        "trigger_messages": st.sampled_from((None, None, 8)),
+    }
+)
+
+
+@pytest.mark.parametrize("kind", [CALM, WILD], ids=["growing", "with a past that is rewritten"])
+@RUNS
+@given(data=st.data(), setup=SETUPS)
+def test_every_invariant_holds_whatever_comes(kind, data, setup):
+    """Summaries early, late, wrong, twice or never; and edits, removals, forks and abandoned calls at any time."""
+    conversation = Conversation(**setup)
+    try:
+        for event in data.draw(kind):
+            conversation.act(event)
+    except BudgetExceededError:
+        return
