@@ -49,28 +49,17 @@ def recorded_rows(data):
 def own_rows():
     """The wordings of the unit tests in the shape of the recorded ones, by table."""
     sys.path.insert(0, str(TESTS))
-    from support import overflow_hosts, overflow_look_alikes, overflow_unseen, overflow_wordings
+    from support.overflow_wordings import TABLES
 
-    return {
-        "wordings of providers": [
-            *(overflow_row(name, *case) for name, case in overflow_wordings.OVERFLOWS.items()),
-            *(other_row(name, text) for name, text in overflow_wordings.OTHER_FAILURES.items()),
-        ],
-        "wordings of other hosts": [overflow_row(name, *case) for name, case in overflow_hosts.HOSTS.items()],
-        "invented wordings": [
-            *(overflow_row("unseen", *case) for case in overflow_unseen.UNSEEN.items()),
-            *(other_row("look-alike", text) for text in overflow_look_alikes.LOOK_ALIKES),
-        ],
-    }
+    return {title: [own_row(text, expected) for text, expected in rows] for title, rows in TABLES.items()}
 
 
-def overflow_row(name, text, expected):
+def own_row(text, expected):
+    row = {"id": "own", "provider": "", "label": "other", "text": text, "status_seen": False, "ambiguous": False}
+    if expected is None:
+        return row
     sizes = {key: getattr(expected, key) for key in ("limit", "actual", "requested_output", "kind")}
-    return {**other_row(name, text), "label": OVERFLOW, **sizes}
-
-
-def other_row(name, text):
-    return {"id": name, "provider": "", "label": "other", "text": text, "status_seen": False, "ambiguous": False}
+    return {**row, "label": OVERFLOW, **sizes}
 
 
 def with_status(row):

@@ -2,6 +2,8 @@
 
 from importlib.metadata import version
 
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.compact_tool import create_compact_tool
 from langchain_ctxwin.config import (
     ContextConfig,
@@ -33,8 +35,6 @@ from langchain_ctxwin.errors import (
     SummarizationError,
     UnknownModelError,
 )
-from langchain_ctxwin.graph.agent import create_context_agent
-from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.recall import create_recall_tool, search_messages

@@ -19,12 +19,9 @@ from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, changes, defaults, escaped, listed, origins, shown
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.demo.big_results import BigResults
-from langchain_ctxwin.demo.explore import Scene
+from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.payload import Payload
-from langchain_ctxwin.demo.result_screen import ResultScreen
-from langchain_ctxwin.demo.screen import Screen
+from langchain_ctxwin.demo.story import Claim, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.registry import ModelRegistry
@@ -39,7 +36,12 @@ DEFAULT_WINDOW_TOKENS = 8_192
 """A small window, so that a short run outgrows it many times."""
 
 DEFAULT_STEPS = 60
-"""Model calls of a run: a dozen turns, a few seconds."""
+"""Model calls about a folder: a dozen turns, a few seconds."""
+
+LARGER = 2
+"""Windows of the small model that the larger one has."""
+
+CHOICE_STEPS = 20
 
 SOURCE_KINDS = {
     "openai": "OpenAICompatibleSource",
@@ -76,17 +78,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ctxwin", description="Context-window management for LangChain agents.")
     parser.add_argument("--version", action="version", version=f"ctxwin {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="watch an agent explore a folder through a small window")
+    demo = commands.add_parser("demo", help="watch agents do more work than a small window holds")
     default = Path(langchain_core.__file__).parent
     demo.add_argument("path", nargs="?", type=Path, default=default, help="folder to explore (langchain_core's source)")
     demo.add_argument("--model", metavar="PROVIDER:NAME", help="a real chat model (default: an offline one)")
     demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
-    help_text = "a second, dearer offline model with this window, for requests that the first cannot take"
+    help_text = "only the choice of tools and models: the dearer model has this window"
     demo.add_argument("--larger-window", type=_positive, metavar="TOKENS", help=help_text)
     demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
-    demo.add_argument("--big-results", action="store_true", help="another scenario: questions about a huge tool result")
-    demo.add_argument("--data", type=Path, metavar="FILE", help="a JSON array of objects for it, or a data folder")
+    demo.add_argument("--big-results", action="store_true", help="only the questions about a huge tool result")
     demo.set_defaults(run=_demo)
     _add_config(commands)
     _add_models(commands)
@@ -125,38 +126,34 @@ def _positive(text: str) -> int:
 
 def _demo(args: argparse.Namespace) -> int:
     try:
-        screen = (ResultScreen if args.big_results or args.data else Screen).standard()
+        screen = Screen.standard()
     except ImportError:
         return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
-    return _big_results(args, screen) if isinstance(screen, ResultScreen) else _explore(args, screen)
-
-
-def _explore(args: argparse.Namespace, screen: Screen) -> int:
-    folder = Folder.open(args.path)
+    if args.model and args.larger_window:
+        raise ConfigError("a second window is for the offline models: leave out --model or --larger-window")
     model = _real_model(args.model) if args.model else None
-    scene = Scene.set_up(
-        folder, window_tokens=args.window, larger_tokens=args.larger_window, seed=args.seed, model=model
-    )
     try:
-        with screen.opened(*_headlines(folder, scene, args)):
-            scene.play(screen, steps=args.steps)
+        held = [screen.claims(claims) for claims in _stories(screen, args, model)]
     except Exception as error:  # noqa: BLE001  # providers have no common error; what is not theirs is raised again
-        return _model_failed(error, screen.report or {}, is_real=model is not None)
-    screen.finished(scene.ledger)
-    return EXIT_FAILED if scene.ledger.failures else 0
+        return _model_failed(error, screen.report, is_real=model is not None)
+    return 0 if all(held) else EXIT_FAILED
 
 
-def _big_results(args: argparse.Namespace, screen: ResultScreen) -> int:
-    payload = Payload.read(args.data) if args.data else Payload.generated(seed=args.seed)
-    model = _real_model(args.model) if args.model else None
-    scene = BigResults.set_up(payload, window_tokens=args.window, seed=args.seed, model=model)
-    try:
-        with screen.opened(*scene.headlines(args.model)):
-            scene.play(screen)
-    except Exception as error:  # noqa: BLE001  # as above
-        return _model_failed(error, screen.report or {}, is_real=model is not None)
-    screen.summed_up(scene.ledger, scene.tally, scene.failures)
-    return EXIT_FAILED if scene.failures else 0
+def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | None) -> Iterator[list[Claim]]:
+    """Play the story that the arguments ask for, else one after the other."""
+    window, about = args.window, {"window_tokens": args.window, "seed": args.seed}
+    is_all = not (args.big_results or args.larger_window or args.model)
+    folder = None if args.big_results else Folder.open(args.path)
+    if folder and not args.larger_window:
+        yield explore.play(screen, folder, steps=args.steps, model=model, **about)
+    if is_all or args.big_results:
+        yield big_results.play(screen, model=model, **about)
+    if folder and (is_all or args.larger_window):
+        larger = args.larger_window or LARGER * window
+        steps = args.steps if args.larger_window else min(args.steps, CHOICE_STEPS)
+        yield choice.play(screen, folder, larger_tokens=larger, steps=steps, **about)
+    if folder and is_all:
+        yield decompose.play(screen, folder, **about)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -225,17 +222,6 @@ def _model_failed(error: Exception, report: Mapping[str, object], *, is_real: bo
     if not is_real or isinstance(error, ContextWindowError | BrokenPipeError):
         raise error
     return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
-
-
-def _headlines(folder: Folder, scene: Scene, args: argparse.Namespace) -> Iterator[str]:
-    cut_off = " (the first ones of it)" if folder.is_cut_off else ""
-    size = f"{len(folder.files):,} files, {folder.size_bytes / 1e6:,.1f} MB"
-    yield f"{args.model or 'An offline model'} explores {folder.root}{cut_off}: {size}"
-    limit = scene.ledger.input_limit
-    window = args.larger_window or args.window
-    smaller = f", while {args.window:,} tokens hold it a cheaper model answers" if args.larger_window else ""
-    yield f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer{smaller}"
-    yield "Graph  budget_check > (maybe_summarize | force_compress) > build_messages > agent <> tools"
 
 
 def _real_model(name: str) -> BaseChatModel:

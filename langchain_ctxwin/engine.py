@@ -280,6 +280,10 @@ class ContextEngine:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""
         return self._measurer.by(window, settings_of(before))
 
+    def can_verify(self, window: Window) -> bool:
+        """True for a request that may or may not fit, with a counter that can ask the provider about it."""
+        return self._measurer.remote_for(window) is not None
+
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
 

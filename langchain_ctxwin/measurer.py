@@ -35,7 +35,7 @@ from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Steps
+from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Records, Steps
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
@@ -261,6 +261,7 @@ class Measurer:
         self._learned = learned or HeardLimits()
         self._accepted = AcceptedSizes(time.monotonic)
         self._marks = Marks(pin_when)
+        self._records = Records()
 
     @property
     def counter(self) -> TokenCounter:
@@ -302,12 +303,13 @@ class Measurer:
             model=model_name(model) or self.model,
             tools=tools,
             tools_digest=pricing.tools_digest(tools),
+            tool_tokens=pricing.tools,
             is_exact=lambda: pricing.exact,
             declared=stated if stated.known else self.limits,
             settings=settings,
         )
         request = self._request(messages, system_prompt, tools, pricing, settings)
-        checked = with_new_pins(read_session(session, messages), messages, request.pins)
+        checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
     def again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:
@@ -324,7 +326,7 @@ class Measurer:
 
     def verified(self, window: Window) -> Window:
         """Count a request that may or may not fit where the provider does."""
-        remote = self._remote(window)
+        remote = self.remote_for(window)
         if remote is None:
             return window
         try:
@@ -335,7 +337,7 @@ class Measurer:
 
     async def averified(self, window: Window) -> Window:
         """Like `verified`, without blocking the event loop."""
-        remote = self._remote(window)
+        remote = self.remote_for(window)
         if remote is None:
             return window
         try:
@@ -365,8 +367,8 @@ class Measurer:
         except Exception as error:  # noqa: BLE001  # see hear
             log.warning("limits.not_withdrawn", model=model, reason=type(error).__name__, tokens=tokens)
 
-    def _remote(self, window: Window) -> RequestCounter | None:
-        """The counter to ask about this request, if it is its model's and the answer decides anything."""
+    def remote_for(self, window: Window) -> RequestCounter | None:
+        """Return the counter to ask about this request, if it is its model's and the answer decides anything."""
         remote = self._pricings.default.remote
         is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
         if remote is None or not is_open:

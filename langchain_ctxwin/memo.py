@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
-from operator import attrgetter, is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.survey import Before, PinWhen, Price, after_steps, is_pinned, show_steps
-from langchain_ctxwin.core.turns import Step, starts_turn
+from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.session import valid_record
+from langchain_ctxwin.core.survey import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
+from langchain_ctxwin.core.turns import Shown, Step, call_ids, shape_of, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, snapshot
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once, snapshot
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
@@ -24,7 +25,8 @@ MAX_CONVERSATIONS = 64
 ACCEPTED_SECONDS = 3_600.0
 """How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room."""
 
-_content = attrgetter("content")
+CHECKED_MESSAGES = 256
+"""Newest messages of a view that are looked through for changes in place: several steps, whatever the window is."""
 
 
 class HeardLimits:
@@ -68,61 +70,107 @@ class AcceptedSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _Known:
     """The shown steps of one conversation and what they were made from."""
 
     view: View
     follows: Before
     messages: list[AnyMessage]
-    contents: list[Any]
-    nested: list[tuple[int, Any]]
-    steps: tuple[Step, ...]
-    closed: tuple[Step, ...]
-    """The steps that later messages cannot change."""
+    parts: list[Part]
+    """The newest messages as they were."""
+
+    shown: Shown
+    closed: int
+    """How many of the steps later messages cannot change."""
 
     after_closed: Before
     """What precedes the step after them."""
 
 
 class Steps:
-    """Shows and prices only the steps that are new since the same view was shown last."""
+    """Shows and prices only the steps that are new since the same view was shown last.
+
+    Changes in place are noticed in the newest messages, which are the ones that somebody may be working on.
+    """
 
     def __init__(self, price: Price) -> None:
         self._price = price
-        self._known: Lru[_Shown] = Lru(MAX_CONVERSATIONS)
+        self._known: Lru[_Known] = Lru(MAX_CONVERSATIONS)
 
-    def __call__(self, messages: Sequence[AnyMessage], start: int, view: View, before: Before) -> tuple[Step, ...]:
-        """Return what `show_steps` returns."""
+    def __call__(
+        self,
+        messages: Sequence[AnyMessage],
+        start: int,
+        view: View,
+        before: Before,
+        head: Head | None = None,
+        *,
+        head_tokens: int = 0,
+    ) -> Shown:
+        """Return the steps of `show_steps`, after the head where they are not known, and where it is what it was."""
         if start >= len(messages):
-            return ()
+            return Shown.of(())
         shown = list(messages[start:])
         key = (messages[start].id or id(messages[start]), start)
         known = self._known.get(key)
-        if known is None or not _extends(known, shown, view, before):
-            known = _Shown(
-                view=view, follows=before, messages=[], contents=[], nested=[], steps=(), closed=(), after_closed=before
-            )
+        is_known = known is not None and _extends(known, shown, view, before)
+        if known is None or not is_known or (known.shown.head_stop and head is None):
+            known = _begun(shown, view, before, head, head_tokens)
         elif len(known.messages) == len(shown):
-            return known.steps
-        return self._known.put(key, self._extended(known, messages, start, shown)).steps
+            return known.shown
+        known = self._known.put(key, self._extended(known, messages, start, shown))
+        if known.shown.head_stop:
+            history = list(messages)
+            known.shown.whole = lambda: self(history, start, view, before)
+        return known.shown
 
-    def _extended(self, known: _Shown, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Shown:
-        """Show what follows the closed steps, and remember what the new messages look like."""
-        old = known.closed
-        resume = old[-1].stop if old else start
-        steps = (*old, *show_steps(messages, resume, known.view, known.after_closed, self._price))
-        closed = (*old, *_closed(steps[len(old) :]))
-        seen = len(known.messages)
-        parts = ((index, _mutable_parts(shown[index])) for index in range(seen, len(shown)))
+    def _extended(self, known: _Known, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Known:
+        """Show what follows the closed steps, and remember what the newest messages look like."""
+        resume = known.shown[known.closed - 1].stop if known.closed else known.shown.head_stop or start
+        new = tuple(show_steps(messages, resume, known.view, known.after_closed, self._price))
+        steps = Shown.of(new, known.shown, known.closed)
+        closing = _closed(new)
+        newest = shown[max(len(known.messages), len(shown) - CHECKED_MESSAGES) :]
         return replace(
             known,
             messages=shown,
-            contents=[*known.contents, *map(_content, shown[seen:])],
-            nested=[*known.nested, *((index, snapshot(part)) for index, part in parts if part)],
-            steps=steps,
-            closed=closed,
-            after_closed=after_steps(closed[len(old) :], known.after_closed),
+            parts=[*known.parts, *map(_part, newest)][-CHECKED_MESSAGES:],
+            shown=steps,
+            closed=known.closed + closing,
+            after_closed=after_steps(new[:closing], known.after_closed),
         )
+
+
+def _begun(shown: list[AnyMessage], view: View, before: Before, head: Head | None, head_tokens: int) -> _Known:
+    """What is known of a view that was not shown before: nothing, or its head."""
+    count = head.stop - head.start if head else 0
+    if head is None or shape_of(begin := shown[:count]) != head.shape:
+        nothing = Shown.of(())
+        return _Known(view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before)
+    calls = frozenset(call_id for message in begin for call_id in call_ids(message))
+    return _Known(
+        view=view,
+        follows=before,
+        messages=begin,
+        parts=[],
+        shown=Shown.after_head(begin, stop=head.stop, tokens=head_tokens, shape=head.shape),
+        closed=0,
+        after_closed=Before(message=begin[-1], calls=before.calls | calls),
+    )
+
+
+class Records:
+    """Reads the stored record of a conversation once, and renders it once, while it is the same object."""
+
+    def __init__(self) -> None:
+        self._known: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(MAX_CONVERSATIONS)
+
+    def __call__(self, value: object) -> tuple[Record, tuple[str, ...]]:
+        """Return what `valid_record` returns."""
+        if not value:
+            return valid_record(value)
+        # The value in the value stays alive, so an id in the key cannot come to mean another one.
+        return once(self._known, id(value), lambda: (value, valid_record(value)))[1]
 
 
 class Marks:
@@ -142,13 +190,15 @@ class Marks:
         """
         key = (messages[0].id or id(messages[0])) if messages else None
         old, found = self._known.get(key) or ([], frozenset[int]())
-        # By identity: comparing messages that were loaded anew costs far more than looking at each of them.
-        same = len(old) if len(old) <= len(messages) and all(map(is_, old, messages)) else 0
+        same = len(old) if starts_with(messages, old) else 0
         if same == len(messages):
             return found
-        new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
+        if self._pin_when is None:
+            new = [same + number for number, message in enumerate(messages[same:]) if is_pinned(message)]
+        else:
+            new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
         marks = (found if same else frozenset()).union(new)
-        self._known.put(key, (list(messages), marks))
+        self._known.put(key, ([*old[:same], *messages[same:]], marks))
         return marks
 
     def _holds(self, messages: Sequence[AnyMessage], index: int) -> bool:
@@ -164,22 +214,39 @@ class Marks:
             ) from error
 
 
-def _extends(known: _Shown, shown: list[AnyMessage], view: View, before: Before) -> bool:
+def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
+    """True when the history begins with these very message objects."""
+    if not old or len(messages) < len(old):
+        return False
+    # The ends first: lists of other objects would be compared by content, which takes longer than to start over.
+    if messages[0] is not old[0] or messages[len(old) - 1] is not old[-1]:
+        return False
+    begin = messages[: len(old)]
+    return old == (begin if isinstance(begin, list) else list(begin))
+
+
+def _extends(known: _Known, shown: list[AnyMessage], view: View, before: Before) -> bool:
     """True when the conversation is the known one with nothing but messages added."""
-    if len(shown) < len(known.messages) or not _same_edits(known.view, view) or not _same_before(known.follows, before):
+    if not _same_edits(known.view, view) or not _same_before(known.follows, before):
         return False
-    if known.messages != shown[: len(known.messages)]:
-        return False
-    if not all(map(is_, known.contents, map(_content, shown))):
-        return False
-    return all(parts == _mutable_parts(shown[index]) for index, parts in known.nested)
+    return starts_with(shown, known.messages) and all(map(_is_as_it_was, known.parts))
 
 
-def _mutable_parts(message: AnyMessage) -> list[Any]:
-    """What of a message can change in place without becoming another object: content blocks and tool calls."""
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    content = [] if isinstance(message.content, str) else message.content
-    return [content, calls] if content or calls else []
+Part = tuple[AnyMessage, Any, Any, Any]
+"""A message, and copies of what can change in it without making it another object."""
+
+
+def _part(message: AnyMessage) -> Part:
+    if not isinstance(message, AIMessage):
+        return message, snapshot(message.content), None, None
+    return message, snapshot(message.content), snapshot(message.tool_calls), snapshot(message.invalid_tool_calls)
+
+
+def _is_as_it_was(part: Part) -> bool:
+    message, content, calls, invalid = part
+    if message.content != content or not isinstance(message, AIMessage):
+        return bool(message.content == content)
+    return bool(message.tool_calls == calls and message.invalid_tool_calls == invalid)
 
 
 def _same_before(old: Before, new: Before) -> bool:
@@ -191,12 +258,12 @@ def _same_edits(old: View, new: View) -> bool:
     return old.cleared == new.cleared and old.clamped == new.clamped
 
 
-def _closed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps that later messages cannot extend: not the last one, nor the one before notes that may join it."""
+def _closed(steps: Sequence[Step]) -> int:
+    """How many steps later messages cannot extend: not the last one, nor the one before notes that may join it."""
     count = len(steps) - 1
     while count > 0 and steps[count].size == 1 and not _starts_anew(steps[count]):
         count -= 1
-    return steps[: max(0, count)]
+    return max(0, count)
 
 
 def _starts_anew(step: Step) -> bool:

@@ -7,7 +7,7 @@ wrong as soon as the history shrinks. The state is a Gaussian over both numbers,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import hypot, sqrt
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import Position, message_id
 
 QUANTILE_SD = 1.645
@@ -189,8 +189,6 @@ MAX_SPANS = 48
 MAX_MEASURED = 2
 """Models whose spans are kept: one, and the one it takes turns with."""
 
-NOWHERE = 1 << 62
-"""Position behind every history."""
 
 PLAUSIBLE_RATIO = 4.0
 PLAUSIBLE_TOKENS = 300
@@ -224,26 +222,18 @@ class Measured:
             return False
         return message_id(messages, self.last.index) == self.last.id
 
-    def price(self, steps: Iterable[Step]) -> tuple[float, list[int]]:
-        """Return the counted size of the steps that lie in spans, and the estimates of the others, in tokens."""
-        spans, inside, rest, number = self.spans, [0] * len(self.spans), list[int](), 0
-        start, stop = spans[0][:2] if spans else (NOWHERE, NOWHERE)
-        for step in steps:
-            index = step.index
-            while index >= stop:
-                number += 1
-                start, stop = spans[number][:2] if number < len(spans) else (NOWHERE, NOWHERE)
-            if index >= start:
-                inside[number] += step.tokens
-            else:
-                rest.append(step.tokens)
-        counted = 0.0
-        for shown, span in zip(inside, spans, strict=True):
+    def price(self, steps: Shown) -> tuple[float, int, int]:
+        """Return the counted size of the steps that lie in spans, and of the others the estimates and their squares."""
+        counted, rest, squares = 0.0, steps.total_tokens, steps.squares[-1]
+        for span in self.spans:
+            in_head = span.stop <= steps.head_stop
+            inside, inside_squares = (span.estimate, 0) if in_head else steps.between(span.start, span.stop)
             # Text that was added since has another ratio; nothing is known of it.
-            counted += min(shown, span.estimate) * span.tokens / span.estimate
-            if shown > span.estimate:
-                rest.append(shown - span.estimate)
-        return counted, rest
+            added = max(0, inside - span.estimate)
+            counted += (inside - added) * span.tokens / span.estimate
+            rest += added - inside
+            squares += added**2 - inside_squares
+        return counted, rest, squares
 
     def with_span(self, span: Span, last: Position) -> Measured:
         """Return these and a newer span, at most `MAX_SPANS`."""

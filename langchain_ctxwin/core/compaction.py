@@ -178,7 +178,7 @@ class Goal:
 
 def shown_messages(survey: Survey) -> int:
     """Return how many messages of the history the view holds."""
-    return sum(step.size for step in survey.steps)
+    return survey.stop - survey.start
 
 
 def portion(share: float, room: int) -> int:
@@ -215,6 +215,10 @@ def shown_again(request: Request, before: View, after: View) -> list[int]:
     return [position.index for position in after.pinned if position.index < start and position.index not in shown]
 
 
+MAX_NOTED = 1_000
+"""Newest messages whose lines are read when more leave at once; of older ones what people said is."""
+
+
 def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_tokens: int = 0) -> Survey:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
@@ -232,6 +236,9 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
         return after
     messages = request.messages
     positions = sorted({*left, *edited})
+    # Of a long history that is met for the first time: lines of older results have no place in any record.
+    older = [i for i in positions[:-MAX_NOTED] if isinstance(messages[i], HumanMessage)]
+    positions = [*older, *positions[-MAX_NOTED:]]
     lines = (
         line
         for run in _runs(positions)

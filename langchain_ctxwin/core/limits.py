@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
@@ -14,13 +14,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 
-OUTPUT_ARGUMENTS = (
-    "max_tokens",
-    "max_output_tokens",
-    "max_completion_tokens",
-    "num_predict",
-    "n_predict",
-)
+OUTPUT_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict", "n_predict")
 """Names under which chat models take the number of tokens to generate."""
 
 UNKNOWN_SOURCE = "unknown"
@@ -28,22 +22,6 @@ UNKNOWN_SOURCE = "unknown"
 
 MODEL_ARGUMENTS = ("model", "model_name")
 """Bound arguments that replace the model itself, so that its profile describes another model."""
-
-
-@dataclass(frozen=True, slots=True)
-class LimitFields:
-    """Limits as they were stated, not yet checked against each other."""
-
-    context_window: int | None = None
-    max_input_tokens: int | None = None
-    max_output_tokens: int | None = None
-    requested_output_tokens: int | None = None
-    _: KW_ONLY
-    source: str = UNKNOWN_SOURCE
-
-    def values(self) -> tuple[int | None, int | None, int | None, int | None]:
-        """The four limits in the order of the fields."""
-        return self.context_window, self.max_input_tokens, self.max_output_tokens, self.requested_output_tokens
 
 
 def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -62,21 +40,6 @@ def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         return
     for item in inner:
         yield from models_behind(item)
-
-
-def stated_limits(model: Any, bound: Mapping[str, Any]) -> LimitFields:
-    """Read `.profile` and the requested output of one model; values that are no positive whole number are unknown."""
-    profile = getattr(model, "profile", None)
-    if not isinstance(profile, Mapping) or _is_replaced(model, bound):
-        profile = {}
-    window = _tokens(profile.get("max_input_tokens"))
-    return LimitFields(
-        window,
-        None,
-        _tokens(profile.get("max_output_tokens")),
-        _requested(model, bound),
-        source=UNKNOWN_SOURCE if window is None else "profile",
-    )
 
 
 def _inner(runnable: Any) -> list[Any] | None:
@@ -103,13 +66,8 @@ def _bare(name: object) -> str:
 
 
 def _requested(model: Any, bound: Mapping[str, Any]) -> int | None:
-    for name in OUTPUT_ARGUMENTS:
-        if (tokens := _tokens(bound.get(name))) is not None:
-            return tokens
-    for name in OUTPUT_ARGUMENTS:
-        if (tokens := _tokens(getattr(model, name, None))) is not None:
-            return tokens
-    return None
+    stated = [bound.get(name) for name in OUTPUT_ARGUMENTS] + [getattr(model, name, None) for name in OUTPUT_ARGUMENTS]
+    return next(filter(None, map(_tokens, stated)), None)
 
 
 def _tokens(value: Any) -> int | None:
@@ -265,15 +223,17 @@ def _require_at_most(limits: ModelLimits, name: str, bound_name: str) -> None:
 
 
 def _of_part(part: Any, bound: dict[str, Any]) -> ModelLimits:
-    """Limits of one model inside a runnable; `bound` are the arguments bound around it."""
-    own = getattr(part, "limits", None)
-    if not isinstance(own, ModelLimits):
-        return _consistent(stated_limits(part, bound))
-    if own.requested_output_tokens is not None or not isinstance(part, Runnable):
-        return own
-    requested = stated_limits(part, bound).requested_output_tokens
-    stated = LimitFields(own.context_window, own.max_input_tokens, own.max_output_tokens, requested, source=own.source)
-    return _consistent(stated)
+    """Limits of one model inside a runnable, with the arguments bound around it; odd values are unknown."""
+    own, requested = getattr(part, "limits", None), _requested(part, bound)
+    if isinstance(own, ModelLimits):
+        if own.requested_output_tokens is not None or not isinstance(part, Runnable):
+            return own
+        return _consistent((own.context_window, own.max_input_tokens, own.max_output_tokens, requested), own.source)
+    profile = getattr(part, "profile", None)
+    if not isinstance(profile, Mapping) or _is_replaced(part, bound):
+        profile = {}
+    window, largest_output = _tokens(profile.get("max_input_tokens")), _tokens(profile.get("max_output_tokens"))
+    return _consistent((window, None, largest_output, requested), UNKNOWN_SOURCE if window is None else "profile")
 
 
 def _smallest(candidates: Iterable[ModelLimits]) -> ModelLimits:
@@ -283,26 +243,21 @@ def _smallest(candidates: Iterable[ModelLimits]) -> ModelLimits:
         return parts[0]
     values = {name: [value for part in parts if (value := getattr(part, name)) is not None] for name in _LIMIT_NAMES}
     sources = dict.fromkeys(part.source for part in parts if part.known)
-    stated = LimitFields(
-        min(values["context_window"], default=None),
-        min(values["max_input_tokens"], default=None),
-        min(values["max_output_tokens"], default=None),
-        max(values["requested_output_tokens"], default=None),
-        source="+".join(sources) or UNKNOWN_SOURCE,
-    )
-    return _consistent(stated)
+    smallest = [min(values[name], default=None) for name in _LIMIT_NAMES[:3]]
+    requested = max(values["requested_output_tokens"], default=None)
+    return _consistent((*smallest, requested), "+".join(sources) or UNKNOWN_SOURCE)
 
 
-def _consistent(stated: LimitFields) -> ModelLimits:
+def _consistent(stated: Sequence[int | None], source: str) -> ModelLimits:
     """Drop what contradicts the rest, so that what remains never allows a larger input than was stated."""
-    window, largest_input, largest_output, requested = stated.values()
+    window, largest_input, largest_output, requested = stated
     if _exceeds(largest_input, window):
         largest_input = None  # the window is the tighter limit
     if requested is not None and _exceeds(requested + 1, window):
         requested = None  # such a request cannot be sent; the share of the window is reserved instead
     if _exceeds(largest_output, window) or _exceeds(requested, largest_output):
         largest_output = None  # the table contradicts the window, or what is configured on purpose
-    return ModelLimits(window, largest_input, largest_output, requested, source=stated.source)
+    return ModelLimits(window, largest_input, largest_output, requested, source=source)
 
 
 def _exceeds(value: int | None, bound: int | None) -> bool:

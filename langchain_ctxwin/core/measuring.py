@@ -14,7 +14,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.survey import Request, Survey
+from langchain_ctxwin.core.survey import Head, Request, Survey
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -126,9 +126,13 @@ class _Sized:
 
 def _sized(session: Session, request: Request, about: About) -> _Sized:
     speaker = session.speaker(about.model)
+    request = replace(request, head=_head(session, request))
     survey = request.survey(session.view, session.summary)
     digest = fingerprint(survey, about.tools_digest, about.model)
     extends = latest_report(request, survey, session, digest, speaker)
+    if extends is None and survey.shown.head_stop:  # something before the history is not what it was
+        request = replace(request, head=None)
+        survey = request.survey(session.view, session.summary)
     checked = checked_tokens(survey, session, digest)
     known = rebased(survey, request.sizing, extends, checked)
     if abs(known.total_tokens - survey.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
@@ -144,6 +148,17 @@ def _sized(session: Session, request: Request, about: About) -> _Sized:
         extends=extends,
         counted_by="exact" if is_exact else "usage" if extends else "estimate",
     )
+
+
+def _head(session: Session, request: Request) -> Head | None:
+    """The part of the history that the anchor stands for, and that was shown as it is."""
+    anchor, messages = session.counts.get("anchor") or {}, request.messages
+    start, stop = request.start_of(session.view), anchor.get("index", 0)
+    if "shape" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
+        return None
+    if any(span.start < start or span.stop > stop for span in request.sizing.measured.spans):
+        return None
+    return Head(start=start, stop=stop, total_tokens=anchor["estimate"], shape=anchor["shape"])
 
 
 def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:

@@ -27,6 +27,7 @@ from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, report
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.survey import Request, Survey, last_user
+from langchain_ctxwin.core.turns import EDITED
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError
@@ -169,7 +170,11 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "model": speaker,
         "digest": window.digest,
         "estimate": survey.estimates.total_tokens,
+        "index": survey.stop,
+        "shape": survey.shown.shapes[-1],
     }
+    if survey.shown.shapes[-1] >= EDITED:  # then it has to be repaired anew
+        del counts["anchor"]["shape"]
     counts.pop("checked", None)
     counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
     counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)
@@ -250,12 +255,12 @@ def from_history(session: Session, request: Request, survey: Survey, about: Abou
             surplus_tokens=first.tokens - text - fixed,
             text_tokens=text,
             fixed_tokens=fixed,
-            noise_tokens=sizing.noise([text]),
+            noise_tokens=sizing.noise(text**2),
         )
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.speaker == new.speaker and is_plausible(tokens, added):
-            noise = sizing.noise([added])
+            noise = sizing.noise(added**2)
             belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
             last = Position(id=message_id(request.messages, new.index), index=new.index)
             measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
@@ -303,22 +308,23 @@ def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tupl
         return _after_whole(sizing, window.survey, tokens), sizing.measured
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
     measured = sizing.measured.with_span(span, reply)
-    noise = sizing.noise(extends.added)
+    noise = sizing.noise(sum(tokens**2 for tokens in extends.added))
     belief = after_text(sizing.belief, surplus_tokens=surplus - added, text_tokens=added, noise_tokens=noise)
     return belief, measured
 
 
 def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
     estimates = survey.estimates
-    counted, rest = sizing.measured.price(survey.steps)
-    texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
+    counted, rest, squares = sizing.measured.price(survey.steps)
+    summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
+    text, squares = rest + summary + pinned, squares + summary**2 + pinned**2
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
     return after_request(
         sizing.belief,
-        surplus_tokens=tokens - fixed - sum(texts),
-        text_tokens=sum(texts),
+        surplus_tokens=tokens - fixed - text,
+        text_tokens=text,
         fixed_tokens=fixed,
-        noise_tokens=sizing.noise(texts),
+        noise_tokens=sizing.noise(squares),
     )
 
 

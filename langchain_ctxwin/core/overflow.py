@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Literal, TypeVar
 from unicodedata import normalize
 
@@ -18,94 +17,59 @@ from langchain_ctxwin.core import overflow_patterns as patterns
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ContextWindowError
 
-QUOTED_CHARS = 8
-"""Letters and digits in a row, a digit among them, that make a quote: `limit 300` has eight, and a number with so much
-around it stands in two texts by chance only where both speak of the same limit."""
-
-QUOTED_WORDS_CHARS = 24
-"""The same without a digit: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's, and
-so are longer ones around another number: that is how the provider words its own statement."""
-
-MASK = " ; "
-"""Stands where a quote was, so that the words before and after it are not read as one."""
-
-MAX_CODE_POINT = 0x10FFFF
-"""The last character there is; an escape beyond it is none."""
-
-_ESCAPED_NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
-_ESCAPES = re.compile(
-    r"(?<!\\)\\++(?:(?-i:U(?P<eight>[0-9A-Fa-f]{8}))|u(?P<four>[0-9a-f]{4})|x(?P<two>[0-9a-f]{2})|[nrtbfv0])"
-    r"|&(?:amp;)*+(?:quot|apos|lt|gt|nbsp|#\d{1,5}|#x[0-9a-f]{1,4});",
-    re.IGNORECASE,
-)
-_JOINTS = " \t\r\n()[]:=<>+,-"  # between the words of a statement and its numbers; a quote ends with a quotation mark
-_GOES_ON = re.compile(rf"(?:\\*[\"']:)?[{re.escape(_JOINTS)}]*\d")  # also from a JSON key to its value
-_NO_LETTERS = re.compile(r"[\W_]+")
+Kind = Literal["input", "input_plus_output"]
+SaidBy = Literal["", "provider", "request"]
 
 
-class Quotes:
-    """The texts of a refused request, to be found again in what the provider says about it."""
+@dataclass(frozen=True, slots=True)
+class ContextOverflow:
+    """A request that was refused as too large; sizes are None where the provider does not state them."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        parts = [_letters(text) for text in texts]
-        self._all = "".join(parts)
-        self._short = {part for part in parts if len(part) < QUOTED_CHARS and _has_digit(part) and not part.isdigit()}
+    limit: int | None = None
+    """Tokens that the model takes."""
 
-    def masked(self, text: str) -> str:
-        """Return an error text without what the request says too; a number that differs is the provider's own."""
-        letters, places = _placed_letters(text)
-        quoted = self._quoted(text, letters, places)
-        for number in _ESCAPED_NUMBER.finditer(text):
-            digits = slice(bisect_left(places, number.start()), bisect_left(places, number.end()))
-            if not all(quoted[digits]):
-                quoted[digits] = bytes(len(quoted[digits]))
-        shown, end = list[str](), 0
-        for is_quoted, run in groupby(range(len(letters)), key=quoted.__getitem__):
-            indices = list(run)
-            start, stop = places[indices[0]], places[indices[-1]] + 1
-            if is_quoted and _is_quote(text, start, stop):
-                shown += text[end:start], MASK
-                end = stop
-        return "".join([*shown, text[end:]])
+    actual: int | None = None
+    """Size in tokens as the provider states it: the input alone, or with the requested output for some providers."""
 
-    def has(self, word: str) -> bool:
-        """True when the request has this word, too."""
-        letters = _letters(word)
-        return bool(letters) and letters in self._all
+    kind: Kind = "input"
+    """`input_plus_output` when the requested output counts too, so that asking for less of it helps."""
 
-    def _quoted(self, text: str, letters: str, places: Sequence[int]) -> bytearray:
-        """Say of each letter whether it stands in a run of letters that the request has, too."""
-        runs = [letters[i : i + QUOTED_CHARS] for i in range(len(letters) - QUOTED_CHARS + 1)]
-        known = self._known(set(runs))
-        starts = [(i, QUOTED_CHARS) for i, run in enumerate(runs) if run in known]
-        quoted = bytearray(len(letters))
-        for start, size in (*starts, *self._short_texts(text, letters, places)):
-            quoted[start : start + size] = b"\1" * size
-        return quoted
+    requested_output: int | None = None
+    """Tokens that were requested for the answer."""
 
-    def _known(self, runs: set[str]) -> set[str]:
-        """Those of some short runs of letters that the request has: one pass over it, however long the error is."""
-        text = self._all
-        return {run for i in range(len(text) - QUOTED_CHARS + 1) if (run := text[i : i + QUOTED_CHARS]) in runs}
-
-    def _short_texts(self, text: str, letters: str, places: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield where messages of a word and a number are quoted whole: the first letter, and how many they are."""
-        for part in self._short:
-            start = letters.find(part)
-            while start >= 0:
-                before = places[start] - 1
-                after = places[start + len(part) - 1] + 1
-                if not text[max(0, before) : before + 1].isalnum() and not text[after : after + 1].isalnum():
-                    yield start, len(part)
-                start = letters.find(part, start + 1)
+    said_by: SaidBy = field(default="", repr=False, compare=False)
+    """Whose words state the sizes: the provider's own, or only a quote of the request; empty when nobody compared."""
 
 
-def has_number(texts: Iterable[str], tokens: int) -> bool:
-    """True when a text states this number, or begins with its digits, in any usual spelling."""
-    digits = r"[,._' ]?".join(str(tokens))
-    thousands = rf"|(?<![\d.,]){tokens // 1000} ?k\b" if tokens % 1000 == 0 else ""
-    pattern = re.compile(rf"(?<!\d)(?<!\d[,._']){digits}{thousands}", re.IGNORECASE)
-    return any(pattern.search(normalize("NFKC", text)) for text in texts)
+def classify_overflow(exc_or_text: object, *, request: Iterable[str] = ()) -> ContextOverflow | None:
+    """Recognise a context overflow in an exception, an error text (str or bytes) or a decoded error body.
+
+    Looks at class names, HTTP status, `code` and `type`, body and text, then at the causes behind an exception; the
+    nearest one that is decisive counts. Returns None for everything else: rate limits and quotas (also where a client
+    names the class after an overflow), limits of the `max_tokens` parameter, cache sizes, payloads in bytes, malformed
+    requests, and this package's own errors. Never raises.
+
+    Args:
+        exc_or_text: what the provider said.
+        request: the texts of the refused request. Numbers that the error quotes of them state nothing: an overflow
+            whose limit is only quoted has no sizes.
+
+    Example:
+        >>> classify_overflow("prompt is too long: 208656 tokens > 200000 maximum")
+        ContextOverflow(limit=200000, actual=208656, kind='input', requested_output=None)
+        >>> classify_overflow("429: too many tokens per minute") is None
+        True
+    """
+    if isinstance(exc_or_text, ContextWindowError):
+        return None
+    overflow = _classified(evidence_of(exc_or_text))
+    if overflow is None or not (texts := list(request)):
+        return overflow
+    quotes = Quotes(texts)
+    own = _classified(evidence_of(exc_or_text, quotes.masked))
+    if own is None or (own.limit is None and (overflow.limit or quotes.are_in(evidence_of(exc_or_text)))):
+        return ContextOverflow(said_by="request")
+    return replace(own, said_by="provider")
 
 
 def request_texts(messages: Iterable[BaseMessage], tools: Iterable[Any] = ()) -> Iterator[str]:
@@ -113,21 +77,12 @@ def request_texts(messages: Iterable[BaseMessage], tools: Iterable[Any] = ()) ->
     for message in messages:
         yield from _texts_within(message.content)
         if isinstance(message, AIMessage):
-            yield from _texts_within(message.tool_calls)
-            yield from _texts_within(message.invalid_tool_calls)
+            yield from _texts_within([message.tool_calls, message.invalid_tool_calls])
         yield from _texts_within(message.additional_kwargs)
         names = (message.name, message.tool_call_id if isinstance(message, ToolMessage) else None)
         yield from (name for name in names if name)
     for tool in tools:
         yield from _texts_within(tool_definition(tool))
-
-
-def _is_quote(text: str, start: int, stop: int) -> bool:
-    """True for shared words with a number, or so many that do not go on from or to a number of the provider's own."""
-    if _has_digit(text[start:stop]):
-        return True
-    goes_on = text[:start].rstrip(_JOINTS)[-1:].isdigit() or _GOES_ON.match(text, stop)
-    return not goes_on and sum(map(str.isalnum, text[start:stop])) >= QUOTED_WORDS_CHARS
 
 
 def _texts_within(value: object) -> Iterator[str]:
@@ -145,30 +100,69 @@ def _texts_within(value: object) -> Iterator[str]:
             yield str(item)
 
 
+def has_number(texts: Iterable[str], tokens: int) -> bool:
+    """True when a text states this number, or begins with its digits, in any usual spelling."""
+    digits = r"[,._' ]?".join(str(tokens))
+    thousands = rf"|(?<![\d.,]){tokens // 1000} ?k\b" if tokens % 1000 == 0 else ""
+    pattern = re.compile(rf"(?<!\d)(?<!\d[,._']){digits}{thousands}", re.IGNORECASE)
+    return any(pattern.search(normalize("NFKC", text)) for text in texts)
+
+
+# ---- quotes: what the request says, too ----------------------------------------------------------------------------
+
+QUOTED_LETTERS = 8
+"""Letters before a number, or half as many behind it, that make it a quote where the request has them at the same
+number: they stand in two texts by chance only where both speak of the same limit."""
+
+QUOTED_WORDS_LETTERS = 24
+"""The same without a number: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's."""
+
+QUOTE_CHARS = 64
+"""How far beside a number its letters are looked for, signs and escapes between them."""
+
+MASK = " ; "
+"""Stands where a number was quoted."""
+
+_WHOLE_NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
+_ESCAPES = re.compile(
+    r"(?<!\\)\\++(?:u[0-9a-f]{4}(?:[0-9a-f]{4})?|x[0-9a-f]{2}|[nrtbfv])|&(?:amp;)*+#?\w{1,8};", re.IGNORECASE
+)
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+
+
+class Quotes:
+    """The texts of a refused request, to be found again in what the provider says about it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        parts = [_letters(text) for text in texts]
+        self._all = "".join(parts)
+        self._short = tuple(part for part in parts if 0 < len(part) <= QUOTED_LETTERS and not part.isdigit())
+
+    def masked(self, text: str) -> str:
+        """Return an error text without the numbers that the request has beside the same words."""
+        return _WHOLE_NUMBER.sub(self._masked, normalize("NFKC", text))
+
+    def are_in(self, said: Iterable[Evidence]) -> bool:
+        """True when an error repeats several words of the request in a row."""
+        letters, size = _letters(" ".join(evidence.text for evidence in said)), QUOTED_WORDS_LETTERS
+        runs = {letters[i : i + size] for i in range(len(letters) - size + 1)}
+        return any(self._all[i : i + size] in runs for i in range(len(self._all) - size + 1))
+
+    def _masked(self, number: re.Match[str]) -> str:
+        (start, end), digits = number.span(), len(_letters(number[0]))
+        before = _letters(number.string[max(0, start - QUOTE_CHARS) : end])[-digits - QUOTED_LETTERS :]
+        after = _letters(number.string[start : end + QUOTE_CHARS])[: digits + QUOTED_LETTERS // 2]
+        is_quoted = before in self._all or (len(after) > digits + 1 and after in self._all)
+        return MASK if is_quoted or before.endswith(self._short) else number[0]
+
+
 def _letters(text: str) -> str:
-    """The letters and digits of a text, in one case and one spelling."""
-    plain = _ESCAPES.sub(_unescaped, text) if "\\" in text or "&" in text else text
-    if plain.isascii():
-        return _NO_LETTERS.sub("", plain.lower())
-    return _NO_LETTERS.sub("", normalize("NFKD", plain).casefold())
+    """The letters and digits of a text, however it is printed."""
+    plain = text if text.isascii() else normalize("NFKC", text)
+    return _NO_LETTERS.sub("", _ESCAPES.sub("", plain).lower())
 
 
-def _placed_letters(text: str) -> tuple[str, list[int]]:
-    """The letters and digits of a text, and the position of each."""
-    plain = _ESCAPES.sub(lambda escape: _unescaped(escape).ljust(len(escape[0])), text)
-    placed = [(letter, i) for i, char in enumerate(plain) for letter in normalize("NFKD", char).casefold()]
-    kept = [(letter, i) for letter, i in placed if letter.isalnum()]
-    return "".join(letter for letter, _ in kept), [i for _, i in kept]
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape["four"] or escape["eight"] or escape["two"]
-    return chr(int(code, 16)) if code and int(code, 16) <= MAX_CODE_POINT else ""
-
-
-def _has_digit(text: str) -> bool:
-    return any(map(str.isdigit, text))
-
+# ---- evidence: what an exception says, wherever its client keeps it -------------------------------------------------
 
 T = TypeVar("T", str, bytes)
 
@@ -202,12 +196,9 @@ BODY_ATTRIBUTES = ("body", "details", "response", "error")
 CODE_KEYS = ("code", "type")
 """Attributes and body keys that hold a provider's own error code."""
 
-HTTP_ERRORS = range(400, 600)
-
-_DROPPED = re.compile(r"[\\\"'`\u2018\u2019]+")
+_NOISE = re.compile(r"https?://\S{1,200}|[\\\"'`\u2018\u2019]+")
+_SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 _STATUS = re.compile(r"[45][0-9]{2}")
-_URL = re.compile(r"https?://\S{1,200}")
-_ESCAPED_SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,20 +214,15 @@ class Evidence:
     """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
 
 
-def evidence_of(source: object, quotes: Quotes | None = None) -> Iterator[Evidence]:
+def evidence_of(source: object, own: Own = str) -> Iterator[Evidence]:
     """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
     Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
 
     Args:
         source: an exception, a text or a decoded body.
-        quotes: texts that count for nothing where they are quoted.
+        own: what of a text counts.
     """
-    for evidence in _evidence_of(source, quotes.masked if quotes else _text_itself):
-        yield replace(evidence, codes=_unquoted(evidence.codes, quotes)) if quotes else evidence
-
-
-def _evidence_of(source: object, own: Own) -> Iterator[Evidence]:
     if not isinstance(source, BaseException):
         yield Evidence(codes=_codes(source), text=_joined([source], own))
         return
@@ -245,18 +231,9 @@ def _evidence_of(source: object, own: Own) -> Iterator[Evidence]:
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=_status(error),
-            codes=_codes({key: _attribute(error, key) for key in CODE_KEYS}).union(*map(_codes, bodies)),
-            text=_joined([error, _notes(error), *bodies], own),
+            codes=_codes([{key: _attribute(error, key) for key in CODE_KEYS}, *bodies]),
+            text=_joined([error, *_notes(error), *bodies], own),
         )
-
-
-def _text_itself(text: str) -> str:
-    return text
-
-
-def _unquoted(codes: frozenset[str], quotes: Quotes) -> frozenset[str]:
-    """The codes that are no words of the request: a body may hold the request itself, with types of its own."""
-    return frozenset(code for code in codes if not quotes.has(code))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -281,34 +258,26 @@ def _notes(error: BaseException) -> list[str]:
 def _bodies(error: BaseException) -> list[Any]:
     bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
     response = _attribute(error, "response")
-    if (
-        _attribute(response, "is_closed") is True
-    ):  # an httpx response that was read; others might read from the socket here
+    if _attribute(response, "is_closed") is True:  # one that was read; others might read from the socket here
         bodies.append(_attribute(response, "text"))
     return [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
 
 
 def _status(error: BaseException) -> int | None:
+    """The HTTP error status; LiteLLM keeps it as text at times."""
     sources = (error, _attribute(error, "response"))
     stated = (_attribute(source, name) for source in sources for name in STATUS_ATTRIBUTES)
-    return next((status for value in stated if (status := _http_status(value)) is not None), None)
-
-
-def _http_status(value: object) -> int | None:
-    """An error status as a number or its digits (LiteLLM keeps it as text at times)."""
-    if isinstance(value, str) and _STATUS.fullmatch(value):
-        return int(value)
-    return int(value) if isinstance(value, int) and value in HTTP_ERRORS else None
+    texts = (str(value) for value in stated if isinstance(value, str | int))
+    return next((int(text) for text in texts if _STATUS.fullmatch(text)), None)
 
 
 def _codes(body: object) -> frozenset[str]:
-    return frozenset(
-        value.lower() for key, value in _leaves(body) if key.lower() in CODE_KEYS and isinstance(value, str)
-    )
+    named = (value for key, value in _leaves(body) if key.lower() in CODE_KEYS)
+    return frozenset(value.lower() for value in named if isinstance(value, str))
 
 
 def _joined(sources: Iterable[object], own: Own) -> str:
-    texts = dict.fromkeys(_plain(own(_text(source))) for source in sources)
+    texts = dict.fromkeys(_NOISE.sub("", _SPACE.sub(" ", own(_text(source)))) for source in sources)
     return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
 
 
@@ -326,10 +295,6 @@ def _bounded(text: T) -> T:
     """Head and tail of a long text: the message stands before or after what is echoed."""
     half = MAX_TEXT_CHARS // 2
     return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]
-
-
-def _plain(text: str) -> str:
-    return _DROPPED.sub("", _ESCAPED_SPACE.sub(" ", _URL.sub("", text)))
 
 
 def _leaves(body: object) -> list[tuple[str, Any]]:
@@ -364,38 +329,7 @@ def _attempt(read: Callable[[], Any]) -> Any:
         return None
 
 
-Kind = Literal["input", "input_plus_output"]
-SaidBy = Literal["", "provider", "request"]
-
-
-@dataclass(frozen=True, slots=True)
-class ContextOverflow:
-    """A request that was refused as too large; sizes are None where the provider does not state them."""
-
-    limit: int | None = None
-    """Tokens that the model takes."""
-
-    actual: int | None = None
-    """Size in tokens as the provider states it: the input alone, or with the requested output for some providers."""
-
-    kind: Kind = "input"
-    """`input_plus_output` when the requested output counts too, so that asking for less of it helps."""
-
-    requested_output: int | None = None
-    """Tokens that were requested for the answer."""
-
-    said_by: SaidBy = field(default="", repr=False, compare=False)
-    """Whose words say so: the provider's own, or only a quote of the request; empty when nobody compared them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """A decision about one exception; None as overflow means another failure."""
-
-    overflow: ContextOverflow | None
-
-
-_OTHER_FAILURE = _Verdict(overflow=None)
+# ---- judgement: which evidence is an overflow, and which numbers in it are sizes -----------------------------------
 
 CHARS_BEFORE, CHARS_AFTER = 120, 280
 """Text looked at on either side of a word about tokens: about two sentences of a usual error message."""
@@ -407,48 +341,20 @@ _SEPARATORS = re.compile(r"[,_. ]")
 _NUMBER = re.compile(r"(?<![\w.-])\d[\d,._]*")
 
 
-def classify_overflow(exc_or_text: object, *, request: Iterable[str] = ()) -> ContextOverflow | None:
-    """Recognise a context overflow in an exception, an error text (str or bytes) or a decoded error body.
-
-    Looks at class names, HTTP status, `code` and `type`, body and text, then at the causes behind an exception; the
-    nearest one that is decisive counts. Returns None for everything else: rate limits and quotas (also where a client
-    names the class after an overflow), limits of the `max_tokens` parameter, cache sizes, payloads in bytes, malformed
-    requests, and this package's own errors. Never raises.
-
-    Args:
-        exc_or_text: what the provider said.
-        request: the texts of the refused request. What the error quotes of them states nothing: an overflow that is
-            recognised in quoted words alone has no sizes.
-
-    Example:
-        >>> classify_overflow("prompt is too long: 208656 tokens > 200000 maximum")
-        ContextOverflow(limit=200000, actual=208656, kind='input', requested_output=None)
-        >>> classify_overflow("429: too many tokens per minute") is None
-        True
-    """
-    if isinstance(exc_or_text, ContextWindowError):
-        return None
-    overflow = _classified(evidence_of(exc_or_text))
-    if overflow is None or not (texts := list(request)):
-        return overflow
-    own = _classified(evidence_of(exc_or_text, Quotes(texts)))
-    return ContextOverflow(said_by="request") if own is None else replace(own, said_by="provider")
-
-
 def _classified(said: Iterable[Evidence]) -> ContextOverflow | None:
-    return next((verdict.overflow for verdict in map(_judge, said) if verdict is not None), None)
+    return next((verdict or None for verdict in map(_judge, said) if verdict is not None), None)
 
 
-def _judge(evidence: Evidence) -> _Verdict | None:
-    """Decide from one exception, or return None when it says neither; the surest signs come first."""
+def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
+    """Decide from one exception: an overflow, False for another failure, None for neither; the surest signs first."""
+    text = evidence.text
     if evidence.status in patterns.OTHER_STATUSES or _any(patterns.OTHER_CLASS, evidence.class_names):
-        return _OTHER_FAILURE
+        return False
     if _any(patterns.OVERFLOW_CODE, evidence.codes):
-        return _Verdict(overflow=_stated(evidence.text) or _sizes(evidence.text))
-    if _first(patterns.OTHER_TEXTS, evidence.text):
-        return _OTHER_FAILURE
-    overflow = _stated(evidence.text) or _unlisted(evidence)
-    return None if overflow is None else _Verdict(overflow=overflow)
+        return _stated(text) or _sizes(text)
+    if _first(patterns.OTHER_TEXTS, text):
+        return False
+    return _stated(text) or _unlisted(evidence)
 
 
 def _unlisted(evidence: Evidence) -> ContextOverflow | None:
@@ -472,13 +378,7 @@ def _first(candidates: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | 
 
 def _stated(text: str) -> ContextOverflow | None:
     match = _first(patterns.STATED_OVERFLOWS, text)
-    if match is None:
-        return None
-    groups = match.groupdict()
-    limit, actual, output = (_tokens(groups.get(name)) for name in ("limit", "actual", "output"))
-    overflow = _overflow(limit, actual, output)
-    read = _sizes(text) if limit and actual is None else overflow  # the pattern may have begun in mid-sentence
-    return read if read.limit == limit else overflow
+    return _overflow(*(_tokens(match[name]) for name in ("limit", "actual", "output"))) if match else None
 
 
 def _tokens(number: str | None) -> int | None:
@@ -494,7 +394,7 @@ def _overflow(limit: int | None, actual: int | None, output: int | None) -> Cont
 
 def _sizes(text: str) -> ContextOverflow:
     """What a text that is surely about an overflow states, if anything."""
-    found = [reading.overflow for reading in map(_read, _passages(text)) if reading.overflow.limit]
+    found = [overflow for overflow, _ in map(_read, _passages(text)) if overflow.limit]
     overflow = max(found, key=lambda overflow: overflow.actual is not None, default=ContextOverflow())
     joint = overflow.kind == "input_plus_output" or patterns.JOINT.search(text) is not None
     return replace(overflow, kind="input_plus_output") if joint else overflow
@@ -503,11 +403,10 @@ def _sizes(text: str) -> ContextOverflow:
 def _general(text: str) -> ContextOverflow | None:
     """Two sizes that do not fit, or one in a clause that says that something is too large."""
     for passage in _passages(text):
-        reading = _read(passage)
-        overflow = reading.overflow
+        overflow, told_apart = _read(passage)
         excess = (overflow.limit or overflow.actual) and patterns.EXCESS.search(passage)
         parameter_alone = overflow.requested_output is not None and overflow.actual is None
-        if patterns.SUBJECT.search(passage) and (reading.told_apart or excess) and not parameter_alone:
+        if patterns.SUBJECT.search(passage) and (told_apart or excess) and not parameter_alone:
             return _sizes(text) if overflow.limit else overflow
     return None
 
@@ -520,16 +419,8 @@ def _passages(text: str) -> Iterator[str]:
         end = max(anchor.end(), anchor.start() + CHARS_AFTER // 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
-    """Sizes in a passage; `told_apart` when words, not only their order, say which one is the limit."""
-
-    overflow: ContextOverflow
-    told_apart: bool = False
-
-
-def _read(passage: str) -> _Reading:
-    """Tell limit, size and requested output apart by the words beside each number."""
+def _read(passage: str) -> tuple[ContextOverflow, bool]:
+    """Tell limit, size and requested output apart by the words beside each number, not only by their order, if True."""
     sizes: dict[str, list[int]] = {"limit": [], "actual": [], "output": [], "unknown": []}
     for match in islice(patterns.SIZE.finditer(passage), MAX_SIZES):
         role, tokens = _role(passage, match), _tokens(match["number"]) or 0
@@ -547,8 +438,7 @@ def _read(passage: str) -> _Reading:
     actual = max(larger, default=None) or (max(others, default=None) if output else None)
     overflow = _overflow(limit, actual, output if limit else None)
     worded = actual in sizes["actual"] or patterns.CONTRAST.search(passage) is not None
-    told_apart = bool(sizes["limit"]) and overflow.actual is not None and worded
-    return _Reading(overflow=overflow, told_apart=told_apart)
+    return overflow, bool(sizes["limit"]) and overflow.actual is not None and worded
 
 
 def _role(passage: str, number: re.Match[str]) -> str:

@@ -72,83 +72,40 @@ OTHER_TEXTS = _compile(
 """Rate limits, quotas, caches, one parameter, refused credentials: they win over other wordings in the same text."""
 
 STATED_OVERFLOWS = _compile(
-    # vLLM, newer: output stated before the prompt
+    # vLLM: output stated before the prompt, and requested output that does not fit beside it
     r"(?:max(?:imum)? (?:context|model)|context) (?:length|window) is <limit> tokens.{0,30}?you requested <output>"
     r" output tokens and your prompt contains (?:at least )?(?:<actual>(?: input)? tokens|<n> (?:input )?characters)",
     r"passed <actual> input tokens and requested <output> output tokens\W+However, the models context length is only"
     r" <limit>",
-    # vLLM: the requested output does not fit beside the prompt
     r"max_(?:completion_)?tokens is too large: <output>\W+This models maximum context length is <limit> tokens and your"
     r" request has <actual> input tokens",
-    # SGLang, total and parts
-    r"models maximum context length of <limit> tokens\W+You requested a total of <actual> tokens: <n> tokens from the"
-    r" input messages and <output> tokens for the completion",
     # OpenAI, Azure, DeepSeek, vLLM, OpenRouter: total and parts
     r"maximum context length is <limit>(?: tokens)?\W.{0,60}?(?:requested|resulted in|request has|contains?|contained)"
     r" (?:about |at least )?<actual> (?:input )?tokens"
     r"(?: \([^()]{0,90}?<output> (?:in|for) (?:the|your) (?:completion|output))?",
-    # OpenAI, configured input limit
-    r"input tokens exceed the configured limit of <limit> tokens(?:\W+your messages resulted in <actual> tokens)?",
-    # xAI
-    r"maximum (?:prompt|input) length is <limit>(?: tokens)? but the request contains <actual>",
-    # OpenAI-compatible servers: limit alone, or in another order
-    r"requested token count exceeds the models maximum context length of <limit>",
-    r"(?:input|prompt) length \(?<actual>\)? exceeds the maximum length (?:of )?\(?<limit>",
-    # Anthropic
-    r"prompt is too long: <actual> tokens > <limit>",
+    # Anthropic, Cohere: a sum
     r"input length and max_tokens exceed context limit: <actual> \+ <output> > <limit>",
     r"(?:input|prompt)\w{0,20} (?:\+|and|plus) (?:max_\w*|output |completion )tokens:? \(?<actual> ?\+ ?<output>\)?"
     r"[^.;]{0,40}? <limit>",
-    # Gemini and Vertex AI
-    r"input token count(?: is)? \(?<actual>\)? (?:exceeds the maximum number of tokens allowed|but (?:the )?model"
-    r" (?:only )?supports up to) \(?<limit>",
-    r"input token count exceeds the maximum number of tokens allowed \(?<limit>",
-    # Bedrock
-    r"max(?:imum)? input tokens: <limit>, request input token count: <actual>",
-    # Mistral
-    r"prompt contains <actual> tokens.{0,40}?too large for model with <limit> maximum context length",
-    # Cohere
-    r"tokens in the prompt cannot exceed <limit>\W+received <actual>",
     r"too many tokens: <actual> \+ <output> > <limit>",
-    r"too many tokens: .{0,120}?limit for this model is <limit> tokens",
-    # Cerebras
-    r"reduce the length of the messages or completion\W+current length is <actual> while limit is <limit>",
-    # Text Generation Inference, Together
-    r"inputs tokens \+ max_new_tokens must be <= <limit>\W+Given: <actual> inputs tokens and <output> max_new_tokens",
-    r"inputs must have less than <limit> tokens\W+Given: <actual>",
-    # Fireworks
-    r"prompt is too long: <actual>,? (?:but )?(?:the )?(?:models?)? ?max(?:imum)? context length:? (?:is )?<limit>",
-    # vLLM, older; SGLang
-    r"prompt \((?:total )?length <actual>\) is (?:too long to fit into the model \(context length|longer than the"
-    r" maximum model length of) <limit>",
-    r"(?:input|prompt) \(<actual> tokens\) is longer than the models (?:max(?:imum)? )?context length \(<limit>",
-    # llama.cpp
-    r"request \(<actual> tokens\) exceeds the available context size \(<limit>",
-    r"n_prompt_tokens\W{1,4}<actual>\W.{0,40}?n_ctx\W{1,4}<limit>",
-    r"n_ctx\W{1,4}<limit>\W.{0,40}?n_prompt_tokens\W{1,4}<actual>",
-    # LM Studio
-    r"n_keep: ?<actual> ?>= ?n_ctx: ?<limit>",
-    r"keep the first <actual> tokens when context the overflows.{0,80}?context length of (?:only )?<limit>",
-    # other hosts
-    r"maximum (?:context|prompt|input|sequence) length is <limit>(?: tokens)?\W{1,3}(?:but|however|while|and)\b"
-    r"[^.]{0,80}?<actual>(?: input)? tokens",
-    r"range of input length should be \[\d+, ?<limit>\]",
 )
-"""Wordings that state sizes, the more specific ones first."""
+"""Wordings of limit, size and requested output that the words beside each number do not tell apart; all other wordings
+are read by those."""
 
 BARE_OVERFLOWS = _compile(
     r"\bprompt (?:is )?too long|(?<!audio )\binput is too long\b|\bnumber of input tokens exceeds",
+    r"\binput token count(?:(?: is)? \(?<n>\)?)? (?:exceeds|but)|\bmax(?:imum)? input tokens:? <n>",
+    r"\bmax(?:imum)? (?:context|prompt|input|sequence|model) length (?:of|is) <n>|\bkeep the first <n> tokens",
+    r"\binputs? must have less than <n> tokens|\bprompt contains <n> tokens|\btokens in the prompt cannot exceed",
     r"exceed(?:s|ed|ing)? (?:(?:the|this|its|your) )?(?:(?:requested )?models? )?(?:max(?:imum)? |available |allowed )?"
     r"(?:(?:context|prompt) (?:window|length|size|limit)|model length)",
     r"(?:context (?:window|length|size|limit)|(?:prompt|input) length) (?:has been |was |is )?exceed(?:ed|s)\b",
-    r"maximum (?:context|prompt) length (?:has been |was )?exceeded",
-    r"number of tokens to keep from the initial prompt is greater than the context length",
     r"reduce (?:the length of the|your) (?:messages|prompt|input)",
     r"\bcontext (?:window |length )?overflow|context[_ ](?:length|window)[_ ]exceeded",
     r"\bprompt exceeds (?:the )?(?:max(?:imum)?|length)|exceed max message tokens|status_msg: token limit",
     "(?:输入|上下文|提示词).{0,12}(?:过长|超过|超出|超限)",
 )
-"""Wordings that state an overflow without its size."""
+"""Wordings that surely are about an overflow, with its size or without."""
 
 PARAMETER_TEXTS = _compile(
     r"(?<!and )(?<!plus )(?<!\+ )max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:too large|exceed|must be"
@@ -161,8 +118,8 @@ PARAMETER_TEXTS = _compile(
     r"^(?!.*\b(?:prompt|input)\b).*\b(?:completion|output|generated|response)s?(?: tokens?)?\b.{0,30}?exceed",
     r"\bwas (?:cut off|truncated)|\btoo (?:short|small)|\bfewer than|\bminimum\b",
     r"\bcach(?:e|ed|ing)\b|\bbatch(?:es)?\b|\bembedd|\benqueued|\bqueue\b|\btraining\b|\bfine-?tun",
-    r"internal error|\btimed? ?out\b|\bdeadline\b|\b(?:seconds?|minutes|hours)\b|\bfile\b|\baudio\b",
-    r"\bconnection (?:reset|refused|aborted|closed)|\bstop (?:sequence|word|token)",
+    r"internal error|\btimed? ?out\b|\bdeadline\b|\b(?:seconds?|minutes|hours)\b|\bfile\b(?! \S{1,200} line \d)",
+    r"\baudio\b|\bconnection (?:reset|refused|aborted|closed)|\bstop (?:sequence|word|token)",
     r"\bbytes?\b|\b[KMG]i?B\b|\bcharacters?\b|\bchars\b|\bpixels?\b|\bpages\b|array|dimension|\bstring\b",
     r"\btool (?:result|response|output|description|name)|tool_use|tool_result|regular expression",
     r"\bplan\b|subscription|\ballowance|\baccount\b|\bbilling|\bcredits?\b|\bspend|\bcosts?\b|\bprice|\btoday\b",
@@ -232,7 +189,8 @@ UNITS = {"k": 1_000, "m": 1_000_000}
 """A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too."""
 
 NO_SIZE_BEFORE = re.compile(
-    r"(?:\bby(?: about| at least)?|code|status|error|http|line|column|position|localhost|params?.{0,40}\()\W{0,3}$",
+    r"(?:\bby(?: about| at least)?|code|status|error|http|line|column|position|localhost|\b\w{0,16}id"
+    r"|params?.{0,40}\()\W{0,3}$",
     re.IGNORECASE,
 )
 """Words before a number that is an excess or an error code."""

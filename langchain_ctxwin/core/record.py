@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.lazy import lazy
 
 Kind = Literal["said", "done", "seen", "open"]
 KINDS: tuple[Kind, ...] = ("said", "done", "seen", "open")
@@ -119,7 +120,7 @@ class RecordLine:
     """How often the agent, or a person, came back to it; 0 for what only a result showed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """What left the view: lines in the order in which they were last met, and how much left in all."""
 
@@ -136,8 +137,10 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form; empty when nothing left."""
-        if not self:
-            return {}
+        return self._json if self else {}
+
+    @lazy
+    def _json(self) -> dict[str, Any]:
         return {
             "lines": [[line.kind, line.text, line.source, line.uses] for line in self.lines],
             "left": {"turns": self.turns, "steps": self.steps, "messages": self.messages, "tokens": self.tokens},
@@ -157,6 +160,11 @@ class Record:
         lines = tuple(_line(kind, text, source, uses) for kind, text, source, uses in value["lines"])
         shown = value.get("shown_chars")
         return cls(lines=lines, **left, shown_chars=None if shown is None else int(shown))
+
+    @lazy
+    def text(self) -> str:
+        """The record as a model sees it, without its frame; rendered once."""
+        return _text(self.shown())
 
     def shown(self) -> tuple[RecordLine, ...]:
         """Return the lines that the view has room for."""
@@ -187,7 +195,7 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         user: Ship to Oslo only.
     """
     known = record if isinstance(record, Record) else Record.from_json(record)
-    return _text(known.shown())
+    return known.text
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:

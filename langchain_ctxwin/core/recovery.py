@@ -97,15 +97,16 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
         return limits
     window = _smaller(limits.context_window, learned.get("context_window"))
     largest_input = _smaller(limits.max_input_tokens, learned.get("max_input_tokens"))
-    outputs = {name: getattr(limits, name) for name in ("max_output_tokens", "requested_output_tokens")}
-    kept = {name: tokens for name, tokens in outputs.items() if tokens and (window is None or tokens < window)}
-    tighter = largest_input if window is None or (largest_input or window) <= window else None
+    output, requested = (
+        tokens if tokens and (window is None or tokens < window) else None
+        for tokens in (limits.max_output_tokens, limits.requested_output_tokens)
+    )
     return replace(
         limits,
         context_window=window,
-        max_input_tokens=tighter,
-        max_output_tokens=kept.get("max_output_tokens"),
-        requested_output_tokens=kept.get("requested_output_tokens"),
+        max_input_tokens=largest_input if window is None or (largest_input or window) <= window else None,
+        max_output_tokens=output,
+        requested_output_tokens=requested,
     )
 
 
@@ -300,21 +301,16 @@ def _reported(reply: AIMessage) -> tuple[int, int] | None:
     usage: object = reply.usage_metadata
     if not isinstance(usage, Mapping):
         return None
-    input_tokens, output_tokens = _count(usage, "input_tokens"), _count(usage, "output_tokens")
-    if not input_tokens or output_tokens is None or _cached(usage) > input_tokens:
-        return None
-    return input_tokens, output_tokens
+    details = usage.get("input_token_details")
+    parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []
+    cached = sum(tokens for tokens in map(_count, parts) if tokens)
+    input_tokens, output_tokens = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    return (
+        (input_tokens, output_tokens) if input_tokens and output_tokens is not None and cached <= input_tokens else None
+    )
 
 
-def _cached(usage: Mapping[str, Any]) -> int:
-    details: object = usage.get("input_token_details")
-    if not isinstance(details, Mapping):
-        return 0
-    return sum(_count(details, key) or 0 for key in ("cache_read", "cache_creation"))
-
-
-def _count(usage: Mapping[str, Any], key: str) -> int | None:
-    tokens = usage.get(key)
+def _count(tokens: object) -> int | None:
     return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
 
 

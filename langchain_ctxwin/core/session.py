@@ -214,7 +214,10 @@ def _is_position(value: object) -> bool:
 
 
 def _is_anchor(value: object) -> bool:
-    return value is None or (_is_checked(value) and isinstance(value, Mapping) and _is_optional_text(value.get("id")))
+    if value is None or not isinstance(value, Mapping):
+        return value is None
+    places = (_is_count(value[name]) for name in ("index", "shape") if name in value)
+    return _is_checked(value) and _is_optional_text(value.get("id")) and all(places)
 
 
 def _is_checked(value: object) -> bool:
@@ -337,7 +340,13 @@ class Session:
         return limits.get(model, {})
 
 
-def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]) -> Session:
+ReadRecord = Callable[[object], tuple[Record, tuple[str, ...]]]
+"""`valid_record`, or a memoized form of it."""
+
+
+def read_session(
+    state: Mapping[str, Any] | None, messages: Sequence[AnyMessage], read_record: ReadRecord = valid_record
+) -> Session:
     """Read the session and verify every stored position against the history.
 
     A view whose start is gone (removed, forked, another history) is dropped together with its summary and anchor; the
@@ -346,7 +355,7 @@ def read_session(state: Mapping[str, Any] | None, messages: Sequence[AnyMessage]
     values = state or {}
     counts, count_faults = valid_counts(values.get("context_counts"))
     guard, guard_faults = valid_guard(values.get("context_guard"))
-    record, record_faults = valid_record(values.get("context_record"))
+    record, record_faults = read_record(values.get("context_record"))
     view, view_faults = valid_view(values.get("context_view"), record)
     pending, pending_faults = valid_pending(values.get("context_pending"))
     summary, summary_faults = valid_summary(values.get("context_summary"), view)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
 
 from langchain_ctxwin.core.calibration import FIXED_NOISE_SHARE, QUANTILE_SD, Belief, Doubt, Measured, deviation
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ class Sizing:
     doubt: Doubt = field(default_factory=Doubt)
     measured: Measured = field(default_factory=Measured)
 
-    def size(self, estimates: Regions, steps: Sequence[Step]) -> Size:
+    def size(self, estimates: Regions, steps: Shown) -> Size:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         belief = self.belief
-        counted, rest = self.measured.price(steps)
+        counted, rest, squares = self.measured.price(steps)
         stretch = max(0.0, 1 + belief.slope)
         system, tools = _with_offset(estimates, belief.offset)
         regions = Regions(
@@ -70,46 +70,58 @@ class Sizing:
             tool_tokens=round(tools),
             summary_tokens=round(stretch * estimates.summary_tokens),
             pinned_tokens=round(stretch * estimates.pinned_tokens),
-            history_tokens=round(counted + stretch * sum(rest)),
+            history_tokens=round(counted + stretch * rest),
         )
-        texts = (estimates.summary_tokens, estimates.pinned_tokens, *rest)
+        texts = _with_fixed(estimates, rest, squares)
         if belief == self.plain:
             return self._bounded(regions, belief, 1, texts)
         return self._bounded(regions, belief, 1, texts, FIXED_NOISE_SHARE * (system + tools + counted))
 
-    def least(self, size: Size, estimates: Regions, steps: Sequence[Step]) -> int:
+    def least(self, size: Size, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
 
         A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
         """
         if self.belief == self.plain:
             return size.lower_tokens
-        texts = (estimates.summary_tokens, estimates.pinned_tokens, *(step.tokens for step in steps))
+        texts = _with_fixed(estimates, steps.total_tokens, steps.squares[-1])
         return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
 
     def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
-        return self._bounded(_scaled(size.regions, total), self.belief, 0, added)
+        squares = sum(tokens * tokens for tokens in added)
+        return self._bounded(_scaled(size.regions, total), self.belief, 0, (sum(added), squares))
 
-    def noise(self, texts: Iterable[int]) -> float:
-        """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out."""
-        return self.doubt.noise_share * sqrt(sum(tokens * tokens for tokens in texts))
+    def noise(self, squares: int) -> float:
+        """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out.
+
+        Args:
+            squares: the sum of the squares of their estimates.
+        """
+        return self.doubt.noise_share * sqrt(squares)
 
     def _bounded(
-        self, regions: Regions, belief: Belief, constant: int, texts: Sequence[int], known_noise: float = 0.0
+        self, regions: Regions, belief: Belief, constant: int, texts: tuple[int, int], known_noise: float = 0.0
     ) -> Size:
+        """The size and its bounds; `texts` are the tokens of what is estimated, and the sum of their squares."""
         total = regions.total_tokens
         if not self.doubt.has_margin:
             return Size(regions=regions, upper_tokens=total, lower_tokens=total)
-        noise = hypot(self.noise(texts), known_noise)
-        above = deviation(belief, constant=constant, text_tokens=sum(texts), noise_tokens=noise)
+        noise = hypot(self.noise(texts[1]), known_noise)
+        above = deviation(belief, constant=constant, text_tokens=texts[0], noise_tokens=noise)
         # The skew is that of plain estimates of text; after the first report errors go both ways alike.
         offset = constant * belief.offset_variance
         share = 1.0 if belief.reports else self.doubt.lower_share
         below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
         lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
         return Size(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
+
+
+def _with_fixed(estimates: Regions, tokens: int, squares: int) -> tuple[int, int]:
+    """The tokens of a history together with those of summary and pins, and the sum of their squares."""
+    summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
+    return tokens + summary + pinned, squares + summary**2 + pinned**2
 
 
 def _with_offset(estimates: Regions, offset: float) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.window import Window
 
 QUESTION_TOKENS = 640
@@ -51,5 +52,5 @@ def last_request(window: Window, start: int, stop: int) -> LastRequest | None:
     steps, room_tokens = list(survey.steps), window.budget.input_limit - survey.upper_tokens
     while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
         room_tokens += steps.pop().tokens
-    messages = tuple(replace(survey, steps=tuple(steps)).messages())
+    messages = tuple(replace(survey, shown=Shown.of(steps)).messages())
     return LastRequest(messages=messages, room_tokens=room_tokens, unseen=max(0, survey.start - start))

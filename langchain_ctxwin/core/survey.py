@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from operator import is_
+from typing import Literal, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.lazy import lazy
 from langchain_ctxwin.core.pairing import is_empty, repair_step, unique_calls
 from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
-from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, call_ids, group_turns, split_steps
+from langchain_ctxwin.core.turns import (
+    EDITED,
+    NOTE_KEY,
+    Shown,
+    Step,
+    Turn,
+    call_ids,
+    group_turns,
+    shape_of,
+    split_steps,
+)
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import ConfigError
 
@@ -130,11 +142,42 @@ class Before:
     """Ids of the tool calls that were made before it."""
 
 
-Shower = Callable[[Sequence[AnyMessage], int, View, Before], tuple[Step, ...]]
-"""`show_steps` or a memoized form of it: messages, start, view, what precedes -> shown steps up to the end."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The part of a history that a provider counted: what follows it is all that a measure has to look at."""
+
+    start: int
+    stop: int
+    """Positions of its first message and after its last one."""
+
+    total_tokens: int
+    """Our estimate of the request that ended there."""
+
+    shape: int
+    """The `shape_of` its messages at that time; with another one they were edited."""
+
+
+class Shower(Protocol):
+    """Shows and prices the steps of a history, remembering what it can."""
+
+    def __call__(
+        self,
+        messages: Sequence[AnyMessage],
+        start: int,
+        view: View,
+        before: Before,
+        head: Head | None = None,
+        *,
+        head_tokens: int = 0,
+    ) -> Shown:
+        """Return the steps of `messages[start:]` after `before`.
+
+        Where nothing is remembered they begin after the head, which counts `head_tokens`, if it is what it was.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Survey:
     """The regions of one request under one view, each priced once."""
 
@@ -142,7 +185,9 @@ class Survey:
     summary: str
     preamble: Preamble
     pinned: tuple[Step, ...]
-    steps: tuple[Step, ...]
+    shown: Shown
+    """The history as it is shown, its sums and messages; its head may not be told apart into steps."""
+
     start: int
     """Position of the view's first message."""
 
@@ -180,7 +225,12 @@ class Survey:
     @property
     def stop(self) -> int:
         """Position after the last message that is shown: that of the answer."""
-        return self.steps[-1].stop if self.steps else self.start
+        return self.shown.stop or self.start
+
+    @lazy
+    def steps(self) -> Shown:
+        """The history as it is shown, every step of it."""
+        return self.shown.whole()
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -190,11 +240,11 @@ class Survey:
     @property
     def newest(self) -> Step | None:
         """The last step that is more than a note by this package or the application; None in an empty view."""
-        return next((step for step in reversed(self.steps) if step.messages and not _is_note(step)), None)
+        return next((step for step in reversed(self.shown) if step.messages and not _is_note(step)), None)
 
     def messages(self) -> list[AnyMessage]:
         """Return the request."""
-        return assemble(self.preamble, _flatten(self.pinned), _flatten(self.steps))
+        return assemble(self.preamble, _flatten(self.pinned), self.shown.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +276,9 @@ class Request:
     fill: Fill = filled
     """Adds the line that says how full the window is to a message."""
 
+    head: Head | None = None
+    """What of the history needs no look, under a view that begins where it does and edits nothing."""
+
     full_tokens: int = 0
     """Input tokens that are a full window, for that line; 0 shows none."""
 
@@ -239,7 +292,6 @@ class Request:
         )
         start = self.start_of(view)
         pinned = tuple(self._pinned_steps(view, start))
-        steps = self.show(self.messages, start, view, after_steps(pinned))
         estimates = Regions(
             system_tokens=self.system_tokens,
             tool_tokens=self.tool_tokens,
@@ -247,14 +299,19 @@ class Request:
             pinned_tokens=self.price_text(preamble.constraints) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
+        head = None if view.cleared or view.clamped or self.full_tokens else self.head
+        if head is not None and head.start != start:
+            head = None
+        head_tokens = head.total_tokens - estimates.fixed_tokens if head else 0
+        steps = self.show(self.messages, start, view, after_steps(pinned), head, head_tokens=head_tokens)
         steps = self._with_fill(steps, estimates.fixed_tokens)
-        estimates = replace(estimates, history_tokens=sum(step.tokens for step in steps))
+        estimates = replace(estimates, history_tokens=steps.total_tokens)
         return Survey(
             view=view,
             summary=summary,
             preamble=preamble,
             pinned=pinned,
-            steps=steps,
+            shown=steps,
             start=start,
             estimates=estimates,
             size=self.sizing.size(estimates, steps),
@@ -276,12 +333,13 @@ class Request:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
-    def _with_fill(self, steps: tuple[Step, ...], before_tokens: int) -> tuple[Step, ...]:
+    def _with_fill(self, steps: Shown, before_tokens: int) -> Shown:
         """The steps with the line that says how full the window is, when it is to be shown."""
         limit = self.full_tokens
         if not limit:
             return steps
-        return with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
+        told = with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
+        return Shown.of(told)
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open."""
@@ -323,7 +381,9 @@ def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[st
     if view.cleared or view.clamped:
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
     shown = unique_calls(repair_step(messages, previous), taken)
-    return replace(step, messages=shown, tokens=sum(map(price, shown)))
+    is_plain = len(shown) == len(step.messages) and all(map(is_, shown, step.messages))
+    shape = shape_of(shown) if is_plain else EDITED
+    return Step(index=step.index, size=step.size, messages=shown, tokens=sum(map(price, shown)), shape=shape)
 
 
 def _is_note(step: Step) -> bool:

@@ -6,8 +6,11 @@ together: AI messages with tool calls and all their results, or one lone message
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -31,10 +34,105 @@ class Step:
     tokens: int = 0
     """Price of `messages`, in tokens; 0 where the step was not priced."""
 
+    shape: int = 0
+    """The `shape_of` its messages, where they are shown as they are."""
+
     @property
     def stop(self) -> int:
         """Position after the last message."""
         return self.index + self.size
+
+
+class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
+    """The steps of a history as the model sees them, with running sums: a history that grows costs what is new."""
+
+    indexes: list[int]
+    """Position of the first message of each step."""
+
+    tokens: list[int]
+    squares: list[int]
+    """Sums over the steps before each, and at the end over all of them: of their tokens, and of the squares."""
+
+    shapes: list[int]
+    """Sums of their shapes; past `EDITED` when one of them is not shown as it is."""
+
+    messages: list[AnyMessage]
+    """The messages of all steps."""
+
+    head_stop: int = 0
+    """Position after what is counted but not told apart into steps: see `after_head`. 0 when everything is."""
+
+    whole: Callable[[], Shown]
+    """Returns all steps, those of the head included."""
+
+    @classmethod
+    def after_head(cls, messages: Sequence[AnyMessage], *, stop: int, tokens: int, shape: int) -> Shown:
+        """Return the beginning of a view that was counted before, up to `stop`, as one sum without steps."""
+        shown = cls()
+        shown.indexes, shown.tokens, shown.squares, shown.shapes = [], [tokens], [0], [shape]
+        shown.messages, shown.head_stop = list(messages), stop
+        return shown
+
+    @classmethod
+    def of(cls, steps: Iterable[Step], before: Shown | None = None, kept: int = 0) -> Shown:
+        """Return the steps after the first `kept` of those that were shown before."""
+        new = tuple(steps)
+        old = _NOTHING if before is None else before
+        shown = cls(old[:kept] + new)
+        shown.indexes, shown.tokens, shown.squares = old.indexes[:kept], old.tokens[:kept], old.squares[:kept]
+        shown.indexes.extend(step.index for step in new)
+        shown.tokens.extend(accumulate((step.tokens for step in new), initial=old.tokens[kept]))
+        shown.squares.extend(accumulate((step.tokens**2 for step in new), initial=old.squares[kept]))
+        shown.shapes = old.shapes[:kept]
+        shown.shapes.extend(accumulate((step.shape for step in new), initial=old.shapes[kept]))
+        shown.head_stop, shown.whole = old.head_stop, lambda: shown
+        shown.messages = old.messages[: len(old.messages) - sum(len(step.messages) for step in old[kept:])]
+        shown.messages.extend(message for step in new for message in step.messages)
+        return shown
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all steps."""
+        return self.tokens[-1]
+
+    @property
+    def stop(self) -> int:
+        """Position after the last message that is shown; 0 when none is."""
+        return self[-1].stop if self else self.head_stop
+
+    def between(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the tokens of the steps at `start <= index < stop`, and the sum of their squares."""
+        first, last = bisect_left(self.indexes, start), bisect_left(self.indexes, stop)
+        return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
+
+
+_NOTHING = Shown()
+_NOTHING.indexes, _NOTHING.tokens, _NOTHING.squares, _NOTHING.shapes, _NOTHING.messages = [], [0], [0], [0], []
+
+EDITED = 1 << 62
+"""Shape of a step that is shown edited or repaired: no sum of lengths comes near it."""
+
+
+def shape_of(messages: Iterable[AnyMessage]) -> int:
+    """Return a number that changes when the texts of messages get longer or shorter, or calls and results change.
+
+    It is no proof that messages are the same, but takes a fraction of a microsecond for each of them.
+    """
+    total = 0
+    for message in messages:
+        content: Any = message.content
+        total += len(content) if isinstance(content, str) else _length(content)
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                total += 1_000_003 + len(call["id"] or "") + len(call["args"])
+        elif isinstance(message, ToolMessage):
+            total += 1_009 + len(message.tool_call_id)
+    return total
+
+
+def _length(content: list[Any]) -> int:
+    values = (value for block in content if isinstance(block, dict) for value in block.values())
+    return len(content) + sum(len(value) for value in values if isinstance(value, str))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,9 @@ class About:
     tools_digest: str
     """Fingerprint of the tool definitions."""
 
+    tool_tokens: Callable[[Sequence[Any]], int]
+    """Prices tool definitions."""
+
     is_exact: Callable[[], bool]
     """Whether the counter is exact; asked after pricing, because one that failed no longer is."""
 
@@ -95,7 +98,7 @@ class Window:
     @property
     def messages(self) -> list[AnyMessage]:
         """The view: pinned messages and history as the model sees them, without the system message."""
-        return [message for step in (*self.survey.pinned, *self.survey.steps) for message in step.messages]
+        return [*(message for step in self.survey.pinned for message in step.messages), *self.survey.shown.messages]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -201,7 +204,7 @@ def latest_report(request: Request, survey: Survey, session: Session, digest: st
     since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
     counted = survey.estimates.total_tokens
-    for step in reversed(survey.steps):
+    for step in reversed(survey.shown):
         added.append(step.tokens)
         counted -= step.tokens
         if step.index <= since and not anchor:

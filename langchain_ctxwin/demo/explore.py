@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from itertools import count
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.demo import ruler
-from langchain_ctxwin.demo.checks import verify
-from langchain_ctxwin.demo.conversation import Conversation
+from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.ledger import Ledger, Recorder
-from langchain_ctxwin.demo.note_taker import NoteTaker
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
-from langchain_ctxwin.demo.questions import Interview, Question
-from langchain_ctxwin.demo.screen import Screen
-from langchain_ctxwin.demo.tools import FolderTools
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
-from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.sources import ExplicitSource
-from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.demo.offline_model import ANSWERS, FILE_SEPARATOR, QUESTIONS, QUOTE_CHARS, OfflineChatModel
+from langchain_ctxwin.demo.story import Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.tools import LINE_CHARS, MAX_WHOLE_BYTES, FolderTools
 
 SYSTEM_PROMPT = (
     "You explore a folder of files with tools. Paths are relative to the folder. Look before you answer, answer in one "
@@ -40,130 +23,152 @@ SYSTEM_PROMPT = (
     "that you need."
 )
 
-SMALL, LARGE = "offline-small", "offline-large"
-MADE_UP_PRICES = ("1", "10")
-"""USD per million tokens of the two offline models: they cost nothing, but a router weighs prices."""
+PAGE_CHARS_PER_TOKEN = 0.7
+"""Most characters of one page of a tour per token of the window: a page then takes up to a quarter of it."""
 
-OUTPUT_SHARE = 8
-"""The window divided by this is reserved for the answer: answers here are short."""
+TOUR_PAGES = 13
+"""Pages of one tour: many more than a window holds."""
 
+PAGE_LINES = (70, 50, 35, 25, 15, 10, 5)
+COMPARED_FILES = 4
+COMMON_WORDS = 40
+WORD = re.compile(r"[^\W\d_]{4,16}")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Everything one conversation needs."""
-
-    folder: Folder
-    interview: Interview
-    conversation: Conversation
-
-    @property
-    def ledger(self) -> Ledger:
-        """What was sent, and what came of it."""
-        return self.conversation.ledger
-
-    @classmethod
-    def set_up(
-        cls,
-        folder: Folder,
-        *,
-        window_tokens: int,
-        larger_tokens: int | None = None,
-        seed: int = 0,
-        model: BaseChatModel | None = None,
-    ) -> Scene:
-        """Build the agent; without a model the offline one explores.
-
-        Args:
-            folder: what is explored.
-            window_tokens: window of the model.
-            larger_tokens: window of a second, dearer offline model, to which requests go that the first cannot take.
-            seed: another number asks other questions.
-            model: a real chat model.
-
-        Raises:
-            ConfigError: the window leaves no room for input, or there are two windows for a real model.
-        """
-        limits = _limits(max(window_tokens, larger_tokens or 0))
-        reserve = limits.output_reserve()
-        chat = model or offline_model(window_tokens)
-        if larger_tokens is not None:
-            chat = two_models(window_tokens, larger_tokens, real=model)
-        tools = FolderTools(folder).tools()
-        definitions = [convert_to_openai_tool(tool) for tool in tools]
-        ledger = Ledger(
-            input_limit=limits.input_limit(reserve),
-            fixed_tokens=ruler.text_tokens(SYSTEM_PROMPT) + ruler.FRAME_TOKENS + ruler.tools_tokens(definitions),
-            has_strict_checks=model is None,
-        )
-        return cls(
-            folder=folder,
-            interview=Interview(folder, window_tokens=window_tokens, seed=seed),
-            conversation=Conversation(
-                graph=build_agent(chat, tools, limits, summarizer=model or NoteTaker()),
-                ledger=ledger,
-                recorder=Recorder(ledger, definitions),
-            ),
-        )
-
-    def play(self, screen: Screen, *, steps: int) -> Ledger:
-        """Ask until the model was called about `steps` times; a turn that began is finished.
-
-        Raises:
-            BudgetExceededError: the window is too small for what every request holds.
-        """
-        for question in self._questions(steps):
-            check = partial(verify, question=question, folder=self.folder, rule_word=self.interview.rule_word)
-            self.conversation.turn(question, screen, check)
-        return self.ledger
-
-    def _questions(self, steps: int) -> Iterator[Question]:
-        yield self.interview.opening()
-        for question in self.interview.questions():
-            if self.ledger.steps >= steps:
-                break
-            yield question
-        yield self.interview.closing()
+Asked = tuple[str, str]
+"""A question, and what the answer has to begin with: worked out from the files, without the agent's tools or model."""
 
 
-def offline_model(window_tokens: int, name: str = "offline-explorer") -> OfflineChatModel:
-    """Return the offline model with a window."""
-    reserve = _limits(window_tokens).output_reserve()
-    return OfflineChatModel(model=name, context_window=window_tokens, max_tokens=max(1, reserve))
+class Interview:
+    """The questions of one conversation; the same folder and seed give the same ones."""
+
+    def __init__(self, folder: Folder, *, window_tokens: int, seed: int = 0) -> None:
+        self._folder = folder
+        self._dice = random.Random(seed)  # noqa: S311  # no secret
+        self._words: list[str] = []
+        self._lines: dict[str, int] = {}
+        self._tours: list[tuple[str, int]] = []
+        self._look_through(int(window_tokens * PAGE_CHARS_PER_TOKEN))
+        readable = [file for file in folder.texts if file.path in self._lines and file.size_bytes <= MAX_WHOLE_BYTES]
+        ordered = sorted(readable, key=lambda file: -file.size_bytes)
+        self._large = [file for file in ordered if file.size_bytes > 4 * window_tokens] or ordered[:1]
+
+    def opening(self) -> Asked:
+        """Return the first question."""
+        largest = max(self._folder.files, key=lambda file: file.size_bytes)
+        size = (self._folder.root / largest.path).stat().st_size
+        facts = {"files": len(self._folder.files), "largest": largest.path, "bytes": size}
+        return QUESTIONS["largest"], ANSWERS["largest"].format_map(facts)
+
+    def questions(self) -> Iterator[Asked]:
+        """Yield the questions that follow, without end."""
+        for number in count():
+            kinds = [self._whole] if self._large else []
+            kinds += [self._tour] if self._tours and self._words else []
+            kinds += [self._compare] if self._words else []
+            yield (kinds or [self.opening])[number % max(1, len(kinds))]()
+
+    def closing(self) -> Asked:
+        """Return the last question."""
+        return QUESTIONS["recall"], ANSWERS["recall"].format(answer=self.opening()[1])
+
+    def _whole(self) -> Asked:
+        file = self._dice.choice(self._large).path
+        lines = self._folder.lines(file)
+        number = self._dice.choice([number for number, line in enumerate(lines, 1) if line.strip()])
+        facts = {"lines": len(lines), "line": number, "text": lines[number - 1].strip()[:QUOTE_CHARS]}
+        return QUESTIONS["whole"].format(file=file, line=number), ANSWERS["whole"].format_map(facts)
+
+    def _tour(self) -> Asked:
+        (file, page), term = self._dice.choice(self._tours), self._dice.choice(self._words)
+        lines = self._folder.lines(file)[: TOUR_PAGES * page]
+        longest = max(range(len(lines)), key=lambda index: len(lines[index])) + 1
+        question = QUESTIONS["tour"].format(file=file, last=len(lines), page=page, term=term)
+        return question, ANSWERS["tour"].format(hits=sum(term in line for line in lines), longest=longest)
+
+    def _compare(self) -> Asked:
+        term, longest = self._dice.choice(self._words), sorted(self._lines, key=lambda path: -self._lines[path])
+        named = [path for path in longest if FILE_SEPARATOR not in path][: max(COMPARED_FILES, len(longest) // 3)]
+        files = sorted(self._dice.sample(named, min(COMPARED_FILES, len(named))))
+        found = {file: sum(term in line for line in self._folder.lines(file)) for file in files}
+        best = max(found, key=lambda file: found[file])
+        question = QUESTIONS["compare"].format(term=term, files=FILE_SEPARATOR.join(files))
+        return question, ANSWERS["compare"].format(file=best, found=found[best])
+
+    def _look_through(self, page_chars: int) -> None:
+        """Find what there is to ask about: common words, and files to read page by page, long ones if there are."""
+        words: Counter[str] = Counter()
+        tours: list[tuple[str, int]] = []
+        for file in self._folder.texts:
+            lines = self._folder.lines(file.path)
+            if not any(map(str.strip, lines)):
+                continue
+            self._lines[file.path] = len(lines)
+            words.update(word for line in lines for word in set(WORD.findall(line[:LINE_CHARS])))
+            tours += [(file.path, page)] if (page := _page_lines(lines, page_chars)) else []
+        self._words = [word for word, _ in words.most_common(COMMON_WORDS)]
+        tours.sort(key=lambda tour: -self._lines[tour[0]] / tour[1])
+        self._tours = [tour for tour in tours if self._lines[tour[0]] >= TOUR_PAGES * tour[1]] or tours[:1]
 
 
-def two_models(window_tokens: int, larger_tokens: int, *, real: BaseChatModel | None = None) -> RoutedChatModel:
-    """Return a model that asks the offline model with the small window while that can take the requests.
+def play(
+    screen: Screen,
+    folder: Folder,
+    *,
+    window_tokens: int,
+    steps: int = 60,
+    seed: int = 0,
+    model: BaseChatModel | None = None,
+) -> list[Claim]:
+    """Ask until the model was called about `steps` times; a turn that began is finished.
+
+    Args:
+        screen: shows what happens.
+        folder: what is explored.
+        window_tokens: window of the model.
+        steps: model calls, about.
+        seed: another number asks other questions.
+        model: a chat model; without one the offline model explores.
 
     Raises:
-        ConfigError: the second window is not larger, or a real model was given, too.
+        ConfigError: the window leaves no room for input.
+        BudgetExceededError: the window is too small for what every request holds.
     """
-    if real is not None:
-        raise ConfigError("a second window is for the offline model: leave out --model or --larger-window")
-    if larger_tokens <= window_tokens:
-        raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
-    models = {name: offline_model(tokens, name) for name, tokens in ((SMALL, window_tokens), (LARGE, larger_tokens))}
-    facts = {
-        name: {"context_window": chat.context_window, "input_price": price, "output_price": price}
-        for (name, chat), price in zip(models.items(), MADE_UP_PRICES, strict=True)
-    }
-    return RoutedChatModel(ModelRouter(list(models.values()), ModelRegistry([ExplicitSource(facts)])))
+    limits = limits_of(window_tokens)
+    graph = create_context_agent(
+        model or OfflineChatModel(context_window=window_tokens, max_tokens=limits.output_reserve()),
+        FolderTools(folder).tools(),
+        system_prompt=SYSTEM_PROMPT,
+        limits=limits,
+        summarizer=model,
+        checkpointer=InMemorySaver(),
+    )
+    is_strict = model is None or isinstance(model, OfflineChatModel)
+    talk = Conversation(graph=graph, screen=screen, limits=limits, is_strict=is_strict)
+    size = f"{len(folder.files):,} files, {sum(file.size_bytes for file in folder.files) / 1e6:,.1f} MB"
+    screen.opening(f"Long work: an agent explores {folder.root}: {size}", limits)
+    converse(talk, Interview(folder, window_tokens=window_tokens, seed=seed), steps=steps)
+    return [*talk.claims(), *talk.savings()]
 
 
-def _limits(window_tokens: int) -> ModelLimits:
-    return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+def converse(talk: Conversation, interview: Interview, *, steps: int) -> None:
+    """Ask the first question, others until there were about `steps` model calls, and the last one."""
+    talk.ask(*interview.opening())
+    for asked in interview.questions():
+        if len(talk.recorder.sizes) >= steps:
+            break
+        talk.ask(*asked)
+    talk.ask(*interview.closing())
 
 
-def build_agent(
-    model: BaseChatModel, tools: Sequence[BaseTool], limits: ModelLimits, *, summarizer: Any = None
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Wire the node set into a graph, as anybody would."""
-    router = model.router if isinstance(model, RoutedChatModel) else None
-    engine = ContextEngine(limits=model if router else limits, summarizer=summarizer)
-    nodes = ContextNodes(engine, system_prompt=SYSTEM_PROMPT, tools=tools, router=router)
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=model.bind_tools(tools))
-    builder.add_node("tools", ToolNode(tools))
-    builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
-    builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=InMemorySaver())
+def _page_lines(lines: Sequence[str], page_chars: int) -> int:
+    """Lines of one page; 0 when the file is too short for a tour, or has lines or pages that are shown cut."""
+    for page in PAGE_LINES:
+        start = lines[: TOUR_PAGES * page]
+        pages = (start[at : at + page] for at in range(0, len(start), page))
+        if len(lines) > page and max(map(len, start)) <= LINE_CHARS and max(map(_chars, pages)) <= page_chars:
+            return page
+    return 0
+
+
+def _chars(lines: Sequence[str]) -> int:
+    return sum(map(len, lines)) + len(lines)

@@ -1,4 +1,4 @@
-"""Which files may the agent see, and what is in them?"""
+"""The folder that the agent may read: which files, and what is in them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from pathlib import Path
 from langchain_ctxwin.errors import ConfigError
 
 MAX_FILES = 3_000
-"""Files that are looked at; a folder with more is cut off in path order, so that a search stays well under a second."""
-
 MAX_TOTAL_BYTES = 32_000_000
-"""Bytes of all files together, for the same reason."""
+"""A folder with more files or bytes of text is cut off in path order, so that a search stays well under a second."""
 
 MAX_TEXT_BYTES = 8_000_000
 """Largest file that counts as text; nobody reads a larger one line by line."""
@@ -43,8 +41,6 @@ class Folder:
 
     root: Path
     files: tuple[FileEntry, ...]
-    is_cut_off: bool
-    """True when the folder holds more files than are looked at."""
 
     @classmethod
     def open(cls, path: Path) -> Folder:
@@ -58,22 +54,20 @@ class Folder:
         if not path.is_dir():
             problem = "is a file" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {problem}: give a folder to explore")
-        root = path.resolve()
-        files, is_cut_off = _bounded(_files(root))
-        folder = cls(root=root, files=tuple(sorted(files, key=lambda file: file.path)), is_cut_off=is_cut_off)
+        root, files, text_bytes = path.resolve(), list[FileEntry](), 0
+        for file in _files(root):
+            text_bytes += file.size_bytes if file.is_text else 0
+            if files and (len(files) == MAX_FILES or text_bytes > MAX_TOTAL_BYTES):
+                break
+            files.append(file)
         if not any(file.is_text and file.size_bytes for file in files):
             raise ConfigError(f"{path} holds no text files that can be read: give a folder to explore")
-        return folder
+        return cls(root=root, files=tuple(sorted(files, key=lambda file: file.path)))
 
     @property
     def texts(self) -> tuple[FileEntry, ...]:
         """The files that hold text."""
         return tuple(file for file in self.files if file.is_text)
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of all files together."""
-        return sum(file.size_bytes for file in self.files)
 
     def lines(self, path: str) -> list[str]:
         """Return the lines of a file of this folder; bytes that are no UTF-8 read as replacement characters."""
@@ -85,10 +79,8 @@ class Folder:
 def _files(root: Path) -> Iterator[FileEntry]:
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT_FOLDERS)
-        for name in sorted(names):
-            entry = None if name.startswith(".") else _entry(root, Path(place, name))
-            if entry is not None:
-                yield entry
+        found = (_entry(root, Path(place, name)) for name in sorted(names) if not name.startswith("."))
+        yield from filter(None, found)
 
 
 def _entry(root: Path, path: Path) -> FileEntry | None:
@@ -104,15 +96,3 @@ def _entry(root: Path, path: Path) -> FileEntry | None:
         return None
     is_text = not is_binary and status.st_size <= MAX_TEXT_BYTES
     return FileEntry(path=relative, size_bytes=status.st_size, is_text=is_text)
-
-
-def _bounded(files: Iterator[FileEntry]) -> tuple[list[FileEntry], bool]:
-    """Take files while they stay within the bounds; the first one is always taken."""
-    taken: list[FileEntry] = []
-    total_bytes = 0
-    for file in files:
-        total_bytes += file.size_bytes if file.is_text else 0
-        if taken and (len(taken) == MAX_FILES or total_bytes > MAX_TOTAL_BYTES):
-            return taken, True
-        taken.append(file)
-    return taken, False

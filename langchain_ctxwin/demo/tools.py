@@ -1,9 +1,8 @@
-"""What can the agent do? List, search and read the files of one folder, and nothing outside of it."""
+"""The tools of the agent: list, search and read the files of one folder, and nothing outside of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -45,7 +44,7 @@ class FolderTools:
 
         Order by path, or by size with the largest first. limit=0 lists all of them.
         """
-        found = list(self._below(folder))
+        found = self._below(folder)
         ordered = sorted(found, key=lambda file: (-file.size_bytes, file.path)) if order == "size" else found
         shown = ordered[:limit] if limit > 0 else ordered
         lines = [f"{file.size_bytes} {file.path}" for file in shown]
@@ -53,11 +52,17 @@ class FolderTools:
 
     def search(self, pattern: str, path: str = ".") -> str:
         """Find the lines that match a regular expression, in one file or in all files of a folder."""
-        expression = _compiled(pattern)
+        if not 0 < len(pattern) <= MAX_PATTERN_CHARS:
+            raise ToolException(f"the pattern has {len(pattern)} characters: give 1 to {MAX_PATTERN_CHARS}")
+        try:
+            expression = re.compile(pattern)
+        except re.error as error:
+            raise ToolException(f"{pattern!r} is no regular expression: {error}") from error
         shown: list[str] = []
         lines = files = 0
         for file in self._below(path):
-            hits = _hits(expression, self._lines(file)) if file.is_text else []
+            numbered = enumerate(self._lines(file) if file.is_text else [], 1)
+            hits = [(number, line) for number, line in numbered if expression.search(line)]
             room = max(0, MAX_HITS - len(shown))
             shown.extend(f"{file.path}:{number}: {_cut(line.strip(), HIT_CHARS)}" for number, line in hits[:room])
             lines += len(hits)
@@ -76,14 +81,14 @@ class FolderTools:
         shown = (f"{number}: {line if is_whole else _cut(line, LINE_CHARS)}" for number, line in numbered)
         return "\n".join([*shown, f"[lines {start}-{stop} of {len(lines)}]"])
 
-    def _below(self, path: str) -> Iterator[FileEntry]:
+    def _below(self, path: str) -> list[FileEntry]:
         """The file itself, or the files of the folder and its subfolders, in path order."""
         name = self._inside(path)
         below = "" if name == "." else f"{name}/"
         found = [file for file in self._folder.files if file.path == name or file.path.startswith(below)]
         if not found:
             raise ToolException(f"there is nothing at {path!r}: list_files shows what there is")
-        yield from found
+        return found
 
     def _file(self, path: str) -> FileEntry:
         entry = self._entries.get(self._inside(path))
@@ -109,19 +114,6 @@ class FolderTools:
             return self._folder.lines(file.path)
         except OSError as error:
             raise ToolException(f"{file.path} cannot be read: {error.strerror}") from error
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    if not 0 < len(pattern) <= MAX_PATTERN_CHARS:
-        raise ToolException(f"the pattern has {len(pattern)} characters: give 1 to {MAX_PATTERN_CHARS}")
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ToolException(f"{pattern!r} is no regular expression: {error}") from error
-
-
-def _hits(expression: re.Pattern[str], lines: Iterable[str]) -> list[tuple[int, str]]:
-    return [(number, line) for number, line in enumerate(lines, 1) if expression.search(line)]
 
 
 def _cut(line: str, chars: int) -> str:

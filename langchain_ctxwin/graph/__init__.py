@@ -1,1 +1,1 @@
-"""The LangGraph adapter: state, nodes, wiring and a ready agent."""
+"""Where the states of a graph are imported from; the code is in `agent/`."""

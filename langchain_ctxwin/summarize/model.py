@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from copy import copy
@@ -36,6 +36,7 @@ from langchain_ctxwin.summarize.prompts import (
     plan_folds,
     text_tokens,
 )
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]
 """Takes the messages of one call and returns a text or a message, or an awaitable of one."""
@@ -50,9 +51,6 @@ TAKES_NONE = frozenset({"openai", "azure"})
 """Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
 of it; others do not say, so they are only told not to call a tool."""
 
-
-_Ask = Callable[[Runnable[Any, Any], list[AnyMessage]], Awaitable[Any]]
-"""Sends messages to whom is asked and returns the reply, awaited or not: the rest is the same for sync and async."""
 
 _Sent = tuple[Runnable[Any, Any], LastRequest]
 """A request that was sent to the same model, and by which call."""
@@ -105,11 +103,11 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        return _finished(self._written(_ask, messages, previous, max_tokens))
+        return run(self._written(messages, previous, max_tokens))
 
     async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `summarize`; cancellation passes through."""
-        return await self._written(_aask, messages, previous, max_tokens)
+        return await arun(self._written(messages, previous, max_tokens))
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
@@ -124,8 +122,8 @@ class ModelSummarizer:
         extending._sent = _without_tool_calls(call), request  # noqa: SLF001  # our own
         return extending
 
-    async def _written(self, ask: _Ask, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> str:
-        if self._sent is not None and (summary := await self._extended(ask, self._sent, messages, max_tokens)):
+    def _written(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> Work[str]:
+        if self._sent is not None and (summary := (yield from self._extended(self._sent, messages, max_tokens))):
             return summary
         limit = self._input_limit(max_tokens)
         while True:
@@ -134,21 +132,21 @@ class ModelSummarizer:
                 summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self._price)
             try:
                 for fold in folds:
-                    reply = await _replied(ask, self._model, fold.prompt(summary))
+                    reply = yield from _replied(self._model, fold.prompt(summary))
                     summary = self._accepted(reply, fold.max_tokens)
             except SummarizationError as error:
                 limit = self._smaller(limit, error, messages, previous)
             else:
                 return summary
 
-    async def _extended(self, ask: _Ask, sent: _Sent, messages: Sequence[AnyMessage], max_tokens: int) -> str:
+    def _extended(self, sent: _Sent, messages: Sequence[AnyMessage], max_tokens: int) -> Work[str]:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
         call, request = sent
         question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
         if self._price(question) > request.room_tokens:
             return ""
         try:
-            reply = await _replied(ask, call, [*request.messages, HumanMessage(question)])
+            reply = yield from _replied(call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
             if _overflow_of(error, (question, *request_texts(request.messages))) is None:
                 raise
@@ -282,27 +280,10 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-async def _ask(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
-    return call.invoke(messages, CALL_CONFIG)
-
-
-async def _aask(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
-    return await call.ainvoke(messages, CALL_CONFIG)
-
-
-def _finished(writing: Coroutine[Any, Any, str]) -> str:
-    """The result of a coroutine that never waits."""
-    try:
-        writing.send(None)
-    except StopIteration as finished:
-        return str(finished.value)
-    raise AssertionError("it waits")
-
-
-async def _replied(ask: _Ask, call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
+def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
     try:
-        return await ask(call, messages)
+        return (yield Wait(lambda: call.invoke(messages, CALL_CONFIG), lambda: call.ainvoke(messages, CALL_CONFIG)))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "

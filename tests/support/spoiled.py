@@ -10,10 +10,10 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
+from support.stepping import Steps
 
 WINDOW = 450
 WORDS = "lorem ipsum dolor sit amet " * 6
@@ -113,7 +113,7 @@ def check_record(state):
 
 def flow_of(writer, **options):
     engine = engine_of(writer, **options)
-    return Flow(engine, lambda state: engine.measure(state["messages"], session=state))
+    return Steps(engine)
 
 
 def pairs(count, words=WORDS, first=0):

@@ -10,17 +10,17 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.agent.histories import Place
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.survey import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.flow.histories import Place
-from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize import Job, SummaryStore
 from langchain_ctxwin.summarize.jobs import attempt
 from support.conversations import CharCounter, payload
+from support.stepping import Steps
 
 COUNTER = CharCounter()
 PROMPT = "You are a careful assistant."
@@ -130,7 +130,7 @@ class Conversation:
         self.engine = ContextEngine(
             ModelLimits(context_window=self.window), COUNTER, self.writer, self.config, jobs=self.jobs
         )
-        self.flow = Flow(self.engine, self.measure)
+        self.flow = Steps(self.engine, system_prompt=PROMPT, tools=TOOLS)
 
     def measure(self, state):
         return self.engine.measure(state["messages"], system_prompt=PROMPT, tools=TOOLS, session=state)
@@ -236,7 +236,7 @@ class Conversation:
             self.check_refusal()
             raise
         self.keep(update)
-        sent = self.flow.model_input({**self.session, "messages": self.history})
+        sent = self.flow.request({**self.session, "messages": self.history})
         self.check_request(before, sent)
         self.check_bookkeeping(before)
         self.check_stability(before, sent)
@@ -246,7 +246,7 @@ class Conversation:
             return  # a failure that was noted is forgotten: whoever takes the step again, tries again
         again = {**before, **self.awaited("before", state), "messages": self.history}
         assert again.get("context_view") == self.session.get("context_view")
-        assert [payload(m) for m in self.flow.model_input(again)] == self.previous
+        assert [payload(m) for m in self.flow.request(again)] == self.previous
 
     def check_refusal(self):
         """Without any session the same history is refused as well, but for the markers of what had left."""

@@ -13,12 +13,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin.agent.histories import Place
+from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.flow.histories import Place
-from langchain_ctxwin.flow.steps import Summaries
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on

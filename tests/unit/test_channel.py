@@ -11,8 +11,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.types import Overwrite
 
+from langchain_ctxwin.agent.channel import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.flow.channel import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.sampled_from(["x", "y"])

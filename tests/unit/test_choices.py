@@ -25,8 +25,8 @@ from langchain_ctxwin import (
     ModelLimits,
     create_context_agent,
 )
+from langchain_ctxwin.agent.choices import with_tools
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.flow.choices import with_tools
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
@@ -107,7 +107,7 @@ def names_shown(model: ScriptedChatModel) -> list[list[str]]:
 def test_a_conversation_moves_to_the_larger_window_when_it_outgrows_the_smaller(build: Build) -> None:
     small, large = scripted("small", 2_000), scripted("large", 16_000)
     agent = build(routed(small, large), [])
-    assert turns(agent, *[WORDS] * 6) == ["small"] * 2 + ["large"] * 4
+    assert turns(agent, *[WORDS] * 6) == ["small"] * 3 + ["large"] * 3
     assert not any(request.refused for model in (small, large) for request in model.requests)
 
 

@@ -11,9 +11,8 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes
+from langchain_ctxwin.agent.histories import Place
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.flow.histories import Place
-from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.util.background import in_daemon
 from support.fakes import exact_count
@@ -30,6 +29,7 @@ from support.spoiled import (
     results,
     steps,
 )
+from support.stepping import Steps
 
 TURNS = 10
 TEXTS = {
@@ -177,7 +177,7 @@ def test_a_summary_of_everything_that_is_left_is_dropped():
     state["messages"] = state["messages"][:stop]
     state |= tight.before(state, Place())
     assert state["context_view"]["start"]["index"] < stop
-    assert exact_count(tight.model_input(state)) <= 200
+    assert exact_count(tight.request(state)) <= 200
 
 
 def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
@@ -247,7 +247,7 @@ async def test_a_turn_that_is_cancelled_while_it_summarizes_is_taken_again(gate)
 def test_many_threads_share_an_engine_and_its_jobs():
     """No conversation sees the summary of another one, none waits for another, and each is answered."""
     engine = engine_of(Speaker(), jobs := SummaryJobs(max_running=2), keep=0.5)
-    flow = Flow(engine, lambda state: engine.measure(state["messages"], session=state))
+    flow = Steps(engine)
 
     def talk(user):
         state = {}
@@ -255,7 +255,7 @@ def test_many_threads_share_an_engine_and_its_jobs():
             hello = HumanMessage(f"I am {user:06}. {WORDS}", id="q")
             state["messages"] = [hello, AIMessage("Hi", id="a"), *pairs(count)]
             state |= flow.before(state, Place(str(user)))
-            assert exact_count(flow.model_input(state)) <= WINDOW
+            assert exact_count(flow.request(state)) <= WINDOW
             jobs.drain(PATIENCE)
         return user, state["context_summary"]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
@@ -20,7 +21,6 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
-from langchain_ctxwin.graph.agent import create_context_agent
 from support.conversations import CharCounter, conversations, payload, ready
 from support.fakes import ScriptedChatModel
 

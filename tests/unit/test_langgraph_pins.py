@@ -10,7 +10,7 @@ from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.pregel._messages import ensure_message_ids
 from langgraph.types import Overwrite
 
-from langchain_ctxwin.flow.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.channel import MessagesDeltaChannel
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
 
 

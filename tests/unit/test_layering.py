@@ -2,7 +2,8 @@
 
 errors <- text, core <- util, protocols, config <- engine, summarize, retrieval, recall, observe
 <- tool_results, models <- routing, tools, reload
-all of those <- flow <- graph, middleware, replay, decompose <- cli, demo, the package root
+all of those <- agent <- graph, middleware (where its public names are imported from)
+all but agent <- replay, decompose; everything <- cli, demo, the package root
 """
 
 import ast
@@ -40,8 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compact_tool": BASE,
     "tool_results": BASE | {"guarded"},
     "routing": BASE | {"memo", "models"},
-    "flow": BASE | COLLABORATORS | MIDDLE,
-    **dict.fromkeys(("graph", "middleware", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"flow"}),
+    **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
+    "graph": {"agent"},
+    "middleware": {"agent"},
 }
 FREE = {"", "__main__", "cli", "demo"}
 # The package root and the programs see everything; nothing sees them.
@@ -69,7 +71,7 @@ EXTRAS = {
     "quicktok",
     "tokenizers",
 }
-AT_MODULE_TOP = {"middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
+AT_MODULE_TOP = {"agent.middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,9 @@ def violation(module: str, imported: Import) -> str | None:
     if layer == "core" and not _is_pure(imported.name):
         return f"{module} imports {imported.name}: core has no I/O, clock, randomness or framework"
     package = imported.name.split(".")[0]
-    if not imported.deferred and package in (PROVIDER_SDKS | EXTRAS) - AT_MODULE_TOP.get(layer, set()):
+    if not imported.deferred and package in (PROVIDER_SDKS | EXTRAS) - AT_MODULE_TOP.get(
+        module.removeprefix(f"{PACKAGE}."), set()
+    ):
         return f"{module} imports {imported.name} at module top: import this optional package where it is used"
     return None
 
@@ -203,14 +207,14 @@ def test_core_has_no_side_effects():
         ("models.registry", "from langchain_ctxwin.models.routing import ModelRouter"),
         ("routing.router", "from langchain_ctxwin.tools import ToolSelector"),
         ("tools", "def rank():\n    from .engine import ContextEngine"),
-        ("middleware", "from langchain_ctxwin.graph.nodes import ContextNodes"),
-        ("graph.nodes", "from .. import middleware"),
-        ("graph.nodes", "from langchain_ctxwin.cli import main"),
-        ("graph.agent", "from langchain.chat_models import init_chat_model"),
-        ("graph.agent", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
+        ("decompose.graph", "from langchain_ctxwin.agent.nodes import ContextNodes"),
+        ("agent.nodes", "from .. import middleware"),
+        ("agent.nodes", "from langchain_ctxwin.cli import main"),
+        ("agent.ready", "from langchain.chat_models import init_chat_model"),
+        ("agent.ready", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
         ("models.sources.gemini", "from google import genai"),
         ("engine", "import langchain_google_genai"),
-        ("middleware", "import rich"),
+        ("agent.middleware", "import rich"),
         ("helpers", "import json"),
     ],
 )
@@ -226,9 +230,12 @@ def test_a_planted_import_is_reported(module, source):
         ("core.plan", "import json, hashlib\nfrom collections.abc import Sequence\nfrom .turns import Turn"),
         ("core.plan", "from uuid import NAMESPACE_OID, uuid5\nfrom langchain_core.messages import AnyMessage"),
         ("engine", "import time\nfrom langchain_ctxwin.summarize import ExtractiveSummarizer"),
-        ("graph.agent", "def ready():\n    from langchain.chat_models import init_chat_model"),
-        ("graph.agent", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich"),
-        ("middleware", "from langchain.agents.middleware import AgentMiddleware\nfrom .engine import ContextEngine"),
+        ("agent.ready", "def ready():\n    from langchain.chat_models import init_chat_model"),
+        ("agent.ready", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich"),
+        (
+            "agent.middleware",
+            "from langchain.agents.middleware import AgentMiddleware\nfrom ..engine import ContextEngine",
+        ),
         ("demo.explore", "import rich\nfrom langchain_ctxwin import ContextEngine"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
@@ -60,13 +60,22 @@ def limit_of_others(engine):
 # One conversation against all
 
 
-@pytest.mark.parametrize("quote", QUOTES)
-def test_a_text_that_claims_a_limit_teaches_nobody(quote):
-    """Neither its own conversation, nor others, nor the file of a learned source."""
+CLAIMING_TOOL = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text", "tools"),
+    [
+        *((rejected(quote(CLAIM)), f"{LONG} {CLAIM}", []) for quote in QUOTES.values()),
+        (rejected(str(CLAIMING_TOOL)), LONG, [CLAIMING_TOOL]),
+    ],
+    ids=[*QUOTES, "tool"],
+)
+def test_a_text_that_claims_a_limit_teaches_nobody(refusal, text, tools):
+    """Neither its own conversation, nor others, nor the file of a learned source; a tool may be somebody else's."""
     learned = LearnedSource()
     engine = engine_of(learned=learned)
-    model = ScriptedChatModel(faults=[rejected(QUOTES[quote](CLAIM))])
-    state = nodes_of(engine, model)(f"{LONG} {CLAIM}")
+    state = nodes_of(engine, ScriptedChatModel(faults=[refusal]), tools=tools)(text)
     assert "limits" not in state["context_counts"]
     assert (learned.recall(MODEL), limit_of_others(engine)) == ({}, WINDOW)
 
@@ -80,16 +89,6 @@ def test_a_claim_beside_a_real_refusal_does_not_displace_its_limit():
         state = ask(f"{number} {LONG} {CLAIM}")
     assert state["context_counts"]["limits"] == {MODEL: {"context_window": 4096}}
     assert (learned.recall(MODEL), limit_of_others(engine)) == ({"context_window": 4096}, 4096)
-
-
-def test_a_claim_in_a_tool_definition_teaches_nobody():
-    """It may come from somebody else's server."""
-    tool = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {"type": "object"}}}
-    engine = engine_of()
-    model = ScriptedChatModel(faults=[rejected(str(tool))])
-    state = nodes_of(engine, model, tools=[tool])(LONG)
-    assert "limits" not in state["context_counts"]
-    assert limit_of_others(engine) == WINDOW
 
 
 def test_an_overflow_whose_words_nobody_compared_is_not_told_when_the_request_has_its_number():
@@ -169,25 +168,19 @@ def test_a_limit_far_above_the_refused_request_is_none():
 limits = st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6))
 
 
-@given(learned=limits, declared=st.integers(1, 10**6), accepted=st.integers(0, 10**6))
-def test_what_is_believed_is_part_of_what_was_learned(learned, declared, accepted):
-    """Nothing is made up; what all believe is near the declared size, and what is remembered was never exceeded."""
-    told = for_everybody(learned, ModelLimits(declared))
-    kept = remembered(learned, accepted)
+@given(learned=limits, declared=st.integers(1, 10**6), accepted=st.integers(0, 10**6), refused=st.integers(0, 10**6))
+def test_what_is_believed_is_part_of_what_was_stated(learned, declared, accepted, refused):
+    """What all believe is near the declared size, and what is remembered or learned was never exceeded."""
+    told, kept = for_everybody(learned, ModelLimits(declared)), remembered(learned, accepted)
     assert told.items() <= learned.items()
     assert kept.items() <= learned.items()
     assert all(declared <= MOST_TIMES_OFF * tokens for tokens in told.values())
     assert all(tokens >= LEAST_LIMIT_TOKENS for tokens in (*told.values(), *kept.values()))
     assert unrefuted(kept, accepted) == kept
-
-
-@given(limit=st.none() | st.integers(1, 10**6), accepted=st.integers(0, 10**6), refused=st.integers(0, 10**6))
-def test_a_learned_limit_is_the_stated_one_or_none(limit, accepted, refused):
-    """One that was exceeded by an accepted request is none."""
     known = Known(limits=ModelLimits(WINDOW), accepted_tokens=accepted, refused_tokens=refused)
-    learned = stated_limit(ContextOverflow(limit=limit), known)
-    assert set(learned.values()) <= {limit}
-    assert not learned or accepted <= 1.01 * limit
+    stated = stated_limit(ContextOverflow(limit=declared), known)
+    assert set(stated.values()) <= {declared}
+    assert not stated or accepted <= 1.01 * declared
 
 
 # How a wrong one heals
@@ -237,29 +230,26 @@ def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
     assert engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit == 500
 
 
-def test_a_memory_that_cannot_forget_is_left_alone():
-    """The protocol asks for two methods."""
+class Forgetless:
+    """The protocol asks for two methods; another one may fail."""
 
-    class Plain:
-        def recall(self, model):
-            return {}
+    def recall(self, model):
+        return {}
 
-        def learn(self, model, limits):
-            raise AssertionError("nothing was refused")
-
-    assert nodes_of(engine_of(learned=Plain()), ScriptedChatModel())("hello")["messages"]
+    def learn(self, model, limits):
+        raise AssertionError("nothing was refused")
 
 
-def test_a_memory_that_fails_to_forget_ends_no_conversation():
-    """It is said."""
+class Broken(HeardLimits):
+    def accepted(self, model, tokens):
+        raise OSError("disk full")
 
-    class Broken(HeardLimits):
-        def accepted(self, model, tokens):
-            raise OSError("disk full")
 
+@pytest.mark.parametrize(("memory", "said"), [(Forgetless, []), (Broken, [("limits.not_withdrawn", "OSError")])])
+def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
     with capture_logs() as logs:
-        nodes_of(engine_of(learned=Broken()), ScriptedChatModel())("hello")
-    assert [(log["event"], log["reason"]) for log in logs] == [("limits.not_withdrawn", "OSError")]
+        assert nodes_of(engine_of(learned=memory()), ScriptedChatModel())("hello")["messages"]
+    assert [(log["event"], log["reason"]) for log in logs] == said
 
 
 def test_an_accepted_size_refutes_for_an_hour():
@@ -276,12 +266,21 @@ def test_an_accepted_size_refutes_for_an_hour():
 # State from outside
 
 
-@pytest.mark.parametrize("tokens", [1, LEAST_LIMIT_TOKENS - 1])
-def test_a_stored_limit_that_no_model_has_is_passed_over(tokens):
-    """The conversation goes on."""
-    stored = {"context_counts": {"limits": {MODEL: {"context_window": tokens, "max_input_tokens": tokens}}}}
-    window = engine_of().measure([HumanMessage(LONG, id="1")], session=stored)
-    assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
+@pytest.mark.parametrize(
+    ("stored", "text", "prompt", "limit"),
+    [
+        *(({"context_window": n, "max_input_tokens": n}, LONG, "", WINDOW) for n in (1, LEAST_LIMIT_TOKENS - 1)),
+        *(({"context_window": n}, "hello", LONG, None) for n in (LEAST_LIMIT_TOKENS, 300)),
+        (SMALL, "hello", "", 1000),
+    ],
+)
+def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(stored, text, prompt, limit):
+    """One that no model has is passed over; below the fixed regions the request goes to the provider, which knows."""
+    engine = engine_of()
+    session = {"context_counts": {"limits": {MODEL: stored}}}
+    window = engine.measure([HumanMessage(text, id="1")], system_prompt=prompt, session=session)
+    assert engine.emergency(window) is None
+    assert window.budget.input_limit == (limit or window.budget.input_limit)
 
 
 def test_a_stored_limit_below_the_stored_anchor_is_passed_over():
@@ -290,22 +289,6 @@ def test_a_stored_limit_below_the_stored_anchor_is_passed_over():
     state = nodes_of(engine, model)(LONG * 3)
     counts = {**state["context_counts"], "limits": {MODEL: SMALL}}
     assert engine.measure(state["messages"], session={"context_counts": counts}).budget.input_limit == WINDOW
-
-
-@pytest.mark.parametrize("tokens", [LEAST_LIMIT_TOKENS, 300])
-def test_a_stored_limit_below_the_fixed_regions_ends_no_conversation(tokens):
-    """The request goes to the provider, which knows."""
-    stored = {"context_counts": {"limits": {MODEL: {"context_window": tokens}}}}
-    engine = engine_of()
-    window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG, session=stored)
-    assert engine.emergency(window) is None
-
-
-def test_a_stored_limit_that_can_be_kept_to_is_kept_to():
-    """A conversation does not meet the same refusal twice."""
-    stored = {"context_counts": {"limits": {MODEL: SMALL}}}
-    window = engine_of().measure([HumanMessage("hello", id="1")], session=stored)
-    assert window.budget.input_limit == 1000
 
 
 def test_limits_of_the_caller_are_never_tried():
@@ -344,27 +327,21 @@ def test_a_registry_learns_no_limit_that_an_error_quotes():
     assert learned.recall(MODEL) == {"context_window": 4096}
 
 
-@pytest.mark.parametrize("limit", [300, WINDOW * MOST_TIMES_OFF + 1])
-def test_a_registry_learns_no_limit_far_from_the_declared_one(limit):
-    """What it learns holds for everybody."""
+@pytest.mark.parametrize(
+    ("limits", "learned_limits"),
+    [
+        ([300], {}),
+        ([WINDOW * MOST_TIMES_OFF + 1], {}),
+        ([1000, 300], {"context_window": 1000}),  # not by way of the one before
+    ],
+)
+def test_a_registry_learns_no_limit_far_from_the_declared_one(limits, learned_limits):
+    """What it learns holds for everybody; a mapping is the caller's own word."""
     known, learned = registry_of(context_window=WINDOW)
     known.refresh()
-    known.learn(MODEL, openai_overflow(10**7, limit))
-    assert learned.recall(MODEL) == {}
-
-
-def test_learned_limits_do_not_lead_each_other_down():
-    """Each is compared with what is declared, not with the one before."""
-    known, learned = registry_of(context_window=WINDOW)
-    known.refresh()
-    for limit in (1000, 300):
-        known.learn(MODEL, openai_overflow(9000, limit))
-    assert learned.recall(MODEL) == {"context_window": 1000}
-
-
-def test_a_mapping_is_the_callers_own_word():
-    """It is learned as it is."""
-    known, learned = registry_of(context_window=WINDOW)
+    for limit in limits:
+        known.learn(MODEL, openai_overflow(10**7, limit))
+    assert learned.recall(MODEL) == learned_limits
     known.learn(MODEL, {"context_window": 300})
     assert learned.recall(MODEL) == {"context_window": 300}
 
@@ -444,3 +421,69 @@ def test_a_router_tells_its_registry_what_was_accepted():
     learned.learn(MODEL, SMALL)
     model.invoke(LONG * 3)
     assert learned.recall(MODEL) == {}
+
+
+# Limits that nobody states
+
+REAL_TOKENS = 8_000
+QUESTION = "alpha beta gamma delta " * 200
+
+
+class TooLargeError(Exception):
+    """What some hosts send: a code, no figures."""
+
+    code = "context_length_exceeded"
+    status_code = 400
+
+
+class Host:
+    """Counts four characters a token and refuses silently."""
+
+    def __init__(self):
+        self.refused = 0
+
+    def __call__(self, messages):
+        if sum(len(message.text) for message in messages) // 4 > REAL_TOKENS:
+            self.refused += 1
+            raise TooLargeError("Your input exceeds the context window of this model.")
+        return AIMessage("ok")
+
+
+@pytest.mark.parametrize("factor", [2, 4, 16])
+def test_few_refusals_teach_a_limit_that_nobody_states(factor):
+    """Each one halves the distance to what was taken before; afterwards every request fits."""
+    host = Host()
+    nodes = ContextNodes(ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000)))
+    node, state, refusals = nodes.model_node(host), {"messages": []}, []
+    for number in range(60):
+        state["messages"] = [*state["messages"], HumanMessage(QUESTION, id=f"q{number}")]
+        state |= nodes.budget_check.invoke(state)
+        if nodes.route_on_budget(state) != "build_messages":
+            state |= {**getattr(nodes, nodes.route_on_budget(state)).invoke(state), "context_pending": {}}
+        update = node.invoke(state)
+        state = {**state, **update, "messages": [*state["messages"], *update["messages"]]}
+        refusals.append(host.refused)
+    assert refusals[-1] <= 4
+    assert refusals[30] == refusals[-1]
+
+
+@pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
+def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
+    """A limit inferred from an answer may be wrong; it must not shrink a window for everybody."""
+    engine = ContextEngine(NamedLimits(ModelLimits(32_000), "m"), config=ContextConfig(output_reserve=0))
+    history = [
+        message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
+    ]
+    window = engine.measure([*history, HumanMessage("next", id="n")])
+    state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
+    assert engine.measure(history, session=state).budget.input_limit == 8_000
+    assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
+
+
+def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
+    """Our limit without the reserve is one for input; read as the window, the reserve would come off twice."""
+    engine = ContextEngine(limits=ModelLimits(context_window=4096, max_output_tokens=512), counter=exact_count)
+    window = engine.measure([HumanMessage("hi", id="1")])
+    assert window.budget.input_limit == 3584
+    learned = engine.learn(window, ContextOverflow(limit=3584, actual=3600, kind="input"))
+    assert learned.budget.input_limit == 3584

@@ -316,28 +316,17 @@ def test_every_pattern_of_the_package_is_known():
 
 
 def test_re_has_no_other_name_in_the_package():
-    """No module hides a pattern behind another name of `re`, or another engine."""
+    """No module hides a pattern behind another name of `re`, or another engine; each way to hide one is seen."""
     assert [name for path in sorted(ROOT.rglob("*.py")) for name in other_names_of_re(path.read_text("utf-8"))] == []
+    planted = ("from re import sub", "import re as r", "import regex", "def f():\n    import json, re as r")
+    assert [len(other_names_of_re(source)) for source in planted] == [1] * len(planted)
 
 
-@pytest.mark.parametrize(
-    "planted", ["from re import sub", "import re as r", "import regex", "def f():\n    import json, re as r"]
-)
-def test_another_name_of_re_is_reported(planted):
-    """The gate above sees each way to hide a pattern."""
-    assert len(other_names_of_re(planted)) == 1
-
-
-def test_a_pattern_inside_a_function_is_found():
-    """Patterns need not be globals to be tested."""
-    (found,), unknown = written_in(
-        "def f(text):\n    return re.sub(rf'{A}+', '', text, flags=re.S)", {"re": re, "A": "a"}, "m"
-    )
+def test_a_pattern_inside_a_function_is_found_and_one_of_unknown_parts_reported():
+    """Patterns need not be globals; of what a function is given somebody has to say why it is harmless."""
+    source = "def f(text):\n    return re.sub(rf'{A}+', '', text, flags=re.S)"
+    (found,), unknown = written_in(source, {"re": re, "A": "a"}, "m")
     assert (found.pattern, found.operations, unknown) == (re.compile("a+", re.DOTALL), {"finditer"}, set())
-
-
-def test_a_pattern_of_unknown_parts_is_reported():
-    """What a function is given cannot be tested: somebody has to say why it is harmless."""
     assert written_in("def f(wanted):\n    return re.compile(wanted)", {"re": re}, "m") == ([], {"wanted"})
 
 
@@ -374,58 +363,51 @@ def test_a_read_takes_time_of_the_length_of_its_text(name):
     assert slow == []
 
 
-def test_a_run_of_digits_in_a_tool_result_takes_time_of_its_length():
-    """A number of 20,000 digits and a letter is neither classified nor printed digit by digit."""
-
-    def reduced(digits):
-        return guard_of(max_tokens=600).output(json.dumps({"total": digits}), "rows", {})
-
-    assert not grows(reduced, partial(repeated, "1", "x"), 5_000)
+def reduced(digits):
+    return guard_of(max_tokens=600).output(json.dumps({"total": digits}), "rows", {})
 
 
-def test_a_search_in_a_long_row_takes_time_of_its_length():
-    """The passages of a row are not looked for, one by one, in a row that is too long to be shown."""
+def found_in_a_row(body):
     guard = guard_of(max_tokens=600)
-
-    def found(body):
-        page = guard.output([{"id": 1, "body": body}, *({"id": 2, "body": "b" * 100} for _ in range(40))], "rows", {})
-        return guard.read(cursor_in(page), contains="X", fields=["*"])
-
-    assert not grows(found, lambda chars: "".join(f"line {number} has X\n" for number in range(chars // 16)), 250_000)
+    page = guard.output([{"id": 1, "body": body}, *({"id": 2, "body": "b" * 100} for _ in range(40))], "rows", {})
+    return guard.read(cursor_in(page), contains="X", fields=["*"])
 
 
-def test_spaces_in_a_request_for_tools_take_time_of_their_length():
-    """A selector is asked at every check of the budget."""
-    selector = ToolSelector([definition("send", "Send an email."), definition("book", "Book a taxi.")], 30)
-    assert not grows(lambda text: selector.select([HumanMessage(text)]), partial(repeated, " ", "book"), 1_000)
+def split_by_a_model(reply):
+    return split_question("Who signed it, and when?", RunnableLambda(lambda _: AIMessage(f"- a{reply}")))
+
+
+def searched(query):
+    return search_messages([HumanMessage("what was said", id="1")], f"a{query}")
+
+
+SELECTOR = ToolSelector([definition("send", "Send an email."), definition("book", "Book a taxi.")], 30)
 
 
 @pytest.mark.parametrize(
-    ("text_of", "chars"),
+    ("read", "text_of", "chars"),
     [
-        pytest.param(partial(repeated, " ", "signed it?"), 8_000, id="spaces"),
-        pytest.param(partial(repeated, "a? ", ""), 200_000, id="many questions"),
-        pytest.param(lambda chars: "x" * (chars // 2) + "\n" + "- a\n" * (chars // 8), 16_000, id="a long list"),
+        pytest.param(reduced, partial(repeated, "1", "x"), 5_000, id="a number of 20,000 digits in a tool result"),
+        pytest.param(
+            found_in_a_row,
+            lambda chars: "".join(f"line {number} has X\n" for number in range(chars // 16)),
+            250_000,
+            id="a search in a row that is too long to be shown",
+        ),
+        pytest.param(
+            lambda text: SELECTOR.select([HumanMessage(text)]), partial(repeated, " ", "book"), 1_000, id="a task"
+        ),
+        pytest.param(split_question, partial(repeated, " ", "signed it?"), 8_000, id="a question of spaces"),
+        pytest.param(split_question, partial(repeated, "a? ", ""), 200_000, id="many questions"),
+        pytest.param(
+            split_question,
+            lambda chars: "x" * (chars // 2) + "\n" + "- a\n" * (chars // 8),
+            16_000,
+            id="a question of a long list",
+        ),
+        pytest.param(split_by_a_model, partial(repeated, ", ", ""), 2_000, id="a reply that repeats itself"),
+        pytest.param(searched, partial(repeated, "\u0301\u0316", ""), 16_000, id="marks in a query"),
     ],
 )
-def test_splitting_a_question_takes_time_of_its_length(text_of, chars):
-    """A question of 32,000 spaces is no work, and neither is one of very many parts."""
-    assert not grows(split_question, text_of, chars)
-
-
-def test_reading_a_reply_takes_time_of_its_length():
-    """A model that repeats itself holds up nobody."""
-
-    def split(reply):
-        return split_question("Who signed it, and when?", RunnableLambda(lambda _: AIMessage(f"- a{reply}")))
-
-    assert not grows(split, partial(repeated, ", ", ""), 2_000)
-
-
-def test_marks_in_a_query_take_time_of_their_length():
-    """Unicode puts marks in order; a long run of them is put in order piece by piece."""
-
-    def search(query):
-        return search_messages([HumanMessage("what was said", id="1")], f"a{query}")
-
-    assert not grows(search, partial(repeated, "\u0301\u0316", ""), 16_000)
+def test_a_long_input_takes_time_of_its_length(read, text_of, chars):
+    assert not grows(read, text_of, chars)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin.core.calibration import MAX_SPANS, PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS, Measured, Span, is_plausible
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Shown, Step
 from langchain_ctxwin.core.view import Position
 
 LAST = Position(id="a5", index=5)
@@ -44,6 +44,12 @@ def span(start, stop, estimate, tokens):
     return Span(start=start, stop=stop, estimate=estimate, tokens=tokens)
 
 
+def totals(texts):
+    """The tokens of texts, and the sum of their squares."""
+    texts = list(texts)
+    return [sum(texts), sum(tokens**2 for tokens in texts)]
+
+
 def covered(steps, spans):
     return [any(s.start <= step.index < s.stop for s in spans) for step in steps]
 
@@ -52,10 +58,10 @@ def covered(steps, spans):
 def test_every_step_is_counted_or_estimated_once(history):
     """Whole spans cost what the provider said; the estimates of all other steps come back as they are."""
     steps, spans = history
-    counted, rest = Measured(spans=spans).price(steps)
+    counted, *rest = Measured(spans=spans).price(Shown.of(steps))
     inside = covered(steps, spans)
     assert counted == pytest.approx(sum(span.tokens for span in spans))
-    assert rest == [step.tokens for step, is_in in zip(steps, inside, strict=True) if not is_in]
+    assert rest == totals(step.tokens for step, is_in in zip(steps, inside, strict=True) if not is_in)
 
 
 @given(history=histories(), data=st.data())
@@ -63,30 +69,30 @@ def test_a_view_that_starts_later_pays_its_share(history, data):
     """What is left of a span that was cut keeps the span's ratio of counted to estimated."""
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
-    counted, rest = Measured(spans=spans).price(shown)
+    counted, rest, _ = Measured(spans=spans).price(Shown.of(shown))
     share = {s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate for s in spans}
     assert counted == pytest.approx(sum(share[s] * s.tokens for s in spans))
-    assert sum(rest) == sum(x.tokens for x, is_in in zip(shown, covered(shown, spans), strict=True) if not is_in)
+    assert rest == sum(x.tokens for x, is_in in zip(shown, covered(shown, spans), strict=True) if not is_in)
 
 
 def test_a_step_that_was_cleared_costs_its_share():
     """The estimate shrank from 400 to 100, so of 500 counted tokens 125 are left."""
     measured = Measured(spans=(span(1, 3, 400, 500),))
-    assert measured.price([step(0, 50), step(1, 20), step(2, 80), step(3, 70)]) == (125.0, [50, 70])
+    assert measured.price(Shown.of([step(0, 50), step(1, 20), step(2, 80), step(3, 70)])) == (125.0, *totals([50, 70]))
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [(13, 263), (1200, 5)])
 def test_a_step_that_grew_is_no_worse_than_its_estimate(estimate, tokens):
     """A ratio from few tokens says nothing about the thousands that an edit put there."""
-    counted, rest = Measured(spans=(span(1, 2, estimate, tokens),)).price([step(1, 5000)])
-    assert (counted, rest) == (tokens, [5000 - estimate])
+    priced = Measured(spans=(span(1, 2, estimate, tokens),)).price(Shown.of([step(1, 5000)]))
+    assert priced == (tokens, *totals([5000 - estimate]))
 
 
 @given(steps=st.lists(st.integers(1, 500), max_size=20))
 def test_nothing_counted_means_all_estimated(steps):
     """A fresh conversation rests on its estimates."""
     history = [step(index, tokens) for index, tokens in enumerate(steps)]
-    assert Measured().price(history) == (0, steps)
+    assert Measured().price(Shown.of(history)) == (0, *totals(steps))
 
 
 @given(sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(0, 900)), max_size=120))

@@ -9,6 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
+from langchain_ctxwin.core.outcome import from_answer
+from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.memo import Marks
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
@@ -105,3 +107,62 @@ def test_a_process_forked_while_threads_measure_measures_too():
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def answered_state(window=100_000):
+    """A conversation after its last answer, and a message that asks on."""
+    engine = ContextEngine(limits=ModelLimits(context_window=window), counter=CharRatioCounter())
+    messages, state = [], {}
+    for number in range(12):
+        call = {"name": "look", "args": {"n": number}, "id": f"c{number}"}
+        messages += [HumanMessage(f"question {number} " * 9, id=f"q{number}")]
+        for reply in (AIMessage("", id=f"a{number}", tool_calls=[call]), AIMessage("Yes, it is.", id=f"b{number}")):
+            measured = engine.measure(messages, system_prompt="Be brief.", session=state)
+            reply.usage_metadata = {"input_tokens": measured.total_tokens, "output_tokens": 3, "total_tokens": 3}
+            state["context_counts"] = from_answer(measured, reply).counts
+            messages.append(reply)
+            if reply.tool_calls:
+                messages.append(ToolMessage(f"item {number} " * 20, tool_call_id=f"c{number}", id=f"t{number}"))
+    return [*messages, HumanMessage("And now?", id="last")], state
+
+
+def measured_anew(messages, state):
+    """Measure in another process: other objects, an engine that remembers nothing. Returns what it priced, too."""
+    priced = []
+
+    def counter(given, *, tools=None):
+        priced.extend(given)
+        return CharRatioCounter()(given, tools=tools)
+
+    engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=counter)
+    copies = [message.model_copy(deep=True) for message in messages]
+    return engine.measure(copies, system_prompt="Be brief.", session=state), priced
+
+
+def test_only_what_follows_the_anchor_is_priced():
+    """The provider counted the rest; the request and its size are those of a process that knows every message."""
+    messages, state = answered_state()
+    window, priced = measured_anew(messages, state)
+    without = {**state["context_counts"], "anchor": {**state["context_counts"]["anchor"]}}
+    del without["anchor"]["shape"]
+    whole, all_priced = measured_anew(messages, {**state, "context_counts": without})
+    assert (len(priced), len(all_priced)) == (3, len(messages) + 1)  # the prompt, the last answer, the question
+    assert (window.report, window.survey.messages()) == (whole.report, whole.survey.messages())
+    assert window.survey.steps == whole.survey.steps
+
+
+@pytest.mark.parametrize("change", ["shorter", "call gone", "message gone", "other prompt"])
+def test_an_edited_history_is_priced_anew(change):
+    """Whatever was edited since the provider counted it."""
+    messages, state = answered_state()
+    if change == "shorter":
+        messages[3] = messages[3].model_copy(update={"content": "short"})
+    elif change == "call gone":
+        messages[1] = messages[1].model_copy(update={"tool_calls": []})
+    elif change == "message gone":
+        del messages[3]
+    else:
+        state["context_counts"]["anchor"]["digest"] = "of another prompt"
+    window, priced = measured_anew(messages, state)
+    assert len(priced) > len(messages) / 2
+    assert find_faults(window.survey.messages()) == []

@@ -25,9 +25,9 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.agent.step import Flow
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
-from langchain_ctxwin.flow.steps import Flow
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.summarize import SummaryJobs
@@ -345,7 +345,7 @@ def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeyp
     call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
     model = model_of(1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call])))
     ended_after = []
-    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or {})
+    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
     ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
     assert ended_after == [2]
 

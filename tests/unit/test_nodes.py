@@ -14,14 +14,14 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from typing_extensions import TypedDict
 
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
-from langchain_ctxwin.graph.agent import create_context_agent
-from langchain_ctxwin.graph.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, openai_overflow, script, tool_loop
 from support.oracle import exact_count

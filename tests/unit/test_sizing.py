@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_ctxwin.core.calibration import Belief, Doubt, Measured, Span, after_request, after_text, prior
 from langchain_ctxwin.core.outcome import REFUSED_SLOPE_SD
 from langchain_ctxwin.core.sizing import Regions, Sizing
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Shown, Step
 from langchain_ctxwin.core.view import Position
 
 FITTED = Doubt(slope_sd=0.07, noise_share=0.09, lower_share=0.7)
@@ -63,7 +63,11 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return [Step(index=index, size=1, messages=(), tokens=n) for index, n in enumerate(tokens)]
+    return Shown.of(Step(index=index, size=1, messages=(), tokens=n) for index, n in enumerate(tokens))
+
+
+def squares(texts):
+    return sum(tokens**2 for tokens in texts)
 
 
 def values(regions):
@@ -108,7 +112,7 @@ def test_more_history_is_never_smaller(request, more):
     sizing, regions, steps = request
     longer = replace(regions, history_tokens=regions.history_tokens + more)
     one = sizing.size(regions, steps)
-    other = sizing.size(longer, [*steps, Step(index=len(steps), size=1, messages=(), tokens=more)])
+    other = sizing.size(longer, Shown.of([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]))
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1
 
@@ -187,7 +191,7 @@ def test_a_report_below_the_fixed_regions_shrinks_them_all():
     """Regions keep their proportions; what rounding leaves is history."""
     belief = prior(TAKEN, tool_tokens=400, system_tokens=1000)
     sizing = Sizing(belief=belief, plain=belief, doubt=TAKEN)
-    size = sizing.extended(sizing.size(regions_of(tool=500, summary=300, pinned=200), ()), 999, ())
+    size = sizing.extended(sizing.size(regions_of(tool=500, summary=300, pinned=200), Shown.of(())), 999, ())
     assert size.regions == regions_of(system=499, tool=249, summary=149, pinned=99, history=3)
 
 
@@ -196,8 +200,8 @@ def test_the_errors_of_many_texts_cancel_out(texts):
     """Noise grows with the root of the number of texts, and never above its share of all."""
     nothing = Belief(offset_variance=0, slope_variance=0)
     sizing = Sizing(belief=nothing, plain=nothing, doubt=FITTED)
-    assert sizing.noise(texts) <= FITTED.noise_share * sum(texts) * (1 + 1e-9)
-    assert sizing.noise(texts * 4) == pytest.approx(2 * sizing.noise(texts))
+    assert sizing.noise(squares(texts)) <= FITTED.noise_share * sum(texts) * (1 + 1e-9)
+    assert sizing.noise(squares(texts * 4)) == pytest.approx(2 * sizing.noise(squares(texts)))
 
 
 def width(size):
@@ -223,7 +227,7 @@ def conversation(seed):
             size = sizing.extended(size, reported, new)
         total = round(fixed.total_tokens + offset + sum(true))
         yield size, total
-        noise, text, surplus = sizing.noise(new), sum(new), total - fixed.total_tokens - sum(tokens)
+        noise, text, surplus = sizing.noise(squares(new)), sum(new), total - fixed.total_tokens - sum(tokens)
         if reported is None:
             belief = after_request(
                 belief, surplus_tokens=surplus, text_tokens=text, fixed_tokens=3000, noise_tokens=noise

@@ -1,5 +1,7 @@
-"""How close, how bounded and how robust are token counts?"""
+"""How close, how bounded and how robust are token counts, and are characters counted in the right class?"""
+# ruff: noqa: RUF001  # letters of other scripts look alike
 
+import json
 import random
 import string
 import uuid
@@ -11,9 +13,20 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import CharRatioCounter, ConfigError, TokenEstimator
-from langchain_ctxwin.core.edits import MAX_PARTS, leaves
+from langchain_ctxwin.core.edits import MAX_PARTS, Call, leaves, pieces
 from langchain_ctxwin.core.model_families import CLASS_FAMILIES, family_of, model_name
-from langchain_ctxwin.core.tokens import BOUNDS, SAMPLE_ABOVE_CHARS, WEIGHTS
+from langchain_ctxwin.core.tokens import (
+    ASCII_FEATURES,
+    BOUNDS,
+    FEATURES,
+    SAMPLE_ABOVE_CHARS,
+    SAMPLE_WINDOW_CHARS,
+    SAMPLE_WINDOWS,
+    SCRIPT_FEATURES,
+    WEIGHTS,
+    features,
+    sample,
+)
 from langchain_ctxwin.core.tool_schemas import FRAMING
 
 O200K = quicktok.get_encoding("o200k_base")
@@ -86,8 +99,8 @@ DEGENERATE = {
     "drawn table": "│ a │ b │\n├───┼───┤\n" * 100, "table rules": "|---|---|---|\n" * 200, "blocks": "█▓▒░" * 500,
     "spaces": " " * 5_000, "newlines": "\n" * 5_000, "nul": "\0" * 1_000, "zero width": "\u200b" * 1_000,
     "braille": "".join(map(chr, range(0x2801, 0x28FF))) * 8, "arrows": "→⇒←↑" * 250,
-    "mathematics": "∀x∈ℝ ∃y→∑∫≤≥≠ " * 100,  # noqa: RUF001
-    "emoji with selectors": "❤️✨⭐️" * 200, "fullwidth": "ＡＢＣ" * 500, "private use": "\ue000\ue123" * 500,  # noqa: RUF001
+    "mathematics": "∀x∈ℝ ∃y→∑∫≤≥≠ " * 100,
+    "emoji with selectors": "❤️✨⭐️" * 200, "fullwidth": "ＡＢＣ" * 500, "private use": "\ue000\ue123" * 500,
     "repeated word": "internationalization" * 200, "one letter": "a" * 5_000, "lone surrogates": "\ud800" * 1_000,
     "random chinese": "".join(map(chr, rng().choices(range(0x4E00, 0x9FFF), k=3_000))),
     "random latin": "".join(map(chr, rng().choices(range(0xA1, 0xFF), k=2_000))),
@@ -117,25 +130,23 @@ def test_no_class_of_characters_is_free_in_any_family(family):
 
 
 @RUNS
-@given(text=ANY_TEXT, family=st.sampled_from(FAMILIES))
-def test_any_text_has_a_count(text, family):
-    """Lone surrogates and control characters included, a count is a number of at least 0, and 0 only for no text."""
-    assert (TokenEstimator(family).count_text(text) > 0) is bool(text)
+@given(text=ANY_TEXT, family=st.sampled_from(FAMILIES), tokens=st.integers(0, 10**7))
+def test_any_text_has_a_count_inside_its_bounds(text, family, tokens):
+    """Lone surrogates and control characters included; 0 only for no text. The heuristics are the published ones."""
+    estimator = TokenEstimator(family)
+    assert (estimator.count_text(text) > 0) is bool(text)
+    assert estimator.lower(tokens) <= tokens <= estimator.upper(tokens)
+    assert CharRatioCounter().count_text(text) == len(text) // 4
+    assert CharRatioCounter(2.5).count_text(text) == len(text) * 2 // 5
 
 
 @RUNS
-@given(first=ORDINARY, second=ORDINARY.map("\n{}".format))
+@given(first=ORDINARY, second=ORDINARY)
 def test_counts_add_up(first, second):
-    """The count of two texts is that of their concatenation, where no word is torn."""
-    whole = OPENAI.count_text(first + second)
-    assert abs(OPENAI.count_text(first) + OPENAI.count_text(second) - whole) <= 2
-
-
-@RUNS
-@given(text=ORDINARY, more=ORDINARY)
-def test_more_text_never_costs_less(text, more):
-    """Appending grows the count, up to the token that two words may share."""
-    assert OPENAI.count_text(text + more) >= OPENAI.count_text(text) - 1
+    """The count of two texts is that of their concatenation, and where a word is torn more text costs no less."""
+    one, other, whole = map(OPENAI.count_text, (first, f"\n{second}", f"{first}\n{second}"))
+    assert abs(one + other - whole) <= 2
+    assert OPENAI.count_text(first + second) >= one - 1
 
 
 def test_a_long_text_is_sampled_and_still_close():
@@ -156,26 +167,12 @@ def test_any_content_and_any_tool_has_a_count(content, tools):
         assert CharRatioCounter()([made], tools=tools) >= 0
 
 
-@RUNS
-@given(tokens=st.integers(0, 10**7), family=st.sampled_from(FAMILIES))
-def test_the_bounds_enclose_the_count(tokens, family):
-    """Upper is at least the count, lower at most."""
-    estimator = TokenEstimator(family)
-    assert estimator.lower(tokens) <= tokens <= estimator.upper(tokens)
-
-
-def test_a_generic_estimate_has_the_widest_bounds():
-    """A family that is not known may be any of them."""
-    upper, lower = BOUNDS["generic"]
-    assert (upper, lower) == (max(high for high, _ in BOUNDS.values()), min(low for _, low in BOUNDS.values()))
-
-
-@RUNS
-@given(text=ANY_TEXT)
-def test_the_char_ratio_counter_is_the_published_heuristic(text):
-    """A quarter of the characters, or two fifths with 2.5 characters a token."""
-    assert CharRatioCounter().count_text(text) == len(text) // 4
-    assert CharRatioCounter(2.5).count_text(text) == len(text) * 2 // 5
+def test_every_family_has_weights_framing_and_bounds_and_generic_the_widest():
+    """The generated tables and the published constants name the same families, and every listed class has one."""
+    assert set(WEIGHTS) == set(FRAMING) == set(BOUNDS)
+    assert set(CLASS_FAMILIES.values()) <= set(WEIGHTS)
+    highs, lows = zip(*BOUNDS.values(), strict=True)
+    assert BOUNDS["generic"] == (max(highs), min(lows))
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 10, 999, 4_095, 65_537])
@@ -185,31 +182,18 @@ def test_a_margin_is_added_to_every_count(size):
     assert TokenEstimator(margin=1.0).count_text("word " * size) >= 2 * TokenEstimator().count_text("word " * size) - 2
 
 
-@pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf")])
-@pytest.mark.parametrize("counter", [TokenEstimator, CharRatioCounter])
-def test_a_margin_that_is_no_share_is_refused(counter, margin):
-    """The error names the value."""
-    with pytest.raises(ConfigError, match=f"margin={margin}"):
-        counter(margin=margin)
-
-
-@pytest.mark.parametrize("ratio", [0, -1, float("nan"), float("inf")])
-def test_a_ratio_that_divides_nothing_is_refused(ratio):
-    """Characters per token are positive and finite."""
-    with pytest.raises(ConfigError, match="chars_per_token"):
-        CharRatioCounter(ratio)
-
-
-def test_an_unknown_family_is_refused_with_the_known_ones():
-    """Who misspells a family sees the list."""
-    with pytest.raises(ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"):
-        TokenEstimator("Claude")
-
-
-def test_every_family_has_weights_framing_and_bounds():
-    """The generated module and the published constants name the same families, and every listed class has one."""
-    assert set(WEIGHTS) == set(FRAMING) == set(BOUNDS)
-    assert set(CLASS_FAMILIES.values()) <= set(WEIGHTS)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *((lambda odd=odd: TokenEstimator(margin=odd), f"margin={odd}") for odd in (-0.1, float("nan"), float("inf"))),
+        (lambda: CharRatioCounter(margin=-0.1), "margin=-0.1"),
+        *((lambda odd=odd: CharRatioCounter(odd), "chars_per_token") for odd in (0, -1, float("nan"), float("inf"))),
+        (lambda: TokenEstimator("Claude"), r"family='Claude' is unknown: use one of anthropic, .*qwen"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
 
 
 class Stated:
@@ -229,17 +213,15 @@ class Tuned(ChatAnthropic):
     """A subclass that nobody listed."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_stated_family_counts(family):
-    """What a model says of itself comes first."""
-    assert family_of(Stated(family)) == family
-
-
 @pytest.mark.parametrize(
     ("model", "family"),
-    [(Stated("zzz"), "generic"), (Stated(), "generic"), (Tuned(), "anthropic"), (None, "generic"), (5, "generic")],
+    [
+        *((Stated(family), family) for family in FAMILIES),
+        *((odd, "generic") for odd in (Stated("zzz"), Stated(), None, 5)),
+        (Tuned(), "anthropic"),
+    ],
 )
-def test_what_nobody_knows_is_generic(model, family):
+def test_the_family_is_what_a_model_states_or_its_class_implies(model, family):
     """A family without weights is as good as none; a class counts through its bases."""
     assert family_of(model) == family
 
@@ -311,3 +293,118 @@ def test_message_likes_are_converted():
     assert OPENAI([("user", "hi"), {"role": "assistant", "content": "yes"}, "hi"]) == OPENAI(
         [HumanMessage("hi"), AIMessage("yes"), HumanMessage("hi")]
     )
+
+
+# ---- arguments of calls: as JSON, or as they are where models are shown them one by one -------------------------
+
+PROGRAM = 'def main():\n\tprint("a")\n' * 20
+
+
+def call(**arguments):
+    return AIMessage("", tool_calls=[{"name": "write", "args": arguments, "id": "1"}])
+
+
+def test_plain_arguments_are_not_escaped():
+    """A program is shown as it is; a nested value is JSON all the same."""
+    piece = next(piece for piece in pieces(call(path="a.py", text=PROGRAM, tags=["x"])) if isinstance(piece, Call))
+    assert piece.plain_text == f'write\npath\na.py\ntext\n{PROGRAM}\ntags\n["x"]'
+    assert piece.text == "write" + json.dumps({"path": "a.py", "text": PROGRAM, "tags": ["x"]}, separators=(",", ":"))
+    assert Call("f", '{"a": 1}').plain_text == Call("f", '{"a": 1}').text == 'f{"a": 1}'
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_program_costs_its_text_where_arguments_are_plain_and_its_escapes_elsewhere(family):
+    """The same call is a tenth cheaper without escapes."""
+    estimator = TokenEstimator(family)
+    tokens = estimator([call(text=PROGRAM)]) - estimator([AIMessage("")]) - FRAMING[family].call
+    plain = abs(tokens - estimator.count_text(f"write\ntext\n{PROGRAM}")) <= 1
+    escaped = abs(tokens - estimator.count_text("write" + json.dumps({"text": PROGRAM}, separators=(",", ":")))) <= 1
+    assert (plain, escaped) == (FRAMING[family].plain_arguments, not FRAMING[family].plain_arguments)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text())))
+def test_every_argument_is_in_the_plain_text(arguments):
+    """Nothing of a call is free."""
+    text = Call("f", arguments).plain_text
+    assert all(key in text and (not isinstance(value, str) or value in text) for key, value in arguments.items())
+
+
+# ---- features: characters and runs in the right class ------------------------------------------------------------
+
+SCRIPTS = {
+    "é": "latin1", "°": "latin1_symbols", "š": "latin_extended", "ʃ": "ipa_diacritics", "λ": "greek", "ж": "cyrillic",
+    "ң": "cyrillic_extended",
+    "ө": "cyrillic_extended", "հ": "armenian", "ש": "hebrew", "م": "arabic", "ह": "devanagari", "ব": "bengali",
+    "ਪ": "gurmukhi", "ગ": "gujarati", "ଓ": "oriya", "த": "tamil", "త": "telugu", "ಕ": "kannada", "മ": "malayalam",
+    "ස": "sinhala", "ไ": "thai", "ລ": "lao", "မ": "myanmar", "ქ": "georgian", "ሀ": "ethiopic", "ក": "khmer",
+    "ế": "vietnamese", "—": "typography", "─": "box", "⠓": "braille", "→": "symbols_e2", "∑": "symbols_e2",
+    "。": "cjk_symbols", "か": "kana", "㐀": "rare_cjk", "中": "cjk_low", "語": "cjk_high", "한": "hangul",
+    "\ue000": "private", "\ufe0f": "selectors", "ａ": "fullwidth", "😀": "emoji", "𠀀": "rare_astral",
+    "ꀀ": "other_scripts",
+}  # fmt: skip
+
+
+def counted(text):
+    found = features(text)
+    return {name: count for name, count in zip(FEATURES, found, strict=False) if count}
+
+
+@pytest.mark.parametrize(("character", "name"), SCRIPTS.items(), ids=SCRIPTS.values())
+def test_a_character_counts_in_its_script_alone(character, name):
+    """One character beyond ASCII is one count of its class, and one run."""
+    assert counted(character) == {"characters": 1, name: 1, "foreign_runs": 1}
+    assert set(SCRIPT_FEATURES) - set(SCRIPTS.values()) == {"latin1_runs", "foreign_runs"}
+
+
+def test_letters_of_latin_in_a_row_are_told_apart_from_words():
+    """Three accented letters in a row are no word of any language but misread bytes, and cost more."""
+    assert counted("éàü") == {"characters": 3, "latin1": 3, "latin1_runs": 1, "foreign_runs": 1}
+    assert "latin1_runs" not in counted("créée où été")
+
+
+def test_ascii_text_has_ascii_counts_only():
+    """The list ends where the scripts begin."""
+    assert counted("Hello world_42\n  x") == {
+        "characters": 18, "letters": 11, "letter_runs": 3, "digits": 2, "digit_runs": 1, "symbols": 1, "symbol_runs": 1,
+        "capitals": 1, "newlines": 1, "indents": 1, "space_runs": 1, "vowel_endings": 1,
+    }  # fmt: skip
+    assert len(features("plain")) == len(ASCII_FEATURES)
+
+
+@RUNS
+@given(text=ANY_TEXT)
+def test_every_character_is_counted_once(text):
+    """Classes of scripts are disjoint and complete, and no count is negative; only long runs are shortened."""
+    found, runs = features(text), {"latin1_runs", "foreign_runs"}
+    named = counted(text)
+    foreign = sum(count for name, count in named.items() if name in SCRIPT_FEATURES and name not in runs)
+    assert foreign == sum(not character.isascii() for character in text.encode("utf-8", "replace").decode())
+    assert named.get("characters", 0) <= len(text)
+    assert min(found) >= 0
+    assert len(found) in {len(ASCII_FEATURES), len(FEATURES)}
+
+
+@pytest.mark.parametrize(
+    ("text", "chars"),
+    [
+        *((symbol * 15, 15) for symbol in "=-\n─"),
+        *((f"a{symbol * 800}b", 3 + 800 // kept) for symbol, kept in (("=", 16), ("-", 16), ("\n", 8), ("─", 8))),
+        (" " * 40 + "x", 41),
+        (" " * 640, 41),
+    ],
+)
+def test_long_runs_of_a_symbol_are_shortened(text, chars):
+    """A rule costs by the token, not by the character; short ones and spaces that indent are left alone."""
+    assert counted(text)["characters"] == chars
+
+
+@pytest.mark.parametrize("size", [0, 1, SAMPLE_ABOVE_CHARS, SAMPLE_ABOVE_CHARS + 1, 1_000_003])
+def test_a_sample_is_bounded_and_reaches_both_ends(size):
+    """Up to the threshold the sample is the text itself."""
+    text = ("0123456789" * (size // 10 + 1))[:size]
+    taken = sample(text)
+    if size <= SAMPLE_ABOVE_CHARS:
+        assert taken == text
+    else:
+        assert len(taken) == SAMPLE_WINDOWS * SAMPLE_WINDOW_CHARS
+        assert (taken[:50], taken[-50:]) == (text[:50], text[-50:])

@@ -17,9 +17,10 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.flow.histories import MAX_HISTORIES, NAMESPACE, Histories, Place
+from langchain_ctxwin.agent.histories import MAX_HISTORIES, NAMESPACE, Histories, Place
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.util.work import run
 from support.fakes import ScriptedChatModel, tool_loop
 from support.graphs import chat_on
 
@@ -340,7 +341,9 @@ def test_an_id_may_be_spelled_like_anything(name):
     }
     texts = [HumanMessage("Hi"), AIMessage("Hello."), HumanMessage("Go on.")]
     histories.keep({**session, "messages": [m.model_copy(update={"id": name}) for m in texts[:1]] + texts[1:]}, Place())
-    found = histories.found({"messages": [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]}, Place())
+    found = run(
+        histories.found({"messages": [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]}, Place())
+    )
     assert found["context_summary"] == name
     assert found["context_view"]["start"]["id"] == found["context_view"]["cleared"][0] == "m0"
     assert found["context_view"]["pinned"] == [["m0", 0]]
@@ -370,8 +373,8 @@ def test_all_that_a_record_tells_of_tells_histories_apart(one, other):
     histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
     tail = [AIMessage("Done."), HumanMessage("Go on.")]
     histories.keep({"messages": [*one, *tail], "context_summary": "what one did"}, Place())
-    assert histories.found({"messages": [*other, *tail]}, Place()) == {}
-    assert histories.found({"messages": [*one, *tail]}, Place())["context_summary"] == "what one did"
+    assert run(histories.found({"messages": [*other, *tail]}, Place())) == {}
+    assert run(histories.found({"messages": [*one, *tail]}, Place()))["context_summary"] == "what one did"
 
 
 def test_short_conversations_do_not_crowd_out_long_ones():
@@ -385,7 +388,7 @@ def test_short_conversations_do_not_crowd_out_long_ones():
     for number in range(2 * MAX_HISTORIES):
         short = [HumanMessage(f"hello {number}"), AIMessage("hi")]
         histories.keep({"messages": short, "context_counts": {"messages": 2}}, Place())
-    assert histories.found({"messages": long["messages"]}, Place())["context_summary"] == "greetings"
+    assert run(histories.found({"messages": long["messages"]}, Place()))["context_summary"] == "greetings"
 
 
 @pytest.mark.parametrize("args", [{"m": {(1, 2): 3}}, {"m": {1, 2}}], ids=["keys", "set"])
@@ -395,7 +398,7 @@ def test_calls_that_no_provider_could_have_made_are_remembered(args):
     call = {"name": "look", "args": args, "id": "c"}
     messages = [HumanMessage("Hi"), AIMessage("", tool_calls=[call]), ToolMessage("seen", tool_call_id="c")]
     histories.keep({"messages": messages, "context_summary": "a look"}, Place())
-    assert histories.found({"messages": messages}, Place())["context_summary"] == "a look"
+    assert run(histories.found({"messages": messages}, Place()))["context_summary"] == "a look"
 
 
 class Broken(InMemoryStore):
@@ -440,8 +443,8 @@ def test_memory_is_bounded():
     for state in states:
         histories.keep(state, Place())
     first, last = ({"messages": states[index]["messages"]} for index in (0, -1))
-    assert histories.found(first, Place()) == {}
-    assert histories.found(last, Place())["context_summary"] == f"they said hello {MAX_HISTORIES}"
+    assert run(histories.found(first, Place())) == {}
+    assert run(histories.found(last, Place()))["context_summary"] == f"they said hello {MAX_HISTORIES}"
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,225 @@
+"""Sessions of histories that come whole with each call, found again by what their messages say, not by their ids.
+
+    the longest beginning that was seen  ->  its session  ->  under the ids that its messages have now
+
+Without a checkpointer a graph forgets its state between calls: each would drop the same turns and ask for the same
+summary anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import structlog
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+
+from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
+from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.summarize import SummaryStore as Shelf
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.memo import Lru, PerMessage
+from langchain_ctxwin.util.work import Wait, Work
+
+CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation runs."""
+
+    thread: str = ""
+    """Name of the conversation; empty without a checkpointer."""
+
+    shelf: Shelf | None = None
+    """Where other processes put finished summaries; None when there is no store."""
+
+    store: BaseStore | None = None
+    """What the shelf of a conversation without a name is made from, once its opening tells it apart."""
+
+    told: str = ""
+    """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
+
+
+def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
+    """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
+    info = runtime.execution_info if runtime else None
+    if runtime is None or info is None:
+        return Place()
+    # A thread id alone keeps nothing: servers pass one as a label.
+    if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
+        return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
+    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
+    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
+    thread = "|".join([info.thread_id, *names])
+    return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
+
+
+MAX_HISTORIES = 512
+"""Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
+
+OPENING_MESSAGES = 4
+"""Messages that tell conversations apart in a store: of those that open alike the one that was stored last is found."""
+
+NAMESPACE = ("ctxwin", "histories")
+"""Where the items stand in the store."""
+
+_WORTH_STORING = ("context_view", "context_summary", "context_pending")
+_DAMAGED = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+_log = structlog.get_logger(__name__)
+
+
+class Histories:
+    """Remembers the sessions of conversations whose callers do not; losing it costs time and money only.
+
+    Sessions of other limits, settings and system prompts are not mixed up. They are kept under the positions of their
+    messages, because the same history may come back with other ids.
+    """
+
+    def __init__(self, engine: ContextEngine) -> None:
+        self._engine = engine
+        self._compacted: Lru[Update] = Lru(MAX_HISTORIES)
+        self._whole: Lru[Update] = Lru(MAX_HISTORIES)
+        self._digests = PerMessage(_digest)
+
+    def placed(self, state: State, place: Place) -> Place:
+        """Return the place with a shelf for a conversation that has no name but its opening."""
+        messages: Sequence[AnyMessage] = state.get("messages") or ()
+        if place.thread or place.store is None or len(messages) < OPENING_MESSAGES:
+            return place
+        return replace(place, shelf=Shelf(place.store, self._keys(messages[:OPENING_MESSAGES], place)[-1]))
+
+    def found(self, state: State, place: Place) -> Work[Update]:
+        """Return the session of a history that comes without one; empty when it has one, or none is known."""
+        keys = self._wanted(state, place)
+        known = self._recalled(keys)
+        if known is None and (store := self._shelf(keys, place)):
+            read = partial(_read, messages=state["messages"])
+            stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
+            return stored or {}
+        return _renamed(known, _names(state["messages"])) if known else {}
+
+    def keep(self, state: State, place: Place) -> None:
+        """Remember the session of a history, unless a checkpointer does, or there is nothing to remember."""
+        messages: Sequence[AnyMessage] = state.get("messages") or ()
+        if place.thread or not messages or not any(state.get(key) for key in SESSION):
+            return
+        keys = self._keys(messages, place)
+        pending = {name: value for name, value in flags_of(state).items() if name not in FLAGS}
+        session = {name: state[name] for name in SESSION if state.get(name)} | {"context_pending": pending}
+        try:
+            known = _renamed(session, {name: position for position, name in _names(messages).items()})
+        except _DAMAGED:  # the step has said so; there is nothing to go on from
+            return
+        is_compacted = any(session.get(key) for key in _WORTH_STORING)
+        sessions = self._compacted if is_compacted else self._whole
+        if sessions.get(keys[-1]) == known:
+            return
+        asked = max((index for index, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
+        for key in keys[asked + 1 :]:  # callers come back with the whole turn, or without all that was between
+            self._compacted.drop(key)
+            self._whole.drop(key)
+        sessions.put(keys[-1], known)
+        if is_compacted and (shelf := self._shelf(keys, place)):
+            self._store(shelf, keys[-1], known)
+
+    def _store(self, shelf: Shelf, key: str, known: Update) -> None:
+        value = json.loads(json.dumps(known))  # as it is now
+        try:
+            in_few_daemons(lambda: shelf.put_value(key, value))
+        except RuntimeError as error:  # the store hangs
+            _log.warning("history.not_stored", error=str(error))
+
+    def _wanted(self, state: State, place: Place) -> list[str]:
+        """The names of the beginnings of a history that has no session."""
+        is_known = place.thread or any(state.get(key) for key in SESSION)
+        messages: Sequence[AnyMessage] = state.get("messages") or ()
+        is_new = not any(isinstance(message, AIMessage) for message in messages)
+        return [] if is_known or is_new else self._keys(messages, place)
+
+    def _recalled(self, keys: Sequence[str]) -> Update | None:
+        return next(
+            (known for key in reversed(keys) if (known := self._compacted.get(key) or self._whole.get(key))), None
+        )
+
+    def _shelf(self, keys: Sequence[str], place: Place) -> Shelf | None:
+        if place.store is None or len(keys) < OPENING_MESSAGES:
+            return None
+        return Shelf(place.store, keys[OPENING_MESSAGES - 1], NAMESPACE)
+
+    def _keys(self, messages: Sequence[AnyMessage], place: Place) -> list[str]:
+        """A name for each beginning of a history, made from all that its messages say."""
+        engine = self._engine
+        about = repr((engine.model, engine.limits, engine.config, place.told))
+        chain, keys = hashlib.blake2b(about.encode("utf-8", "surrogatepass"), digest_size=16), list[str]()
+        calls = dict[str | None, int]()
+        for message in messages:
+            chain.update(self._digests(message))
+            if isinstance(message, AIMessage):
+                calls |= {call["id"]: len(calls) + number for number, call in enumerate(message.tool_calls)}
+            elif isinstance(message, ToolMessage):
+                chain.update(b"%d" % calls.get(message.tool_call_id, -1))
+            keys.append(chain.hexdigest())
+        return keys
+
+
+def _digest(message: AnyMessage) -> bytes:
+    """What a message says, in whatever form it comes back: a text in blocks is the text, ids are left out."""
+    content: Any = message.content
+    others = [block for block in content if not text_of([block])] if isinstance(content, list) else []
+    said: list[Any] = [message.type, text_of(content), others]
+    if isinstance(message, AIMessage):
+        said += [[call["name"], call["args"]] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    elif isinstance(message, ToolMessage):
+        said.append(message.status)
+    else:
+        said += [message.name, getattr(message, "role", None)]
+    try:
+        text = json.dumps(said, default=str)
+    except (TypeError, ValueError, RecursionError):  # what no provider could have sent
+        text = repr(said)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _read(value: Any, messages: Sequence[AnyMessage]) -> Update:
+    """The session that a store holds, whatever somebody made of it: it may raise anything."""
+    return _renamed({name: value[name] for name in SESSION if name in value}, _names(messages))
+
+
+def _names(messages: Sequence[AnyMessage]) -> dict[str, str]:
+    """The messages' names by the name of their position, which is that of a message without an id."""
+    return {f"#{index}": message_id(messages, index) for index in range(len(messages))}
+
+
+def _renamed(session: Update, names: Mapping[str, str]) -> Update:
+    """The session with other names of messages, only where names stand: texts and keys may be spelled like one."""
+
+    def named(name: Any) -> Any:
+        return names.get(name, name) if isinstance(name, str) else name
+
+    def read(value: Any, field: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {key: read(item, key) for key, item in value.items()}
+        return named(value) if field in {"id", "first"} else value
+
+    now = {key: read(value) for key, value in session.items()}
+    if view := now.get("context_view"):
+        now["context_view"] = view | {
+            "pinned": [[named(name), index] for name, index in view.get("pinned", ())],
+            "cleared": [named(name) for name in view.get("cleared", ())],
+            "clamped": {named(name): shown for name, shown in view.get("clamped", {}).items()},
+        }
+    if record := now.get("context_record"):
+        lines = [[kind, text, named(source), uses] for kind, text, source, uses in record["lines"]]
+        now["context_record"] = record | {"lines": lines}
+    return now

@@ -1,0 +1,437 @@
+"""`ContextWindowMiddleware`: makes each request of an agent fit the model it goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any, Required, Self, TypeVar
+
+import structlog
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ContextT,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+    ResponseT,
+    ToolCallRequest,
+)
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langgraph.types import Command
+
+from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
+from langchain_ctxwin.agent.histories import Histories, place_of
+from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.state import State, turn_is_finished
+from langchain_ctxwin.agent.step import Call, Flow, Step
+from langchain_ctxwin.config import ContextConfig, LiveConfig
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.survey import PinWhen
+from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
+from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.measurer import check_collaborators, shown
+from langchain_ctxwin.memo import HeardLimits, Marks
+from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
+from langchain_ctxwin.tool_results import ToolResultGuard
+from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, Seen, once
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+T = TypeVar("T")
+Hidden = Annotated[T, PrivateStateAttr]
+"""A state key that is checkpointed, and neither taken from a caller nor returned to one."""
+
+
+class ContextKeys(AgentState[Any], total=False):
+    """The state that the middleware adds to an agent's own: the session keys of `ContextState`, all of them hidden."""
+
+    context_summary: Hidden[str]
+    """The one live summary of what left the view."""
+
+    context_record: Hidden[dict[str, Any]]
+    """Lines of what left the view, and how much left."""
+
+    context_view: Hidden[dict[str, Any]]
+    """How the history is shown; empty shows all of it."""
+
+    context_pending: Hidden[dict[str, Any]]
+    """The summary that is due or ready."""
+
+    context_counts: Hidden[dict[str, Any]]
+    """What was learned about token counts and limits."""
+
+    context_tools: Hidden[list[str]]
+    """Names of the selected tools, in the order in which requests show them."""
+
+    context_model: Hidden[dict[str, Any]]
+    """The candidate that the conversation's requests go to, and why."""
+
+    context_guard: Hidden[dict[str, Any]]
+    """Compactions so far, and why automatic ones stopped."""
+
+    context_report: Hidden[dict[str, Any]]
+    """The last measure of the next request, in tokens per region."""
+
+
+class ContextAgentState(ContextKeys, total=False):
+    """State of an agent that keeps its full history at linear storage cost: pass it as `state_schema`.
+
+    A middleware cannot replace the `messages` channel of an agent, only the agent's own schema can. What
+    `ContextState` says about pruning checkpoints holds here, too.
+
+    ```python
+    agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
+    ```
+    """
+
+    messages: Required[Annotated[list[AnyMessage], MessagesDeltaChannel()]]
+    """Full history; compaction never edits it."""
+
+
+SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in AgentState.__annotations__)
+"""The keys that are ours."""
+
+
+class AgentCall:
+    """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
+
+    def __init__(self, flow: Flow, request: ModelRequest[Any], call: Call) -> None:
+        self._flow = flow
+        self._request = request
+        stored: State = request.state
+        state = {key: stored[key] for key in SESSION_KEYS if key in stored}
+        self._step = Step(flow, {**state, "messages": request.messages}, call)
+        self._answer: ModelResponse[Any] = ModelResponse(result=[])
+
+    def work(self, model: Any, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
+        """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
+        flow, step = self._flow, self._step
+        yield from flow.prepare(step)
+        answer = yield from ModelCall(flow, model, validator=validator).answer(
+            step,
+            lambda attempt: Wait(
+                lambda: self._hear(handler(self._ask(attempt))), lambda: self._heard(attempt, handler)
+            ),
+        )
+        self._answer = replace(self._answer, result=_with_answer(self._answer.result, answer))
+        step.state["messages"] = [*step.state["messages"], *self._answer.result]
+        if self._ends_turn:
+            yield from flow.summarize(step)
+        return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
+
+    def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
+        """The agent's request with the messages of an attempt."""
+        first = attempt.request[0]
+        system = first if isinstance(first, SystemMessage) else None
+        messages = attempt.request[1:] if system else attempt.request
+        settings = {**self._request.model_settings, **attempt.arguments}
+        tools = list(self._step.tools)
+        return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
+
+    async def _heard(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+        return self._hear(await handler(self._ask(attempt)))
+
+    def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
+        """Keep what the model returned and say which message of it is the answer."""
+        self._answer = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
+        return next((m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None)
+
+    @property
+    def _ends_turn(self) -> bool:
+        """True when the agent has what was asked for: an answer, or the structured response that it was to be."""
+        if self._request.response_format is not None:
+            return self._answer.structured_response is not None
+        return turn_is_finished(self._step.state)
+
+
+def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
+    """Return what an agent binds for a request; None where that depends on more than model, settings and tools."""
+    if request.response_format is not None or request.tool_choice not in {None, "auto"}:
+        return None
+    if not tools:
+        return model
+    return request.model.bind_tools(list(tools), tool_choice=request.tool_choice, **request.model_settings)
+
+
+def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:
+    """The messages of a response with its last AI message in the form that the session refers to: with an id."""
+    last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
+    return [*result[:last], answer, *result[last + 1 :]]
+
+
+def definitions_of(form: Any) -> list[Any]:
+    """Function definitions for the schemas of a response format; as a native format they cost about the same."""
+    if isinstance(form, ProviderStrategy):
+        specs = [form.schema_spec]
+    else:
+        specs = (form if isinstance(form, ToolStrategy) else ToolStrategy(getattr(form, "schema", form))).schema_specs
+    return [
+        {
+            "type": "function",
+            "function": {"name": spec.name, "description": spec.description, "parameters": spec.json_schema},
+        }
+        for spec in specs
+    ]
+
+
+Output = ToolMessage | Command[Any]
+
+
+class GuardedToolCalls:
+    """Hands every tool call of an agent to the middleware's guard."""
+
+    guard: ToolResultGuard
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
+        """Make the result of one tool call fit."""
+        return self.guard.wrap_tool_call(request, handler)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+    ) -> Output:
+        """Like `wrap_tool_call`, for async runs."""
+        return await self.guard.awrap_tool_call(request, handler)
+
+
+@cache
+def guarding(kind: Any) -> Any:
+    """Return a middleware class that guards tool calls too; an agent without a guard keeps its plain tool node."""
+    if issubclass(kind, GuardedToolCalls):
+        return kind
+    return type(kind.__name__, (GuardedToolCalls, kind), {"__module__": kind.__module__})
+
+
+log = structlog.get_logger("langchain_ctxwin")
+
+MAX_ENGINES = 64
+"""Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
+
+MAX_FORMATS = 64
+"""Response formats whose definitions are kept; nearly every agent has one."""
+
+Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
+AsyncHandler = Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]]
+
+
+class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT]):
+    """Makes every request of a `create_agent` agent fit the model it goes to.
+
+    It stands around the model call, because only there the whole request is known: system prompt, tools, output
+    format, settings, and the model itself. Put it last in the list, so that it sees what other middleware made of the
+    request. The history is not edited; state is stored when the call succeeds.
+
+    Setup:
+        ```bash
+        pip install "langchain-ctxwin[agents]"
+        ```
+
+    Key init args:
+        engine: decides for all models. Limits that were set on it (`ModelLimits`) hold unless the request's model
+            states tighter ones. By default there is one engine per model, made from what the model states and from
+            the arguments below.
+        summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
+            fraction: it is asked by extending the last request, which the provider reads from its cache.
+        config: when to compact and what to keep.
+        counter: counts tokens; by default an estimator for the model's family.
+        learned: remembers limits that providers state, for other agents and processes.
+        pin_when: says which messages are pinned without a mark, see `ContextEngine`.
+        jobs: writes summaries in the background; by default one set of threads for the whole process.
+        before_compaction: changes or vetoes compactions, see `ContextEngine`.
+        after_compaction: is told about each one, see `ContextEngine`.
+        validator: compares counts with what providers report, and samples with exact counts.
+        guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
+        tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
+            the agent. Other tools of the agent are always shown.
+        router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
+            model does the same.
+
+    Instantiate:
+        ```python
+        middleware = ContextWindowMiddleware(summarizer=small_model)
+        ```
+
+    Use:
+        ```python
+        agent = create_agent(
+            model,
+            tools,
+            middleware=[ContextWindowMiddleware()],
+            state_schema=ContextAgentState,
+            checkpointer=checkpointer,
+        )
+        ```
+
+    Raises:
+        ConfigError: `engine` was given together with an argument that belongs to an engine, or an argument is of the
+            wrong type.
+        UnknownModelError: at the first call, when neither the model nor `engine` states a limit.
+    """
+
+    state_schema = ContextKeys
+
+    def __new__(cls, *_: Any, guard: ToolResultGuard | None = None, **__: Any) -> Self:
+        """With a guard, make one that stands around tool calls too: LangChain looks at the class for that."""
+        kind: Any = cls
+        made: Self = super().__new__(guarding(kind) if guard is not None else kind)
+        return made
+
+    def __init__(
+        self,
+        engine: ContextEngine | None = None,
+        *,
+        summarizer: Any = None,
+        config: ContextConfig | LiveConfig | None = None,
+        counter: TokenCounter | None = None,
+        learned: LimitMemory | None = None,
+        pin_when: PinWhen | None = None,
+        jobs: SummaryJobs | None = None,
+        before_compaction: BeforeCompaction | None = None,
+        after_compaction: AfterCompaction | None = None,
+        validator: Validator | None = None,
+        guard: ToolResultGuard | None = None,
+        tool_selector: ToolSelector | None = None,
+        router: ModelRouter | None = None,
+    ) -> None:
+        super().__init__()
+        options = {
+            "summarizer": summarizer,
+            "config": config,
+            "counter": counter,
+            "learned": learned,
+            "pin_when": pin_when,
+            "jobs": jobs,
+            "before_compaction": before_compaction,
+            "after_compaction": after_compaction,
+        }
+        _check(engine, validator, guard, **options)
+        given = [name for name, value in options.items() if value is not None]
+        if engine is not None and given:
+            raise ConfigError(f"engine and {', '.join(given)} were given: set {', '.join(given)} on the engine")
+        self.validator = validator
+        """Watches how far off the counts are; None watches nothing."""
+        self.guard = guard
+        """Makes the results of tools fit; None leaves them as they are."""
+        Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
+        self._selector = tool_selector
+        self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
+        self._routed = RoutedChatModel(router) if router else None
+        self._engine = engine
+        self._warned = Seen()
+        # What one model's provider stated is remembered by model, so the engines of all models can share it.
+        self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
+        self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
+        self._histories: Lru[Histories] = Lru(MAX_ENGINES)
+        self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
+
+    def wrap_model_call(
+        self, request: ModelRequest[ContextT], handler: Handler[ContextT, ResponseT]
+    ) -> ExtendedModelResponse[ResponseT]:
+        """Make the request fit, call the model, and recover when its provider finds the request too large.
+
+        Raises:
+            BudgetExceededError: nothing that may leave makes the request fit.
+        """
+        done: ExtendedModelResponse[ResponseT] = run(self._work(request, handler))
+        return done
+
+    async def awrap_model_call(
+        self, request: ModelRequest[ContextT], handler: AsyncHandler[ContextT, ResponseT]
+    ) -> ExtendedModelResponse[ResponseT]:
+        """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
+        done: ExtendedModelResponse[ResponseT] = await arun(self._work(request, handler))
+        return done
+
+    def _work(self, request: ModelRequest[ContextT], handler: Callable[[ModelRequest[ContextT]], Any]) -> Work[Any]:
+        if self._routed is not None:
+            request = request.override(model=self._routed)
+        model = request.model.bind(**request.model_settings) if request.model_settings else request.model
+        engine = self._engine_of(model)
+        self._warn_of_unknown(engine.config, request.tools)
+        histories = once(self._histories, engine, lambda: Histories(engine))
+        prompt, is_bounded = request.system_message or "", self._engine is not None
+        call = Call(
+            system_prompt=prompt,
+            tools=request.tools,
+            only_given=True,
+            format_tools=self._format_tools(request),
+            model=limited_by(engine, model) if is_bounded else model,
+            is_bounded=is_bounded,
+            bind=lambda tools: bound_by_agent(request, model, tools),
+            place=place_of(request.runtime, prompt),
+        )
+        agent_call = AgentCall(Flow(engine, self._choices_of(request), histories), request, call)
+        return agent_call.work(model, handler, self.validator)
+
+    def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
+        """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
+        fault = unknown_tools(config, tools, self._selector)
+        if fault and self._warned.is_new(fault):
+            log.warning("config.tools_unknown", reason=fault)
+
+    def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
+        """The choices for one request; a routed model brings its router along."""
+        router = request.model.router if isinstance(request.model, RoutedChatModel) else None
+        choices = Choices(router=router, selector=self._selector)
+        requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
+        choices.asked = asked_by(request.model, request.model_settings, requires)
+        return choices
+
+    def _engine_of(self, model: Any) -> ContextEngine:
+        """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
+        if self._engine is not None:
+            return self._engine
+        key = (model_name(model), family_of(model), ModelLimits.of(model))
+        try:
+            return once(self._engines, key, lambda: ContextEngine(limits=model, **self._options))
+        except UnknownModelError as error:
+            raise UnknownModelError(
+                f"the model {model_name(model)!r} states no context window: pass "
+                "ContextWindowMiddleware(ContextEngine(limits=ModelLimits(context_window=...))), or give the model a "
+                "profile that states max_input_tokens"
+            ) from error
+
+    def _format_tools(self, request: ModelRequest[ContextT]) -> list[Any]:
+        """The definitions that a response format adds to the request."""
+        form = request.response_format
+        # The value keeps the format alive, so an id in the key cannot come to mean another one.
+        return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
+
+
+def _runnable(selector: ToolSelector | None) -> list[Any]:
+    """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
+    tools = [*selector.tools, selector.search_tools] if selector else []
+    return [tool for tool in tools if not isinstance(tool, dict)]
+
+
+def _check(engine: Any, validator: Any, guard: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
+    """Raise `ConfigError` for arguments that would fail at the first call."""
+    if not isinstance(engine, ContextEngine | None):
+        raise ConfigError(f"engine={shown(engine)} is no ContextEngine: {_instead_of(engine)}")
+    if not isinstance(validator, Validator | None):
+        raise ConfigError(f"validator={shown(validator)}: pass a Validator, or None")
+    if not isinstance(guard, ToolResultGuard | None):
+        raise ConfigError(f"guard={shown(guard)}: pass a ToolResultGuard, or None")
+    check_collaborators(**collaborators)
+    as_summarizer(summarizer)
+    Marks(pin_when)
+
+
+def _instead_of(engine: Any) -> str:
+    """What to pass in the place of what was given as the engine."""
+    if isinstance(engine, ContextConfig):
+        return "pass ContextWindowMiddleware(config=...)"
+    if isinstance(engine, ModelLimits):
+        return "pass ContextWindowMiddleware(ContextEngine(limits=...))"
+    return (
+        "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware(ContextEngine("
+        "limits=model)); a model that writes summaries is passed as summarizer=model"
+    )

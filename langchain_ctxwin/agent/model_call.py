@@ -1,0 +1,212 @@
+"""One model call with recovery: call, and when the request was too large for the provider, compact and call again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.agent.choices import known_name
+from langchain_ctxwin.agent.events import announce_lesson, announce_recovery, announce_reset
+from langchain_ctxwin.agent.step import Flow, Step
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
+from langchain_ctxwin.core.reported import answered_by
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.routing import RemainingTooSmallError
+from langchain_ctxwin.util.work import Wait, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call of the model."""
+
+    request: list[AnyMessage]
+    options: dict[str, int] = field(default_factory=dict)
+    """Arguments that ask for less output than the model was set to."""
+
+    route: dict[str, Any] = field(default_factory=dict)
+    """The argument that names the candidate of a routed model."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments for this call alone."""
+        return {**self.route, **self.options}
+
+
+Send = Callable[[Attempt], Wait]
+"""Calls the model with an attempt; an adapter's own way to do so."""
+
+
+class ModelCall:
+    """The calls of one model about one request, until it answers or nothing can be done.
+
+    Args:
+        flow: what happens around the call.
+        call: what is called, tools bound.
+        validator: compares counts with what the provider reports.
+    """
+
+    def __init__(self, flow: Flow, call: Any, *, validator: Validator | None = None) -> None:
+        self._flow = flow
+        self._call = call
+        self._validator = validator
+        # Where a run may choose another model, nobody knows what its answer was asked to be.
+        self._requested_output = ModelLimits.of(call).requested_output_tokens if only_model(call) else None
+
+    def answer(self, step: Step, send: Send) -> Work[AIMessage]:
+        """Return the model's answer; what it taught is noted in the step.
+
+        Raises:
+            BudgetExceededError: the history was edited since it was checked, and nothing that may leave makes it fit.
+            Exception: the provider's own, when it is no overflow, or recovery came to its end.
+        """
+        was_compacted = self._fit(step)
+        most = settings_of(step.window).max_recoveries
+        request = (None if was_compacted else self._flow.built(step.state)) or self._flow.request(step)
+        attempt = self._attempt(step, request)
+        for number in count(1):
+            error: Exception | None = None
+            try:
+                reply = yield send(attempt)
+                overflow = self._silent(step.window, attempt, reply)
+            except Exception as refusal:
+                error, overflow = refusal, self._overflow(step.window, attempt, refusal)
+                if overflow is None or number > most:
+                    raise
+            if overflow is None or number > most:
+                break
+            try:
+                attempt = self._next(step, attempt, overflow, number, error)
+            except (BudgetExceededError, NoModelFitsError) as exhausted:
+                if error is not None:
+                    raise error from exhausted
+                step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
+                break  # an answer that was cut off is all there is
+        window = step.window
+        step.note(self._flow.choices.answered(step.state, reply))
+        answer, counts = self._learned(window, reply, was_cut=overflow is not None)
+        step.note({"context_counts": counts})
+        return answer
+
+    @staticmethod
+    def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
+        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
+        return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
+
+    def _next(
+        self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None
+    ) -> Attempt:
+        """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
+        engine, window, router = self._flow.engine, step.window, self._flow.choices.router
+        asked = min(attempt.options.values(), default=None)
+        if error is not None and not isinstance(error, RemainingTooSmallError):
+            called = self._flow.choices.model_called(step.state) if router else self._call
+            options = smaller_output(called, overflow) if called is not None else {}
+            if options and (asked is None or max(options.values()) < asked):
+                if router is None:
+                    learned = engine.learn(window, overflow)
+                    step.note({"context_counts": dict(learned.session.counts)}, learned)
+                announce_recovery(window, overflow, number, output_tokens=max(options.values()))
+                return replace(attempt, options=options)
+        if error is not None and router is not None and self._has_moved(step, error):
+            announce_recovery(window, overflow, number)
+            return self._attempt(step, self._flow.request(step))
+        # Whoever of several candidates stated a limit, the router has learned it under that one's name.
+        step.note(engine.recover(window, overflow, is_stated=error is not None and router is None))
+        announce_recovery(window, overflow, number)
+        smaller = engine.continued(step.window, window)
+        step.note({"context_report": smaller.report}, smaller)
+        return self._attempt(step, self._flow.request(step))
+
+    def _has_moved(self, step: Step, error: Exception) -> bool:
+        """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
+        trial, choices = Step(self._flow, step.state, step.call), self._flow.choices
+        if left := choices.left_after(error, trial.state):
+            trial.note(left)
+        else:
+            self._flow.choose_model(trial)
+        self._fit(trial)
+        is_same = known_name(trial.state) == known_name(step.state)
+        if is_same and trial.window.survey.total_tokens >= step.window.survey.total_tokens:
+            return False
+        step.note({**trial.news, "context_report": trial.window.report}, trial.window)
+        return True
+
+    def _attempt(self, step: Step, request: list[AnyMessage]) -> Attempt:
+        """A call that asks for no more output than its window leaves."""
+        window, route = step.window, self._flow.choices.arguments(step.state)
+        size, requested = window.limits.context_window, self._requested_output
+        if size is None or requested is None:
+            return Attempt(request, route=route)
+        room = size - window.survey.upper_tokens
+        options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
+        return Attempt(request, options=options, route=route)
+
+    def _fit(self, step: Step) -> bool:
+        """Compact the request when a state edit made it too large since it was checked; say whether it was."""
+        window = step.window
+        compaction = self._flow.engine.emergency(window)
+        if compaction is not None:
+            self._flow.compacted(step, window, compaction, self._flow.engine.apply(compaction, window))
+        return compaction is not None
+
+    def _silent(self, window: Window, attempt: Attempt, reply: Any) -> ContextOverflow | None:
+        """An overflow that shows in the answer only; sizes are compared with those of the same model."""
+        if not isinstance(reply, AIMessage):
+            return None
+        extends, least = window.extends, window.survey.lower_tokens
+        if answered_by(reply) not in {"", window.speaker} and window.session.counts.get("anchor"):
+            extends, least = None, 0
+        return silent_overflow(
+            reply,
+            input_limit=window.budget.input_limit,
+            context_window=window.limits.context_window,
+            requested_output_tokens=next(iter(attempt.options.values()), self._requested_output),
+            least_input_tokens=least,
+            previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
+        )
+
+    def _learned(self, window: Window, reply: Any, *, was_cut: bool) -> tuple[AIMessage, dict[str, Any]]:
+        """The answer, with an id, and what is known about sizes after it."""
+        if not isinstance(reply, AIMessage):
+            raise ContextWindowError(
+                f"the model node got {type(reply).__name__} instead of an AIMessage: "
+                "wrap a chat model, or a callable that returns its answer"
+            )
+        # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
+        answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
+        if was_cut:  # its size is that of what the server made of the request
+            return answer, dict(window.session.counts)
+        lesson = from_answer(window, answer)
+        if lesson.accepted_tokens:
+            self._flow.engine.accepted(window, lesson.accepted_tokens)
+        announce_lesson(window, lesson)
+        return answer, self._validated(window, answer, lesson)
+
+    def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
+        """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
+        validator, model = self._validator, window.about.model
+        if validator is None:
+            return lesson.counts
+        validator.check(
+            model=model,
+            messages=window.survey.messages(),
+            tools=window.about.tools,
+            expected_tokens=window.total_tokens,
+            reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,
+        )
+        resets = validator.resets(model)
+        if lesson.counts.get("resets", resets) == resets:
+            return {**lesson.counts, "resets": resets}
+        announce_reset(window)
+        return {**without_sizes(lesson.counts), "resets": resets}

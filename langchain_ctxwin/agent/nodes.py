@@ -1,0 +1,313 @@
+"""The engine as LangGraph nodes: check the budget, summarize or compress when needed, build the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.graph import END, StateGraph
+from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command, RetryPolicy
+
+from langchain_ctxwin.agent.choices import (
+    Choices,
+    asked_by,
+    require_known_tools,
+    require_router,
+    require_tool_binding,
+    with_tools,
+)
+from langchain_ctxwin.agent.histories import place_of
+from langchain_ctxwin.agent.model_call import ModelCall
+from langchain_ctxwin.agent.state import State, Update, report_of
+from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, request_waits
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.routing import ModelRouter
+from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.memo import Lru, once
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+T = TypeVar("T")
+Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]
+"""What a node does with a step, and the update it writes."""
+
+PerRequest = Callable[[Any, Any], T]
+"""A callable `(state, runtime)` that gives a value for one request."""
+
+MAX_BINDINGS = 64
+"""Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
+
+
+class ContextNode(Runnable[Any, Any]):
+    """A node `(state, config) -> update`, sync and async."""
+
+    def __init__(self, name: str, do: Do, start: Callable[[State], Step]) -> None:
+        self.name = name
+        self._do = do
+        self._start = start
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update."""
+        return run(self._do(self._start(input), config))
+
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+        """Return the state update, awaiting models and summarizers."""
+        return await arun(self._do(self._start(input), config))
+
+
+class ContextNodes:
+    """The nodes of one agent: `budget_check`, `maybe_summarize`, `force_compress`, `build_messages`.
+
+    Setup:
+        ```bash
+        pip install langchain-ctxwin
+        ```
+
+    Key init args:
+        engine: the `ContextEngine` that decides.
+        system_prompt: a text, a `SystemMessage`, or a callable `(state, runtime)` that returns one.
+        tools: the tools bound to the model, or such a callable.
+        model: the model of each request, or such a callable, when its limits differ from the engine's.
+        validator: compares counts with what providers report, and samples with exact counts.
+        tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
+            `search_tools`, to the tool node.
+        router: chooses the model of each request; the model node then calls a `RoutedChatModel` of this router.
+
+    Instantiate:
+        ```python
+        nodes = ContextNodes(engine, system_prompt="You are ...", tools=tools)
+        ```
+
+    Use:
+        ```python
+        add_context_nodes(builder, nodes, model=model.bind_tools(tools))
+        ```
+    """
+
+    def __init__(
+        self,
+        engine: ContextEngine,
+        *,
+        system_prompt: str | SystemMessage | PerRequest[str | SystemMessage] = "",
+        tools: Sequence[Any] | PerRequest[Sequence[Any]] = (),
+        model: Any | PerRequest[Any] = None,
+        validator: Validator | None = None,
+        tool_selector: ToolSelector | None = None,
+        router: ModelRouter | None = None,
+    ) -> None:
+        if router is not None and model is not None:
+            raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
+        if tools and not callable(tools):
+            require_known_tools(engine.config, tools, tool_selector)
+        self.engine = engine
+        self._system_prompt = system_prompt
+        self._tools = tools
+        self._model = model
+        self.choices = Choices(router=router, selector=tool_selector)
+        """Chooses the tools and the model of each request."""
+        self._flow = Flow(engine, self.choices)
+        self._call: Runnable[Any, Any] | None = None
+        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
+        self.validator = validator
+        """Watches how far off the counts are; None watches nothing."""
+        self.budget_check = self._node("budget_check", self._check)
+        """Chooses tools and model, measures the next request and decides where to go."""
+        self.select_model = self._node("select_model", self._choose)
+        """Chooses tools and model only, for graphs without `budget_check`."""
+        self.maybe_summarize = self._node("maybe_summarize", self._summarize)
+        """Summarizes the oldest turns when that is due."""
+        self.force_compress = self._node("force_compress", self._compress)
+        """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
+        self.build_messages = self._node("build_messages", self._build)
+        """Writes the request to `llm_input_messages`."""
+
+    def route_on_budget(self, state: State) -> Destination:
+        """Return the node that follows `budget_check`."""
+        if report_of(state).get("over_by") is None:
+            state = {**state, "context_report": self.measure(state).report}
+        return self._flow.route(state)
+
+    def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
+        """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
+
+        When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
+        times; then the provider's own exception leaves the node, so that a resume runs it again.
+
+        Raises:
+            ConfigError: the model cannot follow the router or the tool selector of these nodes, or another model node
+                of theirs asks the router for something else.
+        """
+        require_router(call, self.choices.router)
+        if self.choices.selector is not None:
+            require_tool_binding(call)
+        self.choices.follow(asked_by(call))
+        self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
+        model_call = ModelCall(self._flow, runnable, validator=self.validator)
+
+        def answer(step: Step, config: RunnableConfig | None) -> Work[Update]:
+            bound = self._bound(runnable, step.tools)
+            message = yield from model_call.answer(
+                step,
+                lambda attempt: Wait(
+                    lambda: bound.invoke(attempt.request, config, **attempt.arguments),
+                    lambda: bound.ainvoke(attempt.request, config, **attempt.arguments),
+                ),
+            )
+            self._flow.drop_window(step)
+            return {**step.news, "messages": [message]}
+
+        return self._node("model_node", answer)
+
+    def model_input(self, state: State) -> list[AnyMessage]:
+        """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
+
+        Raises:
+            ContextWindowError: there is no message that a model could answer.
+        """
+        return self._flow.built(state) or self._flow.request(self._step(state))
+
+    @staticmethod
+    def retry_on(exc: Exception) -> bool:
+        """Decide for a `RetryPolicy`: as LangGraph by default, but never resend a request that was too large."""
+        if isinstance(exc, ContextWindowError) or classify_overflow(exc) is not None:
+            return False
+        default = RetryPolicy().retry_on
+        return bool(default(exc)) if callable(default) and not isinstance(default, type) else False
+
+    def measure(self, state: State) -> Window:
+        """Measure the next request of this state."""
+        return self._step(state).window
+
+    def _node(self, name: str, do: Do) -> ContextNode:
+        return ContextNode(name, do, self._step)
+
+    def _step(self, state: State) -> Step:
+        """A step of this run: what is given per request is asked for once."""
+        runtime = current_runtime()
+        prompt = _resolved(self._system_prompt, state, runtime)
+        call = Call(
+            system_prompt=prompt,
+            tools=_resolved(self._tools, state, runtime),
+            model=None if self.choices.router else _resolved(self._model, state, runtime),
+            bind=self._bind,
+            place=place_of(runtime, prompt),
+        )
+        return Step(self._flow, state, call)
+
+    def _bind(self, tools: Sequence[Any]) -> Any:
+        """What the model node calls."""
+        return None if self._call is None else self._bound(self._call, tools)
+
+    def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
+        """The model with the tools that a selector chose for this request."""
+        if self.choices.selector is None:
+            return model
+        shown = tuple(tools)
+        # Model and tools in the value stay alive, so an id in the key cannot come to mean others.
+        key = tuple(map(id, (model, *shown)))
+        return once(self._bindings, key, lambda: ((model, shown), with_tools(model, shown)))[1]
+
+    def _choose(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.choose(step)
+        return step.news
+
+    def _check(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.check(step)
+        return self._left(step)
+
+    def _summarize(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from self._flow.summarize(step)
+        return self._left(step)
+
+    def _compress(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+        yield from ()
+        self._flow.compress(step)
+        return self._left(step)
+
+    def _build(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+        yield from ()
+        update = {"llm_input_messages": self._flow.request(step)}
+        self._flow.keep_window(step)
+        if current_runtime() is None:
+            return update
+        # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
+        return Command(update=list(update.items()))
+
+    def _left(self, step: Step) -> Update:
+        """What a node writes; the window is left to the next node of the step."""
+        self._flow.keep_window(step)
+        return step.news
+
+
+def current_runtime() -> Runtime[Any] | None:
+    """Return the runtime of the graph run; None outside of one."""
+    try:
+        return get_runtime()
+    except RuntimeError:
+        return None
+
+
+def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
+    """Call what is given per request; models and runnables are values, although some are callable."""
+    per_request = callable(value) and not isinstance(value, (Runnable, SystemMessage))
+    return value(state, runtime) if per_request else value
+
+
+def add_context_nodes(
+    builder: StateGraph[Any, Any, Any, Any],
+    nodes: ContextNodes,
+    *,
+    model_node: str = "agent",
+    model: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
+    after: str = END,
+    retry_policy: RetryPolicy | None = None,
+) -> None:
+    """Add `budget_check`, `maybe_summarize`, `force_compress`, `build_messages` and the model node to a graph.
+
+    The entry is `budget_check`: lead `START` and the tools to it, and the finished answer to `maybe_summarize`.
+
+    Args:
+        builder: the graph; its state needs the keys of `ContextState`.
+        nodes: the nodes of one agent.
+        model_node: name of the model node.
+        model: what the model node calls, tools bound.
+        after: where `maybe_summarize` goes when the turn is finished.
+        retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
+
+    Example:
+        ```python
+        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+        add_context_nodes(builder, nodes, model=model.bind_tools(tools))
+        builder.add_node("tools", ToolNode(tools))
+        builder.add_edge(START, "budget_check")
+        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+        builder.add_edge("tools", "budget_check")
+        ```
+    """
+    builder.add_node("budget_check", nodes.budget_check)
+    builder.add_node("maybe_summarize", nodes.maybe_summarize)
+    builder.add_node("force_compress", nodes.force_compress)
+    builder.add_node("build_messages", nodes.build_messages)
+    builder.add_node(model_node, nodes.model_node(model), retry_policy=retry_policy)
+    builder.add_conditional_edges(
+        "budget_check", nodes.route_on_budget, ["maybe_summarize", "force_compress", "build_messages"]
+    )
+    builder.add_conditional_edges(
+        "maybe_summarize",
+        _after_summary,
+        {"finished": after, "force_compress": "force_compress", "build_messages": "build_messages"},
+    )
+    builder.add_edge("force_compress", "build_messages")
+    builder.add_edge("build_messages", model_node)
+
+
+def _after_summary(state: State) -> str:
+    if not request_waits(state):
+        return "finished"
+    return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"

@@ -1,0 +1,388 @@
+"""One step of a conversation: what is done around a model call, the same for the LangGraph nodes and the middleware.
+
+    Step(state, call)  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  model call  ->  [summarize]
+
+A step holds the state as it is now, what of it is news, and the `Window` that was measured for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
+
+from langchain_ctxwin import planner
+from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
+from langchain_ctxwin.agent.events import announce_compaction, announce_faults, announce_stop, announce_summary
+from langchain_ctxwin.agent.histories import Histories, Place
+from langchain_ctxwin.agent.state import (
+    SESSION,
+    State,
+    Update,
+    changed,
+    flags_of,
+    report_of,
+    turn_is_finished,
+)
+from langchain_ctxwin.agent.summaries import Summaries
+from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE, valid_view
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ContextWindowError, SummarizationError
+from langchain_ctxwin.summarize import Written
+from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.work import Wait, Work
+
+MAX_WINDOWS = 64
+"""Conversations between two nodes of one step whose measured window is kept; losing it costs one measure."""
+
+NOWHERE = Place()
+"""Outside of a graph."""
+
+Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What an adapter knows of the model call that a step leads to."""
+
+    system_prompt: str | SystemMessage = ""
+    tools: Sequence[Any] = ()
+    """The agent's own tools, beside those that a selector chooses."""
+
+    only_given: bool = False
+    """Of the chosen tools show only those among `tools`: somebody may have left out the others."""
+
+    format_tools: Sequence[Any] = ()
+    """Definitions that a response format adds to the request."""
+
+    model: Any = None
+    """Whose limits hold when no router chooses; None takes those of the engine."""
+
+    is_bounded: bool = True
+    """Limits that were set on the engine as numbers hold for a chosen candidate, too."""
+
+    bind: Callable[[Sequence[Any]], Any] = lambda _: None
+    """Returns what the request goes to with these tools bound; None when nobody knows."""
+
+    place: Place = NOWHERE
+    """Where the conversation runs."""
+
+
+class Step:
+    """The state of one conversation on its way through a step, and the window measured for it."""
+
+    def __init__(self, flow: Flow, state: State, call: Call | None = None) -> None:
+        self.call = call or Call()
+        self.place = self.call.place
+        self.state: Update = dict(state)
+        self.news: Update = {}
+        """What the step found out: the update of the state."""
+        self._flow = flow
+        self._window = flow.kept_window(self.state, self.call)
+
+    @property
+    def window(self) -> Window:
+        """The request as the state is now, measured once."""
+        if self._window is None:
+            self._window = self._flow.measured(self.state, self.call)
+        return self._window
+
+    @property
+    def tools(self) -> Sequence[Any]:
+        """The tools of the request, without those of a response format."""
+        return self._flow.choices.tools(self.state, self.call.tools, only_given=self.call.only_given)
+
+    @property
+    def called(self) -> Any:
+        """What the request goes to, tools bound; None when nobody knows. A router's choice may change until then."""
+        return None if self._flow.choices.router else self.call.bind(self.tools)
+
+    def note(self, update: Update, window: Window | None = None) -> None:
+        """Take up news, and the window that holds with it; without one it is measured when it is asked for."""
+        if update or window is not None:
+            self.news |= update
+            self.state |= update
+            self._window = window
+
+
+class Flow:
+    """What happens to the session around one model call.
+
+    Args:
+        engine: decides.
+        choices: chooses the tools and the model of each request.
+        histories: remembers the sessions of callers that keep none.
+    """
+
+    def __init__(
+        self, engine: ContextEngine, choices: Choices | None = None, histories: Histories | None = None
+    ) -> None:
+        self.engine = engine
+        self.choices = choices or Choices()
+        self.summaries = Summaries(engine)
+        self._histories = histories or Histories(engine)
+        self._windows: Lru[tuple[Update, Call, Window]] = Lru(MAX_WINDOWS)
+
+    def measured(self, state: State, call: Call) -> Window:
+        """Measure the next request of a state."""
+        chosen = self.choices.model(state)
+        tools = self.choices.tools(state, call.tools, only_given=call.only_given)
+        return self.engine.measure(
+            state.get("messages") or [],
+            system_prompt=call.system_prompt,
+            tools=[*tools, *call.format_tools] if call.format_tools else tools,
+            session=state,
+            model=limited_by(self.engine, chosen) if chosen and call.is_bounded else chosen or call.model,
+        )
+
+    def keep_window(self, step: Step) -> None:
+        """Keep the window for the next node of this step, in this process; see `kept_window`."""
+        messages = step.state.get("messages")
+        if messages and not self.engine.is_live:
+            state = {key: step.state.get(key) for key in SESSION}
+            known = {**state, "messages": messages, "count": len(messages), "last": messages[-1]}
+            self._windows.put(id(messages), (known, step.call, step.window))
+
+    def kept_window(self, state: State, call: Call) -> Window | None:
+        """Return the window that an earlier node measured for this very state and call; None when it did not.
+
+        LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
+        """
+        messages = state.get("messages") or ()
+        known, before, window = self._windows.get(id(messages)) or ({}, None, None)
+        if window is None or before is None or known["messages"] is not messages or known["count"] != len(messages):
+            return None
+        is_same = known["last"] is messages[-1] and _goes_to_same(before, call)
+        return window if is_same and all(known[key] == state.get(key) for key in SESSION) else None
+
+    def drop_window(self, step: Step) -> None:
+        """Let go of what was kept for the nodes of a step that is over."""
+        self._windows.drop(id(step.state.get("messages")))
+
+    def prepare(self, step: Step) -> Work[None]:
+        """Take every step that precedes the model call, in one go."""
+        yield from self.check(step)
+        if self.route(step.state) == "maybe_summarize":
+            yield from self.summarize(step)
+        if self.route(step.state) == "force_compress":
+            self.compress(step)
+
+    def check(self, step: Step) -> Work[None]:
+        """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
+        step.place = self._histories.placed(step.state, step.place)
+        known = yield from self._histories.found(step.state, step.place)
+        if known:
+            step.note(known)
+        yield from self.choose(step)
+        window = step.window
+        if self.engine.can_verify(window):
+            window = yield Wait(lambda: self.engine.verify(window), lambda: self.engine.averify(window))
+        key = self.summaries.wanted(window, step.place)
+        found = None
+        if key and (store := step.place.shelf):
+            found = yield Wait(lambda: store.get(key), lambda: store.aget(key))
+        announce_faults(window)
+        announce_stop(window, report_of(step.state).get("stopped", ""))
+        self.summaries.forget(step.state, window)
+        if self.engine.in_background(window):
+            window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
+        update, flags = seen(window), self._flags(window, step.place)
+        update["context_pending"] = {**update["context_pending"], **flags}
+        seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
+        self._noted(step, changed(step.state, update), _still_measured(step, seen_as))
+
+    def choose(self, step: Step) -> Work[None]:
+        """Choose the tools and the model of the request, where there are several.
+
+        Raises:
+            NoModelFitsError: no candidate can do what the request asks for.
+        """
+        if selector := self.choices.selector:
+            messages, room = list(step.state.get("messages") or ()), self.choices.room(step.state, step.window)
+            selection = yield Wait(
+                lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
+            )
+            step.note(changed(step.state, self.choices.with_tools(step.state, selection)))
+        if self.choices.router is not None and step.state.get("messages"):
+            self.choose_model(step)
+
+    def choose_model(self, step: Step) -> None:
+        """Choose among the candidates of the router, by the request as each tokenizer family counts it.
+
+        Raises:
+            NoModelFitsError: no candidate can do what the request asks for.
+        """
+        known, windows = self.choices.model(step.state), dict[str, Window]()
+        families = self.choices.families(step.state)
+        for family, name in families.items():
+            is_known = known is not None and name == known_name(step.state)
+            named = {**step.state, "context_model": {"model": name}}
+            windows[family] = step.window if is_known else self.measured(named, step.call)
+        update = changed(step.state, self.choices.with_model(step.state, windows))
+        chosen = known_name({**step.state, **update})
+        step.note(update, next((windows[family] for family, name in families.items() if name == chosen), None))
+
+    def route(self, state: State) -> Destination:
+        """Return the step that follows `check`."""
+        pending = flags_of(state)
+        if pending.get("due"):
+            return "maybe_summarize"
+        over_by = report_of(state).get("over_by") or 0
+        return "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
+
+    def summarize(self, step: Step) -> Work[None]:
+        """Write the summary that is due; in the background, begin one or write the one that was lost."""
+        step.place = self._histories.placed(step.state, step.place)
+        window = step.window
+        if self.engine.in_background(window):
+            yield from self._summarize_in_background(step, window)
+            return
+        plan = self.engine.plan(window)
+        if plan is None:
+            self._uncompacted(step, window)
+            return
+        called = step.called
+        update = yield Wait(
+            lambda: self.engine.apply(plan, window, call=called), lambda: self.engine.aapply(plan, window, call=called)
+        )
+        self.compacted(step, window, plan, update)
+
+    def compress(self, step: Step) -> None:
+        """Make the request fit without calling a model.
+
+        Raises:
+            BudgetExceededError: nothing that may leave makes it fit.
+        """
+        window = step.window
+        compaction = self.engine.emergency(window) or self.engine.relieve(window)
+        if compaction is None:
+            self._uncompacted(step, window)
+        else:
+            self.compacted(step, window, compaction, self.engine.apply(compaction, window))
+
+    def request(self, step: Step) -> list[AnyMessage]:
+        """Return the request of a step, refusing one that holds nothing to answer.
+
+        Raises:
+            ContextWindowError: there is no message that a model could answer.
+        """
+        window = step.window
+        if not window.survey.shown.messages and not window.messages:
+            total = len(window.request.messages)
+            raise ContextWindowError(
+                f"nothing to send: none of the {total} messages in the history is one a model can answer; "
+                "add a user message"
+            )
+        return self.engine.build(window)
+
+    def built(self, state: State) -> list[AnyMessage] | None:
+        """Return the request that was built for this state; None when it is missing, stale, or cannot be compared.
+
+        By which of changing settings it was built is not known; with a line about the fill it does not end in a message
+        of the history. Building one takes next to nothing.
+        """
+        if self.engine.is_live or self.engine.config.show_fill:
+            return None
+        built, messages = state.get("llm_input_messages"), state.get("messages") or ()
+        if not isinstance(built, list) or not built or not messages:
+            return None
+        newest: Any = built[-1]
+        is_message = isinstance(newest, BaseMessage)
+        return list(built) if is_message and _is_current(newest, messages[-1], state) else None
+
+    def compacted(self, step: Step, window: Window, compaction: Compaction, update: Update) -> None:
+        """Take up a compaction that was carried out, with the report of the request as it is now."""
+        after = self.engine.continued(self.measured({**step.state, **update}, step.call), window)
+        announce_compaction(compaction, after, refused=_refused(window, after))
+        update = {**update, **_pending(step.state, after), "context_report": after.report}
+        self._noted(step, update, after)
+
+    def _noted(self, step: Step, update: Update, window: Window | None) -> None:
+        """Take up news; callers without a checkpointer find them again."""
+        step.note(update, window)
+        self._histories.keep(step.state, step.place)
+
+    def _uncompacted(self, step: Step, window: Window) -> None:
+        update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
+        self._noted(step, changed(step.state, update), _still_measured(step, window))
+
+    def _flags(self, window: Window, place: Place) -> Update:
+        """What has to happen before the call, beside making an oversized request fit."""
+        # An application that has a say is asked when it happens, not when it is announced.
+        relief = planner.relieve(window)
+        # A summary tells more than the record alone, unless the last ones came to nothing.
+        is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
+        is_off = self.engine.in_background(window) or is_hopeless
+        plan = None if is_off else planner.due(window, is_local=self.engine.is_local)
+        if plan is not None and window.fits_after(plan):
+            return {"due": True, "reason": plan.reason}
+        if relief is not None:
+            return {"compress": True, "reason": relief.reason}
+        if self.engine.in_background(window):
+            # Hard need never waits: then what is left out is in the record, and the summary follows.
+            if window.over_by or not window.session.pending or not self.summaries.is_lost(window, place):
+                return {}
+            announce_summary("lost", window.session.pending, reason="the process that began it is gone")
+            return {"due": True, "reason": "the summary in progress was lost"}
+        return {}
+
+    def _summarize_in_background(self, step: Step, window: Window) -> Work[None]:
+        """Write the summary that was lost, here and now; else begin or collect the one on its way."""
+        pending, called = window.session.pending, step.called
+        if pending is None or not flags_of(step.state).get("due"):
+            self._uncompacted(step, self.summaries.advance(window, step.place, called=lambda: called))
+            return
+        try:
+            written: Written = yield Wait(
+                lambda: self.engine.write(window, pending, call=called),
+                lambda: self.engine.awrite(window, pending, call=called),
+            )
+        except SummarizationError as error:
+            self._uncompacted(step, self.summaries.failed(window, pending, str(error)))
+        else:
+            self._uncompacted(step, self.summaries.repeated(window, pending, written))
+
+
+def request_waits(state: State) -> bool:
+    """True when a summary was made on the way to a model call, not after an answer."""
+    return bool(flags_of(state).get("request_waits")) or not turn_is_finished(state)
+
+
+def _pending(state: State, window: Window) -> Update:
+    """The summary on its way, and whether a request waits behind the step that was due."""
+    pending = window.session.pending
+    waits = {"request_waits": True} if flags_of(state).get("due") else {}
+    return {"context_pending": {**(pending.to_json() if pending else {}), **waits}}
+
+
+def _still_measured(step: Step, window: Window) -> Window | None:
+    """The window of a step with what became of its summaries; None where that changes what a measure says."""
+    return window if window.session.guard == step.window.session.guard else None
+
+
+def _goes_to_same(before: Call, call: Call) -> bool:
+    """True for two calls whose requests are the same."""
+    tools = zip((*before.tools, *before.format_tools), (*call.tools, *call.format_tools), strict=True)
+    sizes = (len(before.tools), len(before.format_tools)) == (len(call.tools), len(call.format_tools))
+    is_same = before.model is call.model and before.system_prompt == call.system_prompt
+    return is_same and sizes and all(one is other for one, other in tools)
+
+
+def _refused(before: Window, after: Window) -> str:
+    """Why a summary was not taken; empty when the compaction happened."""
+    if after.session.compactions > before.session.compactions:
+        return ""
+    return str(after.session.guard.get("reason", ""))
+
+
+def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
+    """True when a request that ends in `built` was made for a history that ends in `newest`."""
+    if built.id is None or built.id != newest.id:
+        return False
+    view, _ = valid_view(state.get("context_view"))
+    return built.content == newest.content or built.id in view.clamped

@@ -1,0 +1,93 @@
+"""The scenario: of forty tools a request shows those that it needs, and of two models the cheaper answers if it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview, converse
+from langchain_ctxwin.demo.folder import Folder
+from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
+from langchain_ctxwin.demo.story import Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.tools import FolderTools
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.sources import ExplicitSource
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.tools import ToolSelector
+
+PRICES = {"offline-small": "1", "offline-large": "10"}
+"""Made-up USD per million tokens: the offline models cost nothing, but a router weighs prices."""
+
+TOOL_TOKENS = 800
+
+VERBS = ("book", "cancel", "change", "confirm", "pay", "print")
+THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
+
+
+def play(
+    screen: Screen, folder: Folder, *, window_tokens: int, larger_tokens: int, steps: int = 20, seed: int = 0
+) -> list[Claim]:
+    """Explore a folder with both choices.
+
+    Raises:
+        ConfigError: a window leaves no room for input, or the second is not larger.
+        BudgetExceededError: the windows are too small for what every request holds.
+    """
+    if larger_tokens <= window_tokens:
+        raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
+    limits = dict(zip(PRICES, map(limits_of, (window_tokens, larger_tokens)), strict=True))
+    models = [
+        OfflineChatModel(model=name, context_window=one.context_window, max_tokens=one.output_reserve())
+        for name, one in limits.items()
+    ]
+    facts = {
+        chat.model: {"context_window": chat.context_window, "input_price": price, "output_price": price}
+        for chat, price in zip(models, PRICES.values(), strict=True)
+    }
+    tools = [*FolderTools(folder).tools(), *_other_tools()]
+    selector = ToolSelector(tools, TOOL_TOKENS, counter=count)
+    graph = create_context_agent(
+        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]))),
+        [],
+        system_prompt=SYSTEM_PROMPT,
+        tool_selector=selector,
+        checkpointer=InMemorySaver(),
+    )
+    talk = Conversation(graph=graph, screen=screen, limits=limits["offline-large"])
+    screen.opening(f"Choices: the same agent has {len(tools)} tools and two models", talk.limits)
+    converse(talk, Interview(folder, window_tokens=window_tokens, seed=seed), steps=steps)
+    sent = talk.recorder
+    answers = zip(sent.sizes, sent.models, strict=True)
+    fits = [tokens <= limits[name].input_limit(limits[name].output_reserve()) for tokens, name in answers]
+    shown = max(count([], tools=tools) for tools in sent.tools)
+    answered = ", then ".join(f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models))
+    return [
+        Claim(
+            "tools that a request shows",
+            f"up to {shown:,} of {count([], tools=tools):,} tokens",
+            shown <= TOOL_TOKENS + selector.search_tokens,
+        ),
+        Claim("each request fits the model it went to", answered, all(fits) and sent.models[0] == "offline-small"),
+        *talk.claims(),
+        *talk.savings(),
+    ]
+
+
+def count(messages: Sequence[BaseMessage], *, tools: Sequence[Any] | None = None) -> int:
+    """Count as the offline models do."""
+    return request_tokens(messages, [convert_to_openai_tool(tool) for tool in tools or ()])
+
+
+def _other_tools() -> list[BaseTool]:
+    def act(reference: str, remark: str = "") -> str:
+        return f"{reference}: done. {remark}"
+
+    described = [(f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.") for verb in VERBS for thing in THINGS]
+    return [StructuredTool.from_function(act, name=name, description=text) for name, text in described]

@@ -1,0 +1,321 @@
+"""A story: a conversation that is measured request by request, printed as it happens, and ends with its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langgraph.graph.state import CompiledStateGraph
+
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.demo.offline_model import request_tokens, text_tokens
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Part = tuple[str, str]
+"""A piece of a line and its style, in rich's words; text of files is never read as markup this way."""
+
+GOOD, BAD, REASON, DID = "green", "bold red", "dim", "magenta"
+INDENT = " " * 5
+PLAIN_WIDTH = 110
+"""Characters of a line that is not written to a terminal."""
+
+GAUGE_CHARS = 32
+MAX_CHARS = 240
+"""Longest text of a file or a model that is printed; a line may be endless."""
+
+OUTPUT_SHARE = 8
+"""The window divided by this is reserved for the answer: answers here are short."""
+
+MAX_SUPERSTEPS = 1_000
+"""Graph steps of one turn, about 250 model calls: a real model that never answers is stopped."""
+
+THREAD: Any = {"configurable": {"thread_id": "demo"}}
+
+RULE = "From now on, end every answer with the word juniper on a line of its own."
+RULE_WORD = "juniper"
+
+BLOCK = "\u2588"
+REGIONS = (
+    ("system", "system_tokens", "blue", "s"),
+    ("tools", "tool_tokens", "cyan", "t"),
+    ("summary", "summary_tokens", "magenta", "m"),
+    ("pinned", "pinned_tokens", "yellow", "p"),
+    ("history", "history_tokens", "green", "h"),
+    ("free", "free_tokens", "bright_black", "."),
+    ("reserve", "reserved_tokens", "red", "r"),
+)
+"""Name, key in a report, color on a terminal, letter elsewhere; in the order in which they are drawn."""
+
+EVENTS = {
+    "context.overflow_recovered": "! the provider refused the request: compacted and sent again",
+    "context.model_chosen": "> {model} answers from here on",
+    "context.tools_chosen": "> tools from here on: {added} more, {removed} less",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a story promises, what was measured, and whether it held; None where a figure claims nothing."""
+
+    text: str
+    figure: str
+    holds: bool | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Screen:
+    """Prints stories as they happen; plain lines where the output is no terminal."""
+
+    console: Console
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """The last measure of the next request."""
+
+    @classmethod
+    def standard(cls) -> Screen:
+        """Write to the standard output.
+
+        Raises:
+            ImportError: rich is not installed.
+        """
+        from rich.console import Console  # noqa: PLC0415  # extra `cli`
+
+        console = Console(highlight=False, emoji=False)
+        return cls(console=console if console.is_terminal else Console(highlight=False, emoji=False, width=PLAIN_WIDTH))
+
+    def line(self, *parts: Part) -> None:
+        """Print one line."""
+        from rich.text import Text  # noqa: PLC0415  # extra `cli`
+
+        text = Text.assemble(*((_safe(text), style) for text, style in parts), no_wrap=True, overflow="ellipsis")
+        self.console.print(text, soft_wrap=True)
+
+    def opening(self, title: str, limits: ModelLimits) -> None:
+        """Print the first lines of a story."""
+        window, limit = limits.context_window or 0, limits.input_limit(limits.output_reserve())
+        self.line()
+        self.line((title, "bold"))
+        self.line((f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer", ""))
+
+    def legend(self) -> None:
+        """Print what the parts of a bar mean."""
+        is_plain = not self.console.is_terminal
+        signs = [(f"{letter if is_plain else BLOCK}={name}  ", color) for name, _, color, letter in REGIONS]
+        self.line(("Gauge  ", ""), *signs)
+
+    def step(self, number: int, tokens: int, message: AIMessage) -> None:
+        """Print one model call: the regions of the request, its true size, and what the model does next."""
+        calls = [f"{call['name']}({', '.join(map(str, call['args'].values()))})" for call in message.tool_calls]
+        does = f"{len(calls)} x {calls[0]} ..." if len(calls) > 1 else calls[0] if calls else "answers"
+        gauge = bar(self.report, GAUGE_CHARS, is_plain=not self.console.is_terminal) if self.report else []
+        before = [(f"{number:>4} ", REASON), *gauge, (f" {tokens:>6,}  ", "bold")]
+        room = self.console.width - sum(len(text) for text, _ in before)
+        self.line(*before, (_safe(does, room), ""))
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Print what the package did and why."""
+        known = EVENTS.get(event["type"], f"~ {event['type'].removeprefix('context.').replace('_', ' ')}")
+        done = known.format_map(event)
+        if event["type"] == "context.compacted":
+            sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
+            done = f"~ compacted {sizes}: {'; '.join(event['actions'])}"
+        why = event.get("reason") or event.get("fault")
+        self.line((INDENT, ""), (done, DID), (f"  ({why})" if why else "", REASON))
+
+    def claims(self, claims: Sequence[Claim]) -> bool:
+        """Print the claims of a story with their figures; return whether all hold."""
+        self.line()
+        for claim in claims:
+            mark, style = {None: ("      ", ""), True: ("ok    ", GOOD), False: ("FAILED", BAD)}[claim.holds]
+            self.line((f"{mark} ", style), (f"{claim.text:<42}", "cyan"), (claim.figure, ""))
+        return all(claim.holds is not False for claim in claims)
+
+
+class Recorder(BaseCallbackHandler):
+    """Sees every request on its way to the model and what came of it, the refused ones too."""
+
+    raise_error = True
+    """A fault in the checks must not pass for a clean run."""
+
+    def __init__(self) -> None:
+        self.question = ""
+        self.faults: list[str] = []
+        """What a strict provider would refuse in the requests."""
+
+        self.without_question = 0
+        self.sizes: list[int] = []
+        """Tokens of the requests that were answered: as the model counted them, else as the offline model does."""
+
+        self.models: list[str] = []
+        """Who answered them, where there was a choice."""
+
+        self.tools: list[Sequence[Any]] = []
+        """Tools that each request showed."""
+
+        self.refused = 0
+        self._under_way: dict[UUID, int] = {}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002  # the base class's signature, here and below
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Check one request."""
+        tools = kwargs.get("invocation_params", {}).get("tools", ())
+        self.tools.append(tools)
+        self._under_way[run_id] = request_tokens(messages[0]) + text_tokens(str(tools))
+        self.faults.extend(find_faults(messages[0]))  # type: ignore[arg-type]  # the requests of a chat model
+        self.without_question += not any(self.question in message.text for message in messages[0])
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+        """Note a request that was answered."""
+        message, counted = response.generations[0][0].message, self._under_way.pop(run_id)
+        self.sizes.append((message.usage_metadata or {}).get("input_tokens", 0) or counted)
+        self.models.append(message.response_metadata.get("route", {}).get("model", ""))
+
+    def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:  # noqa: ARG002
+        """Note a request that was refused as too large; other failures end the run."""
+        self.refused += classify_overflow(error) is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """One thread of an agent, played question by question; what was sent is measured, what is answered is checked."""
+
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    screen: Screen
+    limits: ModelLimits
+    is_strict: bool = True
+    """False when the answers come from a model that was not told how to write them."""
+
+    wrote: Callable[[AnyMessage], None] = lambda _: None
+    """Hears of every message that is written."""
+
+    recorder: Recorder = field(default_factory=Recorder)
+    turns: int = 0
+    true_answers: int = 0
+    kept_rules: int = 0
+    compactions: int = 0
+
+    @property
+    def input_limit(self) -> int:
+        """Tokens of the largest request."""
+        return self.limits.input_limit(self.limits.output_reserve())
+
+    def ask(self, question: str, expected: str) -> None:
+        """Run the graph for one question; the answer has to begin as expected, and to end as the first one demanded."""
+        if not self.turns:
+            self.screen.legend()
+            question = f"{RULE} {question}"
+        self.turns += 1
+        self.screen.line()
+        self.screen.line((f"Turn {self.turns}", "bold"), (f"  {question}", ""))
+        self.recorder.question = question
+        config: Any = {**THREAD, "callbacks": [self.recorder], "recursion_limit": MAX_SUPERSTEPS}
+        start = {"messages": [HumanMessage(question)]}
+        stream: Iterator[Any] = self.graph.stream(start, config, stream_mode=["custom", "updates"])
+        answer = ""
+        for mode, chunk in stream:
+            if mode == "custom":
+                self.compactions += chunk["type"] == "context.compacted"
+                self.screen.event(chunk)
+                continue
+            for update in filter(None, chunk.values()):
+                answer = self._took(update) or answer
+        self._judge(answer, expected)
+
+    def claims(self) -> list[Claim]:
+        """Return what every conversation promises, and what it came to."""
+        sizes, steps = self.recorder.sizes, len(self.recorder.sizes)
+        largest, faults, lost = max(sizes), self.recorder.faults, self.recorder.without_question
+        true = f"{self.true_answers} of {self.turns}, as plain code finds them"
+        refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
+        return [
+            Claim(
+                "every request fits", f"up to {largest:,} of {self.input_limit:,}{refused}", largest <= self.input_limit
+            ),
+            Claim(
+                "nothing is orphaned", f"{len(faults)} faults in {steps} requests {'; '.join(faults[:1])}", not faults
+            ),
+            Claim("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
+            Claim("every answer is true", true, self.true_answers == self.turns)
+            if self.is_strict
+            else Claim("answers", "not checked (not the offline model)"),
+            Claim(
+                "the rule of the first message is kept",
+                f"{self.kept_rules} of {self.turns} answers",
+                self.kept_rules == self.turns if self.is_strict else None,
+            ),
+        ]
+
+    def savings(self) -> list[Claim]:
+        """Return what was sent, beside what would have been with the whole history each time."""
+        history = self.graph.get_state(THREAD).values["messages"]
+        whole = [self.recorder.sizes[0] - request_tokens(history[:1])]  # system prompt and tools
+        unmanaged = []
+        for message in history:
+            if isinstance(message, AIMessage):
+                unmanaged.append(sum(whole))
+            whole.append(request_tokens([message]))
+        first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > self.input_limit), 0)
+        failure = f"too large from step {first} on" if first else "never too large"
+        sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"
+        unsaved = f"{sum(unmanaged):,} tokens, {unmanaged[-1]:,} at the end, {failure}"
+        return [Claim("sent in all", sent), Claim("with the whole history each time", unsaved)]
+
+    def _took(self, update: Mapping[str, Any]) -> str:
+        """Print what one node wrote; return the text of a message of the model."""
+        self.screen.report = update.get("context_report") or self.screen.report
+        text = ""
+        for message in update.get("messages", ()):
+            if isinstance(message, AIMessage):
+                text = message.text
+                self.screen.step(len(self.recorder.sizes), self.recorder.sizes[-1], message)
+            self.wrote(message)
+        return text
+
+    def _judge(self, answer: str, expected: str) -> None:
+        keeps_rule = answer.rstrip().split("\n")[-1].strip(" .*_`") == RULE_WORD
+        self.kept_rules += keeps_rule
+        is_true = answer.startswith(expected)
+        self.true_answers += is_true
+        rule = ("rule kept", GOOD) if keeps_rule else ("RULE BROKEN", BAD)
+        truth = ("verified", GOOD) if is_true else (f"WRONG: {expected}", BAD)
+        self.screen.line((f"{INDENT}=> {' '.join(answer.split())}", "bold"))
+        self.screen.line(
+            (f"{INDENT}   ", ""), truth if self.is_strict else ("facts not checked", REASON), (", ", ""), rule
+        )
+
+
+def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
+    """Return a bar over the whole window: `width` cells, shared among its regions, in colored blocks or in letters."""
+    sizes = {"free_tokens": max(0, report["input_limit"] - report["total_tokens"]), **report}
+    window = sum(sizes[key] for _, key, _, _ in REGIONS) or 1
+    parts, border, done = [], 0, 0
+    for _, key, color, letter in REGIONS:
+        done += sizes[key]
+        cells = round(done * width / window) - border
+        border += cells
+        parts.append(((letter if is_plain else BLOCK) * cells, color))
+    return parts
+
+
+def limits_of(window_tokens: int) -> ModelLimits:
+    """Return the limits of a model with a window, most of which is for the request."""
+    return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+
+
+def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
+    """Return a text on one line, without control characters, at most `max_chars` long."""
+    shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
+    return "".join(char if char.isprintable() else " " for char in shown)

@@ -1,0 +1,59 @@
+"""Work that waits, written once for sync and async callers: a generator that yields what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that work waits for, for sync and for async callers."""
+
+    now: Callable[[], Any]
+    later: Callable[[], Awaitable[Any]]
+
+
+Work = Generator[Wait, Any, T]
+"""What is done: it yields what it waits for, is sent the result, or thrown the exception, and returns what it made."""
+
+
+def run(work: Work[T]) -> T:
+    """Do the work, blocking where it waits."""
+    resume: Callable[[], Wait] = work.__next__
+    while True:
+        try:
+            wait = resume()
+        except StopIteration as finished:
+            done: T = finished.value
+            return done
+        try:
+            resume = _sending(work, wait.now())
+        except Exception as error:  # noqa: BLE001  # the work answers it, or raises it again
+            resume = _throwing(work, error)
+
+
+async def arun(work: Work[T]) -> T:
+    """Do the work, awaiting where it waits."""
+    resume: Callable[[], Wait] = work.__next__
+    while True:
+        try:
+            wait = resume()
+        except StopIteration as finished:
+            done: T = finished.value
+            return done
+        try:
+            resume = _sending(work, await wait.later())
+        except Exception as error:  # noqa: BLE001  # see run
+            resume = _throwing(work, error)
+
+
+def _sending(work: Work[T], answer: Any) -> Callable[[], Wait]:
+    return lambda: work.send(answer)
+
+
+def _throwing(work: Work[T], error: Exception) -> Callable[[], Wait]:
+    return lambda: work.throw(error)

@@ -1,0 +1,125 @@
+"""Is each request measured once per node, and is what is too large asked for less output until it fits?"""
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import Field
+
+from langchain_ctxwin import (
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    RoutedChatModel,
+    ToolSelector,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support.fakes import exact_count
+from support.routing import router, scripted
+
+THREAD = {"configurable": {"thread_id": "1"}}
+LIMITS = ModelLimits(context_window=8_000, max_output_tokens=500)
+
+
+@tool
+def look(item: int) -> str:
+    """Look at an item."""
+    return f"item {item}"
+
+
+def calls_once(messages: Any, _: Any = None) -> AIMessage:
+    """Call the tool after a question, answer after its result."""
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("It is there.")
+    return AIMessage("", tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}])
+
+
+def model_of() -> Any:
+    return scripted("small", 8_000, policy=calls_once)
+
+
+def agents() -> dict[str, Any]:
+    selector = ToolSelector([look], max_tool_tokens=500)
+    routed = RoutedChatModel(router(model_of(), scripted("large", 16_000, policy=calls_once)))
+    return {
+        "nodes": create_context_agent(model_of(), [look], limits=LIMITS, checkpointer=InMemorySaver()),
+        "middleware": create_agent(
+            model_of(),
+            [look],
+            middleware=[ContextWindowMiddleware(ContextEngine(LIMITS))],
+            checkpointer=InMemorySaver(),
+        ),
+        "router and selector": create_context_agent(routed, [], tool_selector=selector, checkpointer=InMemorySaver()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware", "router and selector"])
+def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatch):
+    """One before the call, which every node up to the answer goes by; one after the answer that ends the turn."""
+    measured = []
+    measure = ContextEngine.measure
+
+    def counting(*args: Any, **options: Any) -> Any:
+        measured.append(args)
+        return measure(*args, **options)
+
+    agent = agents()[kind]
+    agent.invoke({"messages": [HumanMessage("hello")]}, THREAD)
+    monkeypatch.setattr(ContextEngine, "measure", counting)
+    agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
+    assert len(measured) == 2 + 1  # two model calls, one end of a turn
+
+
+def test_a_window_of_another_state_is_not_taken():
+    """A node of one's own between ours may change what they go by; the list of messages alone does not tell."""
+    nodes = ContextNodes(ContextEngine(LIMITS), system_prompt="Be brief.")
+    state: dict[str, Any] = {"messages": [HumanMessage("hello", id="q"), AIMessage("hi", id="a"), HumanMessage("so?")]}
+    state |= nodes.budget_check.invoke(state)
+    assert nodes.measure(state) is nodes.measure(state)
+    assert nodes.measure({**state, "context_summary": "what was"}) is not nodes.measure(state)
+    state["messages"].append(HumanMessage("and?"))
+    assert nodes.measure(state).messages[-1].content == "and?"
+
+
+class Strict(BaseChatModel):
+    """Refuses what its window does not hold together with the output that is asked for, and says both sizes."""
+
+    max_tokens: int = 2_000
+    window: int = 3_000
+    asked: list[int] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "strict"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": "strict"}
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
+        tokens, output = exact_count(messages), options.get("max_tokens", self.max_tokens)
+        self.asked.append(output)
+        if tokens + output > self.window:
+            raise ValueError(
+                f"This model's maximum context length is {self.window} tokens. However, you requested "
+                f"{tokens + output} tokens ({tokens} in the messages, {output} in the completion). Please reduce the "
+                "length of the messages or completion."
+            )
+        usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("ok", usage_metadata=usage))])
+
+
+@pytest.mark.parametrize("tokens", [1_990, 2_230, 2_590, 2_735, 2_900])
+def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(tokens):
+    """Turn after turn, and again where less is still too much."""
+    model = Strict(max_tokens=1_000, asked=[])
+    agent = create_context_agent(model, [], limits=ModelLimits(context_window=100_000), checkpointer=InMemorySaver())
+    for text in ("lorem ipsum dolor " * (tokens // 3), "so? ", "x7f3 9a01 " * (tokens // 8), "and? "):
+        assert agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"][-1].content == "ok"
+    assert model.asked[0] == model.max_tokens >= max(model.asked)

@@ -1,0 +1,364 @@
+"""What tool definitions, media and the framing of messages cost, whatever their shape."""
+
+import base64
+import json
+import struct
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel, Field
+
+from langchain_ctxwin import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.core.media import image_size
+from langchain_ctxwin.core.tool_schemas import (
+    ANTHROPIC,
+    FRAMING,
+    MAX_NODES,
+    MAX_VALUES,
+    OPENAI,
+    FieldPrices,
+    area,
+    large_tiles,
+    schema_tokens,
+    small_tiles,
+)
+
+# ---- tools ----------------------------------------------------------------------------------------------------
+
+FIELDS = {"city": {"type": "string", "description": "Name of the city"}, "unit": {"type": "string", "enum": ["c", "f"]}}
+SCHEMA = {"type": "object", "properties": FIELDS}
+PRICES = OPENAI.fields or pytest.fail("the family has no prices of fields")
+NAMED = {"name": "weather", "description": "Looks up the weather."}
+
+
+def words(text):
+    """A price that is easy to add up: one token a word."""
+    return float(len(text.split()))
+
+
+def cost(*tools, framing=OPENAI):
+    return schema_tokens(tools, framing, words)
+
+
+def schema_cost(schema, framing=OPENAI):
+    empty = cost({"name": "x", "parameters": {}}, framing=framing)
+    return cost({"name": "x", "parameters": schema}, framing=framing) - empty
+
+
+SHAPES = {
+    "openai": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
+    "openai responses": {"type": "function", **NAMED, "parameters": SCHEMA},
+    "anthropic": {**NAMED, "input_schema": SCHEMA},
+    "protocol": {**NAMED, "inputSchema": SCHEMA},
+    "gemini": {"function_declarations": [{**NAMED, "parameters": SCHEMA}]},
+    "bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": SCHEMA}}},
+    "json schema": {"title": "weather", "description": NAMED["description"], **SCHEMA},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_one_signature_costs_the_same_in_every_shape(shape):
+    """Names, descriptions, fields and choices are priced; all of the JSON where a family shows that."""
+    constants = OPENAI.any_tools + OPENAI.tool + PRICES.description + PRICES.first_property + PRICES.more_properties
+    fields = PRICES.property_description + 2 * PRICES.enum_item
+    texts = 1 + 4 + 2 + 4 + 2
+    assert cost(shape) == constants + fields + texts
+    shown = json.dumps({**NAMED, "parameters": SCHEMA})
+    assert cost(shape, framing=ANTHROPIC) == ANTHROPIC.any_tools + ANTHROPIC.tool + words(shown)
+
+
+KEYWORDED = {"type": "string", "pattern": "a b", "default": "c d", "format": "date", "examples": ["e f", "g h"]}
+
+
+def test_keywords_cost_where_json_is_shown_and_nothing_in_signatures():
+    """Patterns, defaults, formats and examples are part of the JSON only."""
+    plain, keyworded = ({"properties": {"day": field}} for field in ({"type": "string"}, KEYWORDED))
+    assert schema_cost(keyworded) == schema_cost(plain)
+    assert schema_cost(keyworded, ANTHROPIC) == schema_cost(plain, ANTHROPIC) + 13
+
+
+def test_langchain_tools_are_read():
+    """Decorated functions and pydantic models cost what their definitions do."""
+
+    @tool
+    def weather(city: str) -> str:
+        """Looks up the weather."""
+        return city
+
+    class Weather(BaseModel):
+        """Looks up the weather."""
+
+        city: str = Field(description="Name of the city")
+
+    assert cost(weather) == OPENAI.any_tools + OPENAI.tool + PRICES.description + PRICES.first_property + 6
+    assert cost(Weather) == cost(weather) + PRICES.property_description + 4
+    assert (cost(), cost(weather, weather) < 2 * cost(weather)) == (0, True)
+
+
+@pytest.mark.parametrize("odd", [object(), 5, None, "search", {}, {"google_search": {}}, {"type": "web_search"}, [1]])
+def test_a_tool_that_nobody_can_read_costs_a_little(odd):
+    """A provider's own tools and unreadable ones pay the constants."""
+    assert OPENAI.any_tools + OPENAI.tool <= cost(odd) < OPENAI.any_tools + OPENAI.tool + 20
+
+
+@pytest.mark.parametrize("key", ["items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties", "not"])
+def test_descriptions_and_choices_inside_combinations_count(key):
+    """A schema inside a schema is priced like a field."""
+    inner = {"description": "one of these", "enum": ("a", "b", "c")}
+    part = [inner] if key.endswith("Of") or key == "prefixItems" else inner
+    expected = PRICES.property_description + 3 + 3 * PRICES.enum_item + 3
+    assert schema_cost({"type": "object", key: part}) == expected
+
+
+def test_keywords_that_hold_the_wrong_thing_are_passed_over():
+    wrong = {"properties": [1], "allOf": 5, "$defs": [1], "definitions": "x", "items": None, "enum": 3, "anyOf": [None]}
+    assert schema_cost(wrong) == 0
+
+
+def test_a_schema_without_end_is_priced_as_far_as_it_is_looked_at():
+    """A cycle ends where it closes; shared and deep definitions do not multiply, and raise no recursion error."""
+    cyclic = {"type": "object", "description": "node"}
+    cyclic["properties"] = {"child": cyclic}
+    assert schema_cost(cyclic) == PRICES.first_property + PRICES.property_description + 2
+    assert 0 < schema_cost(cyclic, ANTHROPIC) < 20
+    shared, deep = {"type": "object"}, {"type": "object"}
+    for _ in range(40):
+        shared = {"type": "object", "properties": {"a": shared, "b": shared, "c": shared}}
+    for _ in range(5_000):
+        deep = {"type": "object", "properties": {"next": deep}}
+    seen = []
+    schema_tokens([{"name": "x", "parameters": shared}], OPENAI, lambda text: float(seen.append(text) or 1))
+    assert 0 < len(seen) <= 4 * MAX_NODES
+    assert 0 < schema_cost(shared, ANTHROPIC) < 3 * MAX_VALUES
+    assert 0 < max(schema_cost(deep), schema_cost(deep, ANTHROPIC)) < 1_000
+
+
+KEYWORDS = ("properties", "items", "anyOf", "enum", "$defs", "description", "type", "parameters", "function", "name")
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYWORDS, "title")), inner, max_size=5)
+    ),
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(tools=st.lists(JSON, max_size=3))
+def test_anything_has_a_price(tools):
+    """No value in place of a tool breaks the count."""
+    assert min(cost(*tools), cost(*tools, framing=ANTHROPIC)) >= 0
+
+
+# ---- media ----------------------------------------------------------------------------------------------------
+
+COUNT = TokenEstimator("openai")
+TEXT = "one word after the other, " * 200
+
+
+def b64(raw):
+    return base64.b64encode(raw).decode()
+
+
+def png(width, height, padding=0):
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02\0\0\0"
+    return head + bytes(padding)
+
+
+def jpeg(width, height):
+    frame = b"\xff\xc0\0\x11\x08" + struct.pack(">HH", height, width) + b"\x03" + bytes(20)
+    return b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(9) + frame
+
+
+def webp(kind, body):
+    return b"RIFF\0\0\0\0WEBP" + kind + body + bytes(20)
+
+
+HEADS = (b"", b"\x89PNG", b"GIF8", b"RIFF1234WEBPVP8 ", b"RIFF1234WEBPVP8L", b"\xff\xd8")
+WEBP_LOSSY = webp(b"VP8 ", bytes(7) + b"\x9d\x01\x2a" + struct.pack("<HH", 640, 480))
+WEBP_LOSSLESS = webp(b"VP8L", bytes(4) + b"\x2f" + struct.pack("<I", 639 | 479 << 14))
+WEBP_EXTENDED = webp(b"VP8X", bytes(8) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"))
+
+
+def price(block, estimator=COUNT):
+    empty = estimator([HumanMessage.model_construct(content=[])])
+    return estimator([HumanMessage.model_construct(content=[block])]) - empty
+
+
+PNG = png(1024, 512)
+IMAGES = {
+    "url": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + b64(PNG)}},
+    "bare url": {"type": "image_url", "image_url": "data:image/png;base64," + b64(PNG)},
+    "responses": {"type": "input_image", "image_url": "data:image/png;base64," + b64(PNG)},
+    "source type": {"type": "image", "source_type": "base64", "data": b64(PNG), "mime_type": "image/png"},
+    "standard": {"type": "image", "base64": b64(PNG), "mime_type": "image/png"},
+    "source": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(PNG)}},
+    "media": {"type": "media", "mime_type": "image/png", "data": b64(PNG)},
+    "media bytes": {"type": "media", "mime_type": "image/png", "data": PNG},
+    "nested bytes": {"type": "image", "image": {"format": "png", "source": {"bytes": PNG}}},
+    "untyped bytes": {"image": {"source": {"bytes": PNG}}},
+    "non-standard": {"type": "non_standard", "value": {"type": "image", "base64": b64(PNG)}},
+    "unknown block": {"type": "screenshot", "shot": b64(png(1024, 512, 2_000))},
+    "inside a result": {"type": "tool_result", "content": [{"type": "image", "base64": b64(PNG)}]},
+}
+
+
+@pytest.mark.parametrize("block", IMAGES.values(), ids=IMAGES)
+def test_an_image_costs_by_its_size_in_every_shape(block):
+    """Width and height are found wherever the data is."""
+    assert price(block) == small_tiles(1024, 512) == 425
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [png(640, 480), jpeg(640, 480), WEBP_LOSSY, WEBP_LOSSLESS, WEBP_EXTENDED, b"GIF89a\x80\x02\xe0\x01"],
+)
+def test_the_size_of_every_common_format_is_read(raw):
+    """PNG, JPEG, the three kinds of WebP and GIF say how large they are."""
+    assert image_size(raw) == (640, 480)
+
+
+@settings(deadline=None)
+@given(head=st.sampled_from(HEADS), rest=st.binary())
+def test_broken_images_have_no_size(head, rest):
+    """Bytes that end early or say nonsense never fail."""
+    assert min(image_size(head + rest)) >= 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(padding=st.integers(0, 200_000), width=st.integers(1, 5_000), height=st.integers(1, 5_000))
+def test_the_length_of_the_data_does_not_change_the_price(padding, width, height):
+    """Two images of one size cost the same, however well they compress."""
+    small, large = ({"type": "image", "base64": b64(png(width, height, size))} for size in (0, padding))
+    assert price(small) == price(large)
+
+
+@pytest.mark.parametrize(
+    ("rule", "size", "tokens"),
+    [
+        (small_tiles, (1024, 1024), 765), (small_tiles, (64, 64), 255), (small_tiles, (4096, 8192), 1105),
+        (large_tiles, (64, 64), 258), (large_tiles, (1024, 1024), 1032), (large_tiles, (9000, 9000), 4128),
+        (area, (1092, 1092), 1589), (area, (4000, 3000), 1600), (area, (10_000, 1), 1),
+    ],
+)  # fmt: skip
+def test_the_published_image_rules(rule, size, tokens):
+    """Tiles and areas as the providers' guides compute them."""
+    assert rule(*size) == tokens
+
+
+SHOT = {"url": "data:image/png;base64," + b64(PNG), "detail": "low"}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, {"type": "image", "file_id": "f1"},
+        {"type": "image_url", "image_url": None}, {"type": "image", "source": [1]}, {"type": "image", "base64": "?"},
+    ],
+)  # fmt: skip
+def test_an_image_that_cannot_be_seen_costs_as_a_usual_one(block):
+    """Links, ids and broken data are taken as 1,024 pixels square; low detail has a price of its own, where any."""
+    assert price(block) == small_tiles(1024, 1024)
+    low = {"type": "image_url", "image_url": SHOT}
+    assert (price(low), price(low, TokenEstimator("gemini"))) == (85, large_tiles(1024, 512))
+
+
+TEXT_FILES = {
+    "text": {"type": "file", "source_type": "text", "text": TEXT, "mime_type": "text/plain"},
+    "plain": {"type": "text-plain", "text": TEXT, "mime_type": "text/plain"},
+    "source": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": TEXT}},
+    "content": {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": TEXT}]}},
+    "base64": {"type": "file", "base64": b64(TEXT.encode()), "mime_type": "text/plain"},
+    "json": {"type": "file", "base64": b64(TEXT.encode()), "mime_type": "application/json"},
+    "data url": {"type": "file", "file": {"file_data": "data:text/csv;base64," + b64(TEXT.encode())}},
+    "bytes": {"type": "document", "document": {"format": "txt", "source": {"bytes": TEXT.encode()}}},
+}
+
+
+@pytest.mark.parametrize("block", TEXT_FILES.values(), ids=TEXT_FILES)
+def test_a_text_file_costs_what_its_text_costs(block):
+    """Encoded or not, the text is what the model reads."""
+    assert price(block) == COUNT.count_text(TEXT)
+
+
+def test_a_large_text_file_is_extrapolated_and_its_title_is_read():
+    """Only the beginning is decoded; what stands beside the file is sent as text."""
+    text = TEXT * 100
+    block = {"type": "file", "base64": b64(text.encode()), "mime_type": "text/plain"}
+    assert price(block) == pytest.approx(COUNT.count_text(text), rel=0.02)
+    plain = TEXT_FILES["source"]
+    assert price({**plain, "title": TEXT}) == pytest.approx(2 * price(plain), abs=1)
+
+
+def wav(seconds, rate):
+    return b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0" + struct.pack("<II", rate, rate) + bytes(12 + seconds * rate)
+
+
+@pytest.mark.parametrize(
+    ("block", "tokens"),
+    [
+        ({"type": "input_audio", "input_audio": {"data": b64(wav(10, 8_000)), "format": "wav"}}, 101),
+        ({"type": "input_audio", "input_audio": {"data": b64(b"\1" * 480_000), "format": "pcm16"}}, 101),
+        ({"type": "audio", "base64": b64(b"\1" * 160_000), "mime_type": "audio/mpeg"}, 101),
+        ({"type": "media", "mime_type": "video/mp4", "data": b"\1" * 2_500_000}, 11 * 263),
+        ({"type": "file", "base64": b64(b"%PDF" + b"\1" * 149_000), "mime_type": "application/pdf"}, 3 * 1200),
+        ({"type": "file", "url": "https://example.com/a.pdf"}, 11 * 1200),
+    ],
+    ids=["wav", "pcm", "mp3", "video", "pdf", "link"],
+)  # fmt: skip
+def test_other_media_cost_by_kind_and_size(block, tokens):
+    """Seconds of sound and video, pages of documents; a link counts as half a megabyte."""
+    assert price(block) == pytest.approx(tokens, abs=2)
+
+
+@pytest.mark.parametrize("family", sorted(FRAMING))
+def test_every_family_prices_every_image(family):
+    """No image is free, and none fills a window."""
+    assert all(0 < price(block, TokenEstimator(family)) < 5_000 for block in IMAGES.values())
+
+
+def test_the_char_ratio_counter_prices_media_by_kind_too():
+    """The heuristic for text says nothing of images: they cost the same as with the estimator."""
+    message = HumanMessage([IMAGES["standard"], {"type": "text", "text": "four" * 10}])
+    assert CharRatioCounter()([message]) == 3 + 10 + area(1024, 512)
+
+
+# ---- framing --------------------------------------------------------------------------------------------------
+
+FAMILIES = sorted(FRAMING)
+COUNTS = ("request", "message", "call", "any_tools", "tool")
+SIGNATURES = {"openai", "cl100k", "gemini"}
+NO_TOOL = {"name": "", "description": "", "parameters": {}}
+NO_CALL = {"name": "", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_constant_is_negative(family):
+    """Framing never makes a request smaller."""
+    framing = FRAMING[family]
+    prices = [getattr(framing.fields, field.name) for field in fields(FieldPrices)] if framing.fields else [0]
+    assert min(*(getattr(framing, name) for name in COUNTS), *prices) >= 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_request_pays_for_itself_each_message_each_call_and_once_for_tools(family):
+    """What remains of a call is its text without name and arguments: two brackets or nothing."""
+    framing, count = FRAMING[family], TokenEstimator(family)
+    assert count([]) == framing.request
+    assert count([HumanMessage("")] * 3) == framing.request + 3 * framing.message
+    plain = count([AIMessage(""), HumanMessage("")])
+    called = count([AIMessage("", tool_calls=[NO_CALL]), ToolMessage("", tool_call_id="c1")])
+    assert 0 <= called - plain - 2 * framing.call <= 3
+    none, one, two = (count([], tools=[NO_TOOL] * number) for number in range(3))
+    assert two - one == pytest.approx(one - none - framing.any_tools, abs=1)
+    assert one - none >= framing.any_tools + framing.tool
+
+
+def test_tools_cost_a_constant_most_where_a_prompt_explains_them():
+    """Families with a prompt of their own for tools pay hundreds of tokens for the first, the others next to none."""
+    assert {family for family in FAMILIES if FRAMING[family].fields} == SIGNATURES
+    assert {family for family in FAMILIES if FRAMING[family].any_tools >= 300} == {"anthropic", "claude3"}
+    assert {family for family in FAMILIES if FRAMING[family].any_tools < 50} == SIGNATURES
