@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from math import ceil, inf
+from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 import structlog
@@ -15,6 +14,7 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Seen
 
@@ -29,16 +29,12 @@ SLOW_SECONDS = 0.05
 SLOW_WINDOW_SECONDS = 10.0
 """Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
 
-PAUSE_SECONDS = 60.0
-"""How long a counter that took too long is left alone; its count would be wanted for every message."""
-
-MAX_PAUSES = 3
-"""Pauses after which a counter is left alone for good: each may leave a thread behind that never ends."""
+MAX_PAUSES = 5
+"""Pauses, each longer than the last, after which a counter is left alone for good: each may leave a thread behind that
+never ends."""
 
 IDLE_SECONDS = 5.0
 """How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
-
-Answer = tuple[Any, BaseException | None]
 
 
 class GuardedCounter:
@@ -64,8 +60,7 @@ class GuardedCounter:
         self._clock = clock
         self._worker = self._new_worker()
         self._slow: deque[tuple[float, float]] = deque()
-        self._pauses = 0
-        self._paused_until = -inf
+        self._pause = BackOff(clock)
         self._reasons = Seen()
         self.has_failed = False
         """True once a count was estimated instead."""
@@ -86,40 +81,34 @@ class GuardedCounter:
 
     def attempt(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
         """Return the counter's own count, or None."""
-        turn = self._turn  # one at a time, so that nobody's time runs while others are counted
-        if not turn.acquire(timeout=self._timeout_seconds):
+        # One at a time, so that nobody's time runs while others are counted.
+        if not self._turn.acquire(timeout=self._timeout_seconds):
             self._tell(f"busy for {self._timeout_seconds:g} seconds")
             return None
         try:
-            return None if self._clock() < self._paused_until else self._counted(messages, tools)
+            is_paused = self._pause.is_on or self._pause.failures >= MAX_PAUSES
+            return None if is_paused else self._counted(messages, {"tools": tools} if tools else {})
         finally:
-            turn.release()
+            self._turn.release()
 
-    def _counted(self, messages: Sequence[AnyMessage], tools: Any) -> int | None:
-        arguments = {"tools": tools} if tools else {}
+    def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any]) -> int | None:
         started = self._clock()
         try:
-            value, error = self._answer(lambda: self._counter(messages, **arguments))
-        except queue.Empty:
+            job = self._worker.run(lambda: self._counter(messages, **arguments))
+            value = job.result(self._timeout_seconds)
+        except TimeoutError:
             self._worker = self._new_worker()  # the thread that hangs is left to itself
-            self._pause(f"no answer within {self._timeout_seconds:g} seconds")
+            self._give_up(f"no answer within {self._timeout_seconds:g} seconds")
+            return None
+        except Exception as error:  # noqa: BLE001  # a counter may be anybody's code, and there may be no thread for it
+            self._watch(started)
+            self._tell(type(error).__name__)
             return None
         self._watch(started)
-        if error is not None and not isinstance(error, Exception):
-            raise error
-        tokens = None if error else _tokens(value)
+        tokens = _tokens(value)
         if tokens is None:
-            self._tell(type(error).__name__ if error else _fault(value))
+            self._tell(_fault(value))
         return tokens
-
-    def _answer(self, count: Callable[[], Any]) -> Answer:
-        """What a count returned or raised; `queue.Empty` when it does neither in time."""
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        try:
-            self._worker.submit(lambda: answers.put(_answer(count)))
-        except RuntimeError as error:  # no thread can be started
-            return None, error
-        return answers.get(timeout=self._timeout_seconds)
 
     def _new_worker(self) -> Worker:
         """One thread for all counts: one for each would cost more than most counts."""
@@ -134,25 +123,17 @@ class GuardedCounter:
         while self._slow[0][0] < now - SLOW_WINDOW_SECONDS:
             self._slow.popleft()
         if sum(seconds for _, seconds in self._slow) > self._timeout_seconds:
-            self._pause(f"slow counts took more than {self._timeout_seconds:g} seconds")
+            self._slow.clear()
+            self._give_up(f"slow counts took more than {self._timeout_seconds:g} seconds")
 
-    def _pause(self, reason: str) -> None:
-        self._pauses += 1
-        self._paused_until = inf if self._pauses >= MAX_PAUSES else self._clock() + PAUSE_SECONDS
-        self._slow.clear()
+    def _give_up(self, reason: str) -> None:
+        self._pause.failed()
         self._tell(reason)
 
     def _tell(self, reason: str) -> None:
         if self._reasons.is_new(reason):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")
-
-
-def _answer(count: Callable[[], Any]) -> Answer:
-    try:
-        return count(), None
-    except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
-        return None, error
 
 
 def _fault(value: object) -> str:

@@ -19,8 +19,7 @@ every message: microseconds per kilobyte with a vocabulary, some ten times more 
 The last two ask the provider, one request per count. They price single messages with an estimator, and answer
 `count_request(messages, tools=tools)` for a whole request: with the provider's own count, or None. None is normal: the
 endpoint was down or slow, the question limit of the minute was reached, or it failed a moment ago. Then the estimate
-stands, so an outage of the counting endpoint costs one time-out and never a turn. A count is asked once per
-request, also when many callers ask at the same time.
+stands, so an outage of the counting endpoint costs one time-out and never a turn. What was counted is remembered.
 
     counter = GeminiCounter(ChatGoogleGenerativeAI(model=name))
     counter.count_request(messages, tools=tools)
@@ -29,6 +28,6 @@ All four have the shape of LangChain's counters, so they also work in `trim_mess
 """
 
 from langchain_ctxwin.counting.local import TokenizerFileCounter, VocabularyCounter
-from langchain_ctxwin.counting.providers import AnthropicCounter, GeminiCounter
+from langchain_ctxwin.counting.remote import AnthropicCounter, GeminiCounter
 
 __all__ = ["AnthropicCounter", "GeminiCounter", "TokenizerFileCounter", "VocabularyCounter"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable
 from math import ceil
-from pathlib import Path
 from typing import Any, ClassVar
 
 from langchain_core.messages import MessageLikeRepresentation
@@ -14,21 +12,6 @@ from langchain_core.messages import MessageLikeRepresentation
 from langchain_ctxwin.core.tokens import request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError
-
-CACHE_VARIABLE = "TIKTOKEN_CACHE_DIR"
-"""Where tiktoken keeps the files that it has downloaded, when the user says where."""
-
-CACHE_FILES = {
-    "cl100k_base": (
-        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-    ),
-    "o200k_base": (
-        "fb374d419588a4632f3f557e76b4b70aebbca790",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-    ),
-}
-"""Name and SHA-256 of tiktoken's cache file by encoding; tiktoken would download a file that is missing or differs."""
 
 FAMILIES = {"o200k": "openai", "cl100k": "cl100k", "llama": "llama", "qwen": "qwen"}
 """Family of the framing constants by how the name of an encoding begins."""
@@ -77,7 +60,7 @@ def _valid(text: str) -> str:
 
 
 class VocabularyCounter(LocalCounter):
-    """Counts with a published vocabulary: quicktok's, which come in its wheel, else tiktoken's where cached.
+    """Counts with a published vocabulary, one of those that come in quicktok's wheel.
 
     Setup:
         ```bash
@@ -99,7 +82,7 @@ class VocabularyCounter(LocalCounter):
         ```
 
     Raises:
-        ConfigError: no package that counts is installed, the encoding is not on this machine, or the family unknown.
+        ConfigError: quicktok is not installed, the encoding is not on this machine, or the family unknown.
 
     Example:
         >>> VocabularyCounter("o200k_base").count_text("How many tokens is this?")
@@ -113,79 +96,18 @@ class VocabularyCounter(LocalCounter):
 
 
 def _vocabulary(encoding: str) -> Count:
-    count = _from_quicktok(encoding) or _from_tiktoken(encoding)
-    if count is None:
-        local = ", ".join(_local_encodings()) or "none"
-        raise ConfigError(
-            f"encoding={encoding!r} is not on this machine: use one of {local}, import it into quicktok, "
-            f"or set {CACHE_VARIABLE} to a folder where tiktoken has cached it"
-        )
-    return count
-
-
-def _from_quicktok(encoding: str) -> Count | None:
-    quicktok = _quicktok()
-    if quicktok is None:
-        return None
-    try:
-        count: Count = quicktok.get_encoding(encoding).count
-    except (RuntimeError, TypeError):  # an unknown name, and what is no name
-        return None
-    return count
-
-
-def _from_tiktoken(encoding: str) -> Count | None:
-    if encoding not in _cached_encodings():
-        return None
-    import tiktoken  # noqa: PLC0415  # optional
-
-    # `encode` raises on special tokens in a text.
-    encode = tiktoken.get_encoding(encoding).encode_ordinary
-    return lambda text: len(encode(text))
-
-
-def _local_encodings() -> list[str]:
-    """Names that can be used here; the packages that know them have to be installed.
-
-    Raises:
-        ConfigError: neither package is installed.
-    """
-    quicktok = _quicktok()
-    bundled: set[str] = set(quicktok.MODEL_TO_ENCODING.values()) if quicktok else set()
-    if quicktok is None and not _has_tiktoken():
-        raise ConfigError("exact counts need a tokenizer: pip install langchain-ctxwin[exact]")
-    return sorted(bundled.union(_cached_encodings()))
-
-
-def _quicktok() -> Any:
     try:
         import quicktok  # noqa: PLC0415  # optional
-    except ImportError:
-        return None
-    return quicktok
-
-
-def _has_tiktoken() -> bool:
+    except ImportError as error:
+        raise ConfigError("exact counts need a tokenizer: pip install langchain-ctxwin[exact]") from error
     try:
-        import tiktoken  # noqa: F401, PLC0415  # optional
-    except ImportError:
-        return False
-    return True
-
-
-def _cached_encodings() -> list[str]:
-    """Encodings whose file tiktoken would take from its cache, without a download."""
-    folder = os.environ.get(CACHE_VARIABLE)
-    if not folder or not _has_tiktoken():
-        return []
-    return [name for name, (file, digest) in CACHE_FILES.items() if _sha256(Path(folder) / file) == digest]
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+        count: Count = quicktok.get_encoding(encoding).count
+    except (RuntimeError, TypeError) as error:  # an unknown name, and what is no name
+        bundled = ", ".join(sorted(set(quicktok.MODEL_TO_ENCODING.values())))
+        raise ConfigError(
+            f"encoding={encoding!r} is not on this machine: use one of {bundled}, or import it into quicktok"
+        ) from error
+    return count
 
 
 class TokenizerFileCounter(LocalCounter):

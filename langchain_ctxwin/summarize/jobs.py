@@ -11,12 +11,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Literal
 
+import structlog
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -24,18 +25,9 @@ from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock, Summarizer
-from langchain_ctxwin.summarize.store import (
-    LEASE_SECONDS,
-    Lease,
-    SummaryStore,
-    Written,
-    check_lease,
-    count,
-    give_back,
-    granted,
-)
-from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
+from langchain_ctxwin.summarize.store import Lease, SummaryStore, Written, count
+from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.forks import renew_after_fork
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -49,6 +41,8 @@ of as many other conversations may end meanwhile; one that is forgotten is paid 
 
 DRAIN_SECONDS = 5.0
 """Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +59,20 @@ class Job:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """One attempt to write a summary; changed under the lock of its jobs."""
+    """One attempt to write a summary."""
 
     key: str
     timeout_seconds: float
     deadline: float
-    shelf: SummaryStore | None
-    job: Job = Job(state="running")
+    store: SummaryStore | None
+    ended: Future[None] = field(default_factory=Future)
+    """To wait for; nothing else is asked of it, because its own lock may be held at a fork."""
+    has_ended: bool = False
     written: Written | None = None
-    """The text, once it came in time; the job is done when it was stored, too."""
-    ended: Future[None] | None = None
+    """The text, once it came in time; the attempt ends when it was stored, too. None at the end: it is elsewhere."""
+    reason: str | None = None
+    """Why it failed."""
+    is_cancelled: bool = False
     has_lease: bool = False
 
 
@@ -118,7 +116,7 @@ class SummaryJobs:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._threads: set[_Run] = set()
-        """Attempts whose thread lives: running ones, and abandoned ones that nobody waits for."""
+        """Attempts whose thread may live: running ones, and abandoned ones that nobody waits for."""
         self._drains_at_exit = False
         renew_after_fork(self)
 
@@ -133,21 +131,24 @@ class SummaryJobs:
             if key in self._runs:
                 self._runs.move_to_end(key)
                 return True
+            self._threads = {run for run in self._threads if not run.has_ended}
             running = len(self._running())
             if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
                 return False
             deadline = self._clock() + timeout_seconds
-            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, shelf=shelf)
+            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=shelf)
             try:
                 run.ended = in_daemon(lambda: self._work(run, write))
             except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
                 return False
             self._threads.add(run)
             self._runs[key] = run
-            self._make_room()
+            ended = (each.key for each in list(self._runs.values()) if self._job(each).state != "running")
+            while len(self._runs) > MAX_REMEMBERED and (oldest := next(ended, None)) is not None:
+                del self._runs[oldest]
             if shelf is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
-                atexit.register(_while_alive(self._drain_stored))
+                atexit.register(_drain_at_exit, weakref.ref(self), self._drain_seconds)
         return True
 
     def find(self, key: str) -> Job | None:
@@ -157,8 +158,7 @@ class SummaryJobs:
             if run is None:
                 return None
             self._runs.move_to_end(key)
-            self._judge(run)
-            return run.job
+            return self._job(run)
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored.
@@ -167,113 +167,101 @@ class SummaryJobs:
         """
         with self._lock:
             run = self._runs.pop(key, None)
-            if run is not None:
-                run.job = Job(state="failed", reason="cancelled")
-        if run is not None:
-            self._give_lease_back(run)
+        if run is None:
+            return
+        run.is_cancelled = True
+        if run.has_lease and not run.has_ended:
+            with suppress(RuntimeError):  # too many hang already; the lease runs out by itself
+                in_few_daemons(lambda: self._give_lease_back(run))
 
     def forget(self, key: str) -> None:
         """Forget a job that has ended, so that it can be started again; one that is running goes on."""
         with self._lock:
             run = self._runs.get(key)
-            if run is None:
-                return
-            self._judge(run)
-            if run.job.state != "running":
+            if run is not None and self._job(run).state != "running":
                 del self._runs[key]
 
-    def drain(self, timeout_seconds: float) -> int:
+    def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for running jobs, not for abandoned ones, and return how many still run.
 
         Blocks: from a coroutine call it in a thread. Stores have to stay open until it returns.
+
+        Args:
+            timeout_seconds: Longest wait.
+            stored_only: Wait for those alone whose text goes to a store.
         """
         with self._lock:
-            ended = [run.ended for run in self._running() if run.ended]
-        wait(ended, timeout_seconds)
+            running = self._running()
+        wait([run.ended for run in running if run.store is not None or not stored_only], timeout_seconds)
         with self._lock:
             return len(self._running())
 
     def _work(self, run: _Run, write: Callable[[], str]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
         try:
-            job = self._outcome(run, write)
+            self._write(run, write)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
-            job = _done(run.written) if run.written else Job(state="failed", reason=str(error))
-        if "failed" in (job.state, run.job.state):  # before a second attempt can begin, which needs the lease
-            self._give_lease_back(run, wait_seconds=LEASE_SECONDS)
-        with self._lock:
-            self._judge(run)
-            if run.job.state == "running":
-                run.job = job
-            self._threads.discard(run)
-            self._make_room()
+            if run.written is None:
+                self._give_lease_back(run)  # before a second attempt can begin, which needs it
+                run.reason = str(error)
+        run.has_ended = True
 
-    def _outcome(self, run: _Run, write: Callable[[], str]) -> Job:
-        is_ours = granted(self._lease, run.key, run.timeout_seconds)
-        with self._lock:
-            run.has_lease = is_ours
-        if run.shelf is not None and (stored := run.shelf.get(run.key)):
-            return _done(stored)
-        if not is_ours:
-            return Job(state="elsewhere")
-        written = attempt(write)
-        with self._lock:
-            self._judge(run)
-            is_wanted = run.job.state == "running"
-            run.written = written if is_wanted else None
-        if is_wanted and run.shelf is not None:
-            run.shelf.put(run.key, written)
-        return _done(written)
+    def _write(self, run: _Run, write: Callable[[], str]) -> None:
+        is_ours = self._is_granted(run)
+        run.has_lease = is_ours and self._lease is not None
+        if run.store is not None and (stored := run.store.get(run.key)):
+            run.written = stored
+        elif is_ours:
+            written = attempt(write)
+            if run.is_cancelled or self._clock() >= run.deadline:
+                raise _too_slow(run.timeout_seconds)
+            run.written = written
+            if run.store is not None:
+                run.store.put(run.key, written)
 
-    def _give_lease_back(self, run: _Run, *, wait_seconds: float = 0.0) -> None:
+    def _is_granted(self, run: _Run) -> bool:
+        try:
+            return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
+        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
+            _log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
+            return True
+
+    def _give_lease_back(self, run: _Run) -> None:
         """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
         with self._lock:
             had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
-        if had_lease and self._lease is not None:
-            give_back(self._lease, run.key, wait_seconds=wait_seconds)
-
-    def _judge(self, run: _Run) -> None:
-        """Give a job up when its time is over; called under the lock."""
-        if run.job.state not in ("running", "elsewhere") or self._clock() < run.deadline:
+        if not had_lease or self._lease is None:
             return
-        if run.written is not None:  # only the store is late
-            run.job = _done(run.written)
-        elif run.job.state == "running":
-            run.job = Job(state="failed", reason=str(_too_slow(run.timeout_seconds)))
-        else:
-            reason = (
-                f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
-                "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
-            )
-            run.job = Job(state="failed", reason=reason)
+        try:
+            self._lease.release(run.key)
+        except Exception as error:  # noqa: BLE001  # see _is_granted; it runs out by itself
+            _log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
+
+    def _job(self, run: _Run) -> Job:
+        """What is known of an attempt."""
+        is_over = self._clock() >= run.deadline
+        if run.written is not None and (run.has_ended or is_over):  # or only the store is late
+            return Job(state="done", written=run.written)
+        if run.reason is not None or (is_over and not run.has_ended):
+            return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
+        if not run.has_ended:
+            return Job(state="running")
+        reason = (
+            f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
+            "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
+        )
+        return Job(state="failed", reason=reason) if is_over else Job(state="elsewhere")
 
     def _running(self) -> list[_Run]:
         """The attempts that are still waited for; called under the lock."""
-        for run in self._threads:
-            self._judge(run)
-        return [run for run in self._threads if run.job.state == "running"]
-
-    def _make_room(self) -> None:
-        """Forget ended jobs, those without a text first, then what was not used for longest; called under the lock."""
-        excess = len(self._runs) - MAX_REMEMBERED
-        if excess <= 0:
-            return
-        ended = [run for run in self._runs.values() if run.job.state != "running"]
-        excess -= len(self._runs) - len(ended)
-        for run in sorted(ended, key=lambda run: run.job.state == "done")[: max(0, excess)]:
-            del self._runs[run.key]
-
-    def _drain_stored(self) -> None:
-        with self._lock:
-            ended = [run.ended for run in self._running() if run.ended and run.shelf is not None]
-        wait(ended, self._drain_seconds)
+        return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
 
     def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._threads = set()
-        for key in [key for key, run in self._runs.items() if run.job.state == "running"]:
-            del self._runs[key]
+        for run in [run for run in self._runs.values() if not run.has_ended]:
+            del self._runs[run.key]
 
 
 def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
@@ -282,34 +270,22 @@ def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
         raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
     if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
         raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
-    check_lease(lease)
+    if lease is not None and (isinstance(lease, type) or not isinstance(lease, Lease)):
+        raise ConfigError(
+            f"lease={lease!r:.80} has no methods acquire and release: pass RedisLease.from_url(url), or None"
+        )
 
 
-def _done(written: Written) -> Job:
-    return Job(state="done", written=written)
-
-
-def _while_alive(method: Callable[[], None]) -> Callable[[], None]:
+def _drain_at_exit(jobs: weakref.ref[SummaryJobs], seconds: float) -> None:
     """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
-    weak = weakref.WeakMethod(method)
-
-    def call() -> None:
-        if alive := weak():
-            alive()
-
-    return call
+    if alive := jobs():
+        alive.drain(seconds, stored_only=True)
 
 
-_default_lock = ForkSafeLock()
-_defaults: list[SummaryJobs] = []
-
-
+@cache
 def default_jobs() -> SummaryJobs:
     """Return the jobs that every engine of this process shares unless it is given others."""
-    with _default_lock:
-        if not _defaults:
-            _defaults.append(SummaryJobs())
-        return _defaults[0]
+    return SummaryJobs()
 
 
 def write_summary(
@@ -321,7 +297,8 @@ def write_summary(
     timeout_seconds: float,
 ) -> Written:
     """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    job = in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)))
+    write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+    job = in_daemon(lambda: attempt(write))
     try:
         written: Written = job.result(timeout_seconds)
     except TimeoutError as error:
@@ -339,36 +316,33 @@ async def awrite_summary(
 ) -> Written:
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
     asummarize = getattr(summarizer, "asummarize", None)
+    task: asyncio.Future[Written]
     if asummarize is None:
-        job = in_daemon(
-            lambda: attempt(lambda: summarizer.summarize(messages, previous=previous, max_tokens=max_tokens))
-        )
-        task: asyncio.Future[Written] = asyncio.wrap_future(job)
+        write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+        task = asyncio.wrap_future(in_daemon(lambda: attempt(write)))
     else:
-        writing = ametered(lambda: asummarize(messages, previous=previous, max_tokens=max_tokens))
+        writing = aattempt(partial(asummarize, messages, previous=previous, max_tokens=max_tokens))
         # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
         task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
     try:
-        return _checked(await asyncio.wait_for(task, timeout_seconds))
+        return await asyncio.wait_for(task, timeout_seconds)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
-    except SummarizationError:
-        raise
-    except Exception as error:  # a summarizer is soft: any failure of it only means that there is no summary
-        raise _failed(error) from error
 
 
 def attempt(write: Callable[[], str]) -> Written:
-    """Write one summary, metered, or raise `SummarizationError` whatever went wrong.
+    """Write one summary, with what its model calls cost, or raise `SummarizationError` whatever went wrong.
 
     For a thread of its own: not even a crash that is no `Exception`, such as a panic in an extension, passes through.
     """
-    try:
-        return _checked(metered(write))
-    except SummarizationError:
-        raise
-    except BaseException as error:
-        raise _failed(error) from error
+    with _metering(BaseException) as meter:
+        return meter.written(write())
+
+
+async def aattempt(write: Callable[[], Awaitable[str]]) -> Written:
+    """Like `attempt`, awaiting what `write` returns; cancellation passes through."""
+    with _metering(Exception) as meter:
+        return meter.written(await write())
 
 
 def _too_slow(timeout_seconds: float) -> SummarizationError:
@@ -377,43 +351,19 @@ def _too_slow(timeout_seconds: float) -> SummarizationError:
     )
 
 
-def _checked(written: Written) -> Written:
-    text: object = written.text  # a summarizer may return anything
-    if not isinstance(text, str) or not text.strip():
-        raise SummarizationError(f"the summarizer returned {text!r}: expected a text that is not empty")
-    return written
-
-
-def _failed(error: BaseException) -> SummarizationError:
-    return SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}")
-
-
-def metered(work: Callable[[], str], clock: Clock = time.perf_counter) -> Written:
-    """Run `work` and return its text with what its model calls cost.
-
-    Calls are seen wherever LangChain's callbacks reach: nested runnables, retries, fallbacks, several threads of its
-    own executors. Start it in an empty context, or the caller's callbacks see those calls too.
-    """
-    with _metering() as meter:
-        started = clock()
-        return meter.written(work(), clock() - started)
-
-
-async def ametered(work: Callable[[], Awaitable[str]], clock: Clock = time.perf_counter) -> Written:
-    """Like `metered`, awaiting what `work` returns."""
-    with _metering() as meter:
-        started = clock()
-        return meter.written(await work(), clock() - started)
-
-
 class _Meter(BaseCallbackHandler):
-    """Counts the calls of one piece of work; any thread may report."""
+    """Counts the calls of one summary, wherever LangChain's callbacks reach; any thread may report.
+
+    Those are nested runnables, retries, fallbacks, several threads of its own executors. Without an empty context the
+    caller's callbacks see those calls too.
+    """
 
     run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cost = {"calls": 0, "input_tokens": 0, "output_tokens": 0}
+        self._started = time.perf_counter()
 
     def on_llm_start(self, *_: Any, **__: Any) -> None:
         with self._lock:
@@ -427,23 +377,29 @@ class _Meter(BaseCallbackHandler):
             for name in ("input_tokens", "output_tokens"):
                 self._cost[name] += count(usage.get(name))
 
-    def written(self, text: str, seconds: float) -> Written:
+    def written(self, text: object) -> Written:
+        """The summary with what it cost; a summarizer may return anything."""
+        if not isinstance(text, str) or not text.strip():
+            raise SummarizationError(f"the summarizer returned {text!r}: expected a text that is not empty")
         with self._lock:
-            return Written(text=text, seconds=max(0.0, seconds), **self._cost)
+            return Written(text=text, seconds=time.perf_counter() - self._started, **self._cost)
 
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
-_registering = ForkSafeLock()
 
 
 @contextmanager
-def _metering() -> Iterator[_Meter]:
-    with _registering:
-        _register_hook()
+def _metering(kind: type[BaseException]) -> Iterator[_Meter]:
+    """Count calls meanwhile; errors of the kind are a `SummarizationError`."""
+    _register_hook()
     meter = _Meter()
     token = _meter.set(meter)
     try:
         yield meter
+    except SummarizationError:
+        raise
+    except kind as error:
+        raise SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}") from error
     finally:
         _meter.reset(token)
 

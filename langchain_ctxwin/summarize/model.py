@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.notes import notes
-from langchain_ctxwin.core.overflow import classify_overflow, request_texts
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.record import Record, extended, parse_record, render_record
 from langchain_ctxwin.core.summary_input import LastRequest
@@ -36,6 +36,7 @@ from langchain_ctxwin.summarize.prompts import (
     plan_folds,
     text_tokens,
 )
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]
 """Takes the messages of one call and returns a text or a message, or an awaitable of one."""
@@ -51,16 +52,8 @@ TAKES_NONE = frozenset({"openai", "azure"})
 of it; others do not say, so they are only told not to call a tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ask:
-    """One call: whom, and with what."""
-
-    call: Runnable[Any, Any]
-    messages: list[AnyMessage]
-
-
-_Asking = Generator[_Ask, Any, str]
-"""Yields calls, receives their replies or exceptions, returns the summary: the same for sync and async."""
+_Sent = tuple[Runnable[Any, Any], LastRequest]
+"""A request that was sent to the same model, and by which call."""
 
 
 class ModelSummarizer:
@@ -101,6 +94,7 @@ class ModelSummarizer:
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
+        self._sent: _Sent | None = None
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return a summary of `previous` and `messages`, about `max_tokens` long; `previous` itself if nothing is new.
@@ -109,11 +103,11 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        return _run(self._asking(messages, previous, max_tokens))
+        return run(self._written(messages, previous, max_tokens))
 
     async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Like `summarize`; cancellation passes through."""
-        return await _arun(self._asking(messages, previous, max_tokens))
+        return await arun(self._written(messages, previous, max_tokens))
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
@@ -122,22 +116,47 @@ class ModelSummarizer:
             call: what the request was sent to: a chat model, tools and settings bound.
             request: the request; None when there is none that can be extended.
         """
-        return self if request is None or not _is_within(self._model, call) else _Extending(self, call, request)
+        if request is None or not _is_within(self._model, call):
+            return self
+        extending = copy(self)
+        extending._sent = _without_tool_calls(call), request  # noqa: SLF001  # our own
+        return extending
 
-    def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
-        limit, summary, rest = self._input_limit(max_tokens), previous, messages
+    def _written(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> Work[str]:
+        if self._sent is not None and (summary := (yield from self._extended(self._sent, messages, max_tokens))):
+            return summary
+        limit = self._input_limit(max_tokens)
         while True:
-            folds = self._folds(rest, summary, max_tokens, limit)
+            summary, folds = previous, self._folds(messages, previous, max_tokens, limit)
             if folds and limit is not None:  # the previous one may be of a summarizer with more room
-                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self.price)
+                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self._price)
             try:
                 for fold in folds:
                     reply = yield from _replied(self._model, fold.prompt(summary))
-                    summary, rest = self.accepted(reply, fold.max_tokens), rest[fold.messages :]
+                    summary = self._accepted(reply, fold.max_tokens)
             except SummarizationError as error:
-                limit = self._smaller(limit, error, rest, summary)
+                limit = self._smaller(limit, error, messages, previous)
             else:
                 return summary
+
+    def _extended(self, sent: _Sent, messages: Sequence[AnyMessage], max_tokens: int) -> Work[str]:
+        """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
+        call, request = sent
+        question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
+        if self._price(question) > request.room_tokens:
+            return ""
+        try:
+            reply = yield from _replied(call, [*request.messages, HumanMessage(question)])
+        except SummarizationError as error:
+            if _overflow_of(error, (question, *request_texts(request.messages))) is None:
+                raise
+            return ""
+        if isinstance(reply, AIMessage) and reply.tool_calls:
+            raise SummarizationError(
+                f"the model called {reply.tool_calls[0]['name']} instead of writing a summary: pass another model as "
+                "summarizer, which is not shown the tools"
+            )
+        return self._accepted(reply, max_tokens)
 
     def _folds(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
@@ -155,8 +174,7 @@ class ModelSummarizer:
         self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage], previous: str
     ) -> int:
         """A smaller input limit after the model refused its input as too large; any other failure is raised again."""
-        texts = (previous, *request_texts(messages))
-        overflow = classify_overflow(error.__cause__, request=texts) if error.__cause__ else None
+        overflow = _overflow_of(error, (previous, *request_texts(messages)))
         if overflow is None:
             raise error
         tried = limit or sum(self._counter([message]) for message in messages)
@@ -175,61 +193,24 @@ class ModelSummarizer:
         except ConfigError as error:
             raise SummarizationError(f"a summary of {max_tokens:,} tokens does not fit its model: {error}") from error
 
-    def price(self, text: str) -> int:
-        """Return the tokens of a text."""
+    def _price(self, text: str) -> int:
         return text_tokens(self._counter, text)
 
-    def accepted(self, reply: Any, max_tokens: int) -> str:
-        """Return the text of a reply, cut where it is much longer than asked for.
-
-        Raises:
-            SummarizationError: there is no text in it.
-        """
+    def _accepted(self, reply: Any, max_tokens: int) -> str:
+        """The text of a reply, cut where it is much longer than asked for."""
         text = _reply_text(reply)
         allowed_tokens = accepted_tokens(max_tokens)
-        kept = first_part(text, allowed_tokens, self.price)
+        kept = first_part(text, allowed_tokens, self._price)
         if not kept:
             raise SummarizationError(
-                f"not a line of the summary ({self.price(text):,} tokens) fits in {allowed_tokens:,}: raise "
+                f"not a line of the summary ({self._price(text):,} tokens) fits in {allowed_tokens:,}: raise "
                 "summary_max_tokens or use a model that follows the instructions"
             )
         return kept
 
 
-class _Extending:
-    """Asks the agent's model after its own last request; by a transcript where that would not fit."""
-
-    def __init__(self, base: ModelSummarizer, call: Any, request: LastRequest) -> None:
-        self._base = base
-        self._call = _without_tool_calls(call)
-        self._request = request
-
-    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
-        """Like `ModelSummarizer.summarize`; `previous` stands in the request already."""
-        return _run(self._asking(messages, previous, max_tokens))
-
-    async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
-        """Like `summarize`, awaiting the model."""
-        return await _arun(self._asking(messages, previous, max_tokens))
-
-    def _asking(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> _Asking:
-        base, request = self._base, self._request
-        question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
-        if base.price(question) > request.room_tokens:
-            return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # the same module
-        try:
-            reply = yield from _replied(self._call, [*request.messages, HumanMessage(question)])
-        except SummarizationError as error:
-            texts = (question, *request_texts(request.messages))
-            if error.__cause__ is None or classify_overflow(error.__cause__, request=texts) is None:
-                raise
-            return (yield from base._asking(messages, previous, max_tokens))  # noqa: SLF001  # see above
-        if isinstance(reply, AIMessage) and reply.tool_calls:
-            raise SummarizationError(
-                f"the model called {reply.tool_calls[0]['name']} instead of writing a summary: pass another model as "
-                "summarizer, which is not shown the tools"
-            )
-        return base.accepted(reply, max_tokens)
+def _overflow_of(error: SummarizationError, texts: Sequence[str]) -> ContextOverflow | None:
+    return classify_overflow(error.__cause__, request=texts) if error.__cause__ else None
 
 
 class ExtractiveSummarizer:
@@ -299,38 +280,10 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-def _run(asking: _Asking) -> str:
-    """Make every call and return the summary."""
-    step: Callable[[], _Ask] = partial(next, asking)
-    while True:
-        try:
-            ask = step()
-        except StopIteration as finished:
-            return str(finished.value)
-        try:
-            step = partial(asking.send, ask.call.invoke(ask.messages, CALL_CONFIG))
-        except Exception as error:  # noqa: BLE001  # the asking answers it
-            step = partial(asking.throw, error)
-
-
-async def _arun(asking: _Asking) -> str:
-    """Like `_run`, awaiting every reply."""
-    step: Callable[[], _Ask] = partial(next, asking)
-    while True:
-        try:
-            ask = step()
-        except StopIteration as finished:
-            return str(finished.value)
-        try:
-            step = partial(asking.send, await ask.call.ainvoke(ask.messages, CALL_CONFIG))
-        except Exception as error:  # noqa: BLE001  # see _run
-            step = partial(asking.throw, error)
-
-
-def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Generator[_Ask, Any, Any]:
+def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
     try:
-        return (yield _Ask(call=call, messages=messages))
+        return (yield Wait(lambda: call.invoke(messages, CALL_CONFIG), lambda: call.ainvoke(messages, CALL_CONFIG)))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
@@ -393,14 +346,10 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
 
 
 def _wait_for(reply: Awaitable[Any]) -> Any:
-    """Await `reply` from sync code; in a thread of its own where the calling thread already runs an event loop."""
+    """Await `reply` from sync code, in a thread of its own: the calling one may run an event loop already."""
 
     async def settle() -> Any:
         return await reply
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # the usual case: nothing else runs here
-        return asyncio.run(settle())
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(copy_context().run, asyncio.run, settle()).result()

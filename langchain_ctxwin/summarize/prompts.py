@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -93,8 +93,6 @@ class Fold:
     """New messages as text, fence marks escaped."""
     part: int
     parts: int
-    messages: int
-    """Number of messages that are merged by it."""
     max_tokens: int
     """Length asked for."""
 
@@ -104,15 +102,6 @@ class Fold:
         new = f'<transcript part="{self.part} of {self.parts}">\n{self.transcript}\n</transcript>'
         task = f"Write the summary of all of this now, in at most {self.max_tokens} tokens."
         return [SystemMessage(SUMMARY_INSTRUCTIONS), HumanMessage(f"{known}{new}\n\n{task}")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    text: str
-    tokens: int
-    """Most likely."""
-    messages: int
-    """One, and those before it that have nothing to show."""
 
 
 def plan_folds(
@@ -127,23 +116,17 @@ def plan_folds(
     Raises:
         SummarizationError: the window leaves less than `MIN_TRANSCRIPT_TOKENS` for the transcript.
     """
-    pieces = tuple(_pieces(messages, counter))
+    pieces = [escaped for text in transcript(messages) if (escaped := _escape(text))]
     if not pieces:
         return ()
-    parts = [pieces]
+    parts: list[Sequence[str]] = [pieces]
     if input_limit is not None:
         max_tokens = affordable_tokens(max_tokens, input_limit)
         # By the most likely count: if a call is refused as too large, nothing is billed and the parts get smaller.
         room = int(FILLED_SHARE * _transcript_room(input_limit, max_tokens, counter))
-        parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room))
+        parts = list(_parts([_shortened(piece, room, counter) for piece in pieces], room, counter))
     return tuple(
-        Fold(
-            transcript="\n\n".join(piece.text for piece in part),
-            part=number,
-            parts=len(parts),
-            messages=sum(piece.messages for piece in part),
-            max_tokens=max_tokens,
-        )
+        Fold(transcript="\n\n".join(part), part=number, parts=len(parts), max_tokens=max_tokens)
         for number, part in enumerate(parts, 1)
     )
 
@@ -165,18 +148,9 @@ def extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_toke
     return f"{question}\n\n{UNSEEN.format(transcript=left)}" if left else question
 
 
-def _pieces(messages: Sequence[AnyMessage], counter: TokenCounter) -> Iterator[_Piece]:
-    size = 0
-    for shown in transcript(messages):
-        size += 1
-        if text := _escape(shown):
-            yield _Piece(text=text, tokens=_cost(text, counter), messages=size)
-            size = 0
-
-
 def _transcript_room(input_limit: int, max_tokens: int, counter: TokenCounter) -> int:
     """Tokens of `input_limit` left for the transcript when the running summary is as long as it may become."""
-    frame = Fold(transcript="", part=1, parts=1, messages=0, max_tokens=max_tokens).prompt("-")
+    frame = Fold(transcript="", part=1, parts=1, max_tokens=max_tokens).prompt("-")
     summary_tokens = accepted_tokens(max_tokens)
     fixed_tokens = counter(frame) + summary_tokens + _SEAM_TOKENS
     room = input_limit - fixed_tokens
@@ -189,25 +163,23 @@ def _transcript_room(input_limit: int, max_tokens: int, counter: TokenCounter) -
     return room
 
 
-def _parts(pieces: Sequence[_Piece], room: int) -> Iterator[tuple[_Piece, ...]]:
+def _parts(pieces: Sequence[str], room: int, counter: TokenCounter) -> Iterator[Sequence[str]]:
     rest = tuple(pieces)
     while rest:
-        fit = take_while_fits(rest, room, lambda piece: piece.tokens)
+        fit = take_while_fits(rest, room, lambda piece: _cost(piece, counter))
         yield fit.kept
         rest = fit.dropped
 
 
-def _shortened(piece: _Piece, room: int, counter: TokenCounter) -> _Piece:
+def _shortened(piece: str, room: int, counter: TokenCounter) -> str:
     """The piece itself, or its head and tail with a note between when it is larger than a whole part."""
-    text, tokens, kept_chars = piece.text, piece.tokens, len(piece.text)
-    while tokens > room and kept_chars:
+    text, kept_chars = piece, len(piece)
+    while kept_chars and (tokens := _cost(text, counter)) > room:
         kept_chars = min(kept_chars - 1, int(kept_chars * room / tokens * _SHRINK))
         head_chars = ceil(kept_chars * _HEAD_SHARE)
-        tail = piece.text[len(piece.text) - kept_chars + head_chars :]
-        note = f"[... {len(piece.text) - kept_chars} characters left out ...]"
-        text = f"{piece.text[:head_chars]}\n{note}\n{tail}"
-        tokens = _cost(text, counter)
-    return replace(piece, text=text, tokens=tokens)
+        note = f"[... {len(piece) - kept_chars} characters left out ...]"
+        text = f"{piece[:head_chars]}\n{note}\n{piece[len(piece) - kept_chars + head_chars :]}"
+    return text
 
 
 def _cost(text: str, counter: TokenCounter) -> int:
@@ -231,14 +203,14 @@ CALL = "Assistant called"
 _LEFT_OUT = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
 _SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
-_MEDIA_KINDS = ("image", "audio", "video", "file", "document")
 
 
 def transcript(messages: Sequence[BaseMessage]) -> list[str]:
     """Return each message as text, in order: who speaks and what is said, then one line per tool call.
 
-    Reasoning is left out, media become markers such as `[image]`, and a tool result is labelled with the name of the
-    call it answers (the latest call before it where an id was reused). What has nothing to show is an empty text.
+    Reasoning is left out, media become markers such as `[image]` or `[application/pdf]`, and a tool result is labelled
+    with the name of the call it answers (the latest call before it where an id was reused). What has nothing to show is
+    an empty text.
 
     Example:
         >>> from langchain_core.messages import HumanMessage
@@ -289,9 +261,4 @@ def _block_text(block: Any) -> str:
     if kind in _LEFT_OUT or kind in _SHOWN_AS_CALLS:
         return ""
     text = block.get("text")
-    return text if isinstance(text, str) else f"[{_media_kind(kind, block)}]"
-
-
-def _media_kind(kind: str, block: Mapping[str, Any]) -> str:
-    stated, otherwise = (str(block.get("mime_type")), "file") if kind == "media" else (kind, kind or "content")
-    return next((known for known in _MEDIA_KINDS if known in stated), otherwise)
+    return text if isinstance(text, str) else f"[{block.get('mime_type') or kind or 'content'}]"

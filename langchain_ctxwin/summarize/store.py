@@ -9,14 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
 import structlog
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.redis import redis_client
 
@@ -31,9 +30,6 @@ TTL_MINUTES = 7 * 24 * 60.0
 
 PREFIX = "ctxwin:lease:"
 """Start of every Redis key, so that leases stand apart from other keys of the same server."""
-
-LEASE_SECONDS = 2.0
-"""Longest wait for a lease: a healthy server answers within milliseconds."""
 
 MAX_HELD = 256
 """Tokens of granted leases that are kept, far more than summaries are written at a time; a lease whose token is gone
@@ -160,6 +156,7 @@ def _value(item: Item | None, keys: Collection[str], read: Callable[[Any], V]) -
     return read(json.loads(item.value["written"]))
 
 
+@runtime_checkable
 class Lease(Protocol):
     """Lets one of several processes do a piece of work; may be asked by any thread."""
 
@@ -172,53 +169,11 @@ class Lease(Protocol):
         ...
 
 
-def check_lease(lease: Any) -> None:
-    """Raise `ConfigError` for what is no lease; None is none."""
-    if lease is None:
-        return
-    if isinstance(lease, type) or not all(callable(getattr(lease, name, None)) for name in ("acquire", "release")):
-        raise ConfigError(
-            f"lease={lease!r:.80} has no methods acquire and release: pass RedisLease.from_url(url), or None"
-        )
-
-
-def granted(lease: Lease | None, key: str, ttl_seconds: float) -> bool:
-    """Ask a lease, for `LEASE_SECONDS` at most; one that fails or hangs grants, and so does None."""
-    if lease is None:
-        return True
-    try:
-        asked = in_few_daemons(lambda: lease.acquire(key, ttl_seconds))
-        return bool(asked.result(LEASE_SECONDS))
-    except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-        _log.warning("summary.lease_failed", key=key, error=f"{type(error).__name__}: {error}")
-        return True
-
-
-def give_back(lease: Lease, key: str, *, wait_seconds: float = 0.0) -> None:
-    """Release a lease, waiting for the answer as long as said; one that fails runs out by itself."""
-
-    def release() -> None:
-        try:
-            lease.release(key)
-        except Exception as error:  # noqa: BLE001  # see granted
-            _not_released(key, error)
-
-    try:
-        asked = in_few_daemons(release)
-        if wait_seconds:
-            asked.result(wait_seconds)
-    except Exception as error:  # noqa: BLE001  # see granted
-        _not_released(key, error)
-
-
-def _not_released(key: str, error: Exception) -> None:
-    _log.warning("summary.lease_not_released", key=key, error=f"{type(error).__name__}: {error}")
-
-
 class RedisLease:
     """A lease kept by a Redis server, or any server that speaks its protocol.
 
-    A server that fails grants every lease, with a warning: work done twice is better than work never done.
+    While the server fails, `SummaryJobs` takes every lease as granted, with a warning: work done twice is better than
+    work never done.
 
     Setup:
         ```bash
@@ -258,20 +213,16 @@ class RedisLease:
         return cls(redis_client(url, **options), prefix=prefix)
 
     def acquire(self, key: str, ttl_seconds: float) -> bool:
-        """Return True when the work is ours: nobody holds the key, we got it, or the server is broken."""
+        """Return True when nobody else holds the key; the error of a broken server is raised.
+
+        A client that repeats a request whose answer got lost is not refused by its own first attempt.
+        """
         name, token = f"{self._prefix}{key}", uuid4().hex
-        try:
-            # A client that repeats a request whose answer got lost is refused by its own first attempt.
-            if not self._client.set(name, token, nx=True, px=max(1, ceil(ttl_seconds * 1000))) and (
-                self._client.get(name) not in (token, token.encode())
-            ):
-                return False
-        except Exception as error:  # noqa: BLE001  # clients have no common error, and no failure may stop the work
-            _log.warning("summary.lease_failed", key=key, error=f"{type(error).__name__}: {error}")
-        self._tokens[key] = token  # also after a failure: the server may have set it before its answer got lost
+        self._tokens[key] = token  # also before a failure: the server may have set it before its answer got lost
         if len(self._tokens) > MAX_HELD:
             self._tokens.popitem(last=False)
-        return True
+        is_set = self._client.set(name, token, nx=True, px=max(1, ceil(ttl_seconds * 1000)))
+        return bool(is_set) or self._client.get(name) in (token, token.encode())
 
     def release(self, key: str) -> None:
         """Delete our lease; one that ran out, or that another process has, is left alone."""

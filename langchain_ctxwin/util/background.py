@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from langchain_ctxwin.util.forks import renew_after_fork
@@ -37,17 +38,17 @@ def in_daemon(work: Callable[[], Any]) -> Future[Any]:
     context, what the work streams would reach the user; some builds of Python from 3.14 on hand it to threads.
     """
     job: Future[Any] = Future()
-
-    def run() -> None:
-        if not job.set_running_or_notify_cancel():
-            return
-        try:
-            job.set_result(contextvars.Context().run(work))
-        except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
-            job.set_exception(error)
-
-    threading.Thread(target=run, name="ctxwin", daemon=True).start()
+    threading.Thread(target=partial(_settle, job, work), name="ctxwin", daemon=True).start()
     return job
+
+
+def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        job.set_result(contextvars.Context().run(work))
+    except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
+        job.set_exception(error)
 
 
 def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
@@ -109,6 +110,17 @@ class Worker:
                 self._thread = thread
             self._tasks.put(task)
             return True
+
+    def run(self, work: Callable[[], Any]) -> Future[Any]:
+        """Have `work` done and return its future; cancelled when too many tasks wait already.
+
+        Raises:
+            RuntimeError: see `submit`.
+        """
+        job: Future[Any] = Future()
+        if not self.submit(partial(_settle, job, work)):
+            job.cancel()
+        return job
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything that was submitted is done; false when that takes longer. Blocks its thread."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from langchain_ctxwin.errors import ContextWindowError
@@ -51,3 +53,31 @@ def pause_seconds(failures: int) -> float:
     """Return how long to leave something alone that failed so often in a row: each time twice as long."""
     pause: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, MAX_DOUBLINGS))
     return pause if failures else 0.0
+
+
+class BackOff:
+    """Says how long to leave alone what failed: twice as long each time in a row. A clock that is set back ends it.
+
+    Needs no lock: two failures that are reported in the same moment may count twice, and the pause is longer then.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failed_at = 0.0
+        self.failures = 0
+        """Failures in a row; those of calls that were made together are one."""
+
+    @property
+    def is_on(self) -> bool:
+        """True during a pause."""
+        return self.failures > 0 and 0 <= self._clock() - self._failed_at < pause_seconds(self.failures)
+
+    def failed(self) -> None:
+        """Begin a pause, unless there is one: what was asked before it fails late, and is no news."""
+        if not self.is_on:
+            self._failed_at = self._clock()
+            self.failures += 1
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self.failures = 0

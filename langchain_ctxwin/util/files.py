@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -27,15 +26,6 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Content(Generic[T]):
-    """What a file holds, and what is wrong with it."""
-
-    value: T
-    fault: str = ""
-    is_newer: bool = False
 
 
 class SharedFile(Generic[T]):
@@ -75,24 +65,30 @@ class SharedFile(Generic[T]):
     def read(self) -> T | None:
         """Return what is valid in the file, in this thread; None when it cannot be read."""
         try:
-            content = self._content()
+            value, fault, _ = self._content()
         except OSError as error:
-            self._failures.note(f"{self._events}_unreadable", fault_of(error))
-            return None
-        self._failures.note(f"{self._events}_unreadable", content.fault)
-        return content.value
+            value, fault = None, _fault_of(error)
+        self._failures.note(f"{self._events}_unreadable", fault)
+        return value
 
     def update(self, change: Callable[[T], T]) -> T | None:
         """Replace what the file holds by what `change` makes of it, in this thread, and return that.
 
         Returns None when it could not be saved.
         """
+        saved, fault = None, ""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock, alone(self.path):
-                saved, fault = self._updated(change)
+                stored, stored_fault, is_newer = self._content()
+                if is_newer:
+                    fault = stored_fault
+                else:
+                    saved = self._replaced(stored, stored_fault, change)
         except OSError as error:
-            saved, fault = None, fault_of(error)
+            fault = _fault_of(error)
+        except ValueError:
+            fault = "a text that is to be saved is no Unicode"
         self.not_saved(fault)
         return saved
 
@@ -100,39 +96,35 @@ class SharedFile(Generic[T]):
         """Log why what is new is not in the file; an empty reason says that it is."""
         self._failures.note(f"{self._events}_not_saved", reason)
 
-    def _updated(self, change: Callable[[T], T]) -> tuple[T | None, str]:
-        """What was saved, and why nothing was."""
-        stored = self._content()
-        if stored.is_newer:
-            return None, stored.fault
-        self._failures.note(f"{self._events}_unreadable", stored.fault)
-        changed = change(stored.value)
-        if not stored.fault and changed == stored.value:
-            return changed, ""
-        try:
-            text = self._write(changed)
-        except ValueError:
-            return None, "a text that is to be saved is no Unicode"
-        if stored.fault:
-            _log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(set_aside(self.path)))
+    def _replaced(self, stored: T, fault: str, change: Callable[[T], T]) -> T:
+        self._failures.note(f"{self._events}_unreadable", fault)
+        changed = change(stored)
+        if not fault and changed == stored:
+            return changed
+        text = self._write(changed)
+        if fault:
+            aside = self.path.with_name(f"{self.path.name}.corrupt")
+            self.path.replace(aside)
+            _log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(aside))
         replace_text(self.path, text)
-        return changed, ""
+        return changed
 
-    def _content(self) -> _Content[T]:
+    def _content(self) -> tuple[T, str, bool]:
+        """What the file holds, what is wrong with it, and whether a newer version of this package wrote it."""
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise OSError("it is no regular file")  # reading a pipe would wait for ever
         try:
             with self.path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
-            return _Content(value=self._empty)
+            return self._empty, "", False
         if len(content) > MAX_FILE_BYTES:
-            return _Content(value=self._empty, fault=f"more than {MAX_FILE_BYTES:,} bytes")
+            return self._empty, f"more than {MAX_FILE_BYTES:,} bytes", False
         value, fault = self._read(content)
         version = _version_of(content) if fault else 0
         if version > self._version:
-            return _Content(value=self._empty, fault=f"of version {version}, newer than {self._version}", is_newer=True)
-        return _Content(value=value, fault=fault)
+            return self._empty, f"of version {version}, newer than {self._version}", True
+        return value, fault, False
 
 
 def read_table(
@@ -226,17 +218,6 @@ def replace_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def set_aside(path: Path) -> Path:
-    """Move a faulty file out of the way as `<name>.corrupt`, over an earlier one, and return where it is now.
-
-    Raises:
-        OSError: the file is as it was.
-    """
-    aside = path.with_name(f"{path.name}.corrupt")
-    path.replace(aside)
-    return aside
-
-
-def fault_of(error: OSError) -> str:
+def _fault_of(error: OSError) -> str:
     """Say what is wrong with a file, without its path, which is logged beside it."""
     return f"{type(error).__name__}: {error.strerror or error}"

@@ -134,41 +134,34 @@ def target(request, tmp_path):
     return request.getfixturevalue("postgres_dsn")
 
 
-@pytest.mark.parametrize("has_store", [False, True])
-def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes, target, tmp_path, has_store):
-    """Resumed elsewhere the turn ends, the thread goes on, and the summary is written again."""
+@pytest.mark.parametrize(
+    "fate",
+    [
+        {"has_store": False, "dies": True},
+        {"has_store": True, "dies": True},
+        {"has_store": True, "is_killed_in_model": True},
+    ],
+    ids=["writing", "writing, with a store", "calling the model"],
+)
+def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes, target, tmp_path, fate):
+    """Resumed elsewhere the turn ends, the thread goes on, and the summary is found in the store or written again."""
     log = str(tmp_path / "log")
-    doomed = {"target": target, "log": log, "has_store": has_store, "first": 0, "last": TURNS, "dies": True}
+    doomed = {"target": target, "log": log, "first": 0, "last": TURNS, **fate}
     assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
     model = ScriptedChatModel(input_limit=WINDOW)
     with storage(target) as (saver, store):
         # The dead one's summary is given up after twice its time.
-        graph = agent_on(model, Writer(log), saver, store if has_store else None, summary_timeout_seconds=0.01)
+        options = {"store": store if fate["has_store"] else None, "summary_timeout_seconds": 0.01}
+        graph = agent_on(model, Writer(log), saver, **options)
         left = graph.get_state(CONFIG).values["messages"]
         graph.invoke(None, CONFIG)
-        resumed = graph.get_state(CONFIG)
-        for number in range(len(resumed.values["messages"]) // 2, TURNS):
+        resumed = graph.get_state(CONFIG).values["messages"]
+        for number in range(len(resumed) // 2, TURNS):
             ask(graph, number)
         state = graph.get_state(CONFIG)
-    assert resumed.values["messages"][: len(left)] == left
+    assert resumed[: len(left)] == left
     assert [m.content for m in state.values["messages"][::2]] == [question(n) for n in range(TURNS)]
     assert (state.next, len(state.values["messages"])) == ((), 2 * TURNS)
-    check_requests(model)
-
-
-def test_a_process_killed_in_a_model_call_finds_its_summary_again(processes, target, tmp_path):
-    """Written while the model was called: in the store, or repeated where the kill came before the write."""
-    log = str(tmp_path / "log")
-    doomed = {"target": target, "log": log, "has_store": True, "first": 0, "last": TURNS, "is_killed_in_model": True}
-    assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
-    model = ScriptedChatModel(input_limit=WINDOW)
-    with storage(target) as (saver, store):
-        graph = agent_on(model, Writer(log), saver, store, summary_timeout_seconds=0.01)
-        graph.invoke(None, CONFIG)
-        for number in range(len(graph.get_state(CONFIG).values["messages"]) // 2, TURNS):
-            ask(graph, number)
-        state = graph.get_state(CONFIG).values
-    assert [m.content for m in state["messages"][::2]] == [question(n) for n in range(TURNS)]
     check_requests(model)
 
 
@@ -246,10 +239,8 @@ class Phase:
     """A conversation up to the point where a summary is being written, ready, or shown."""
 
     def __init__(self, log, phase):
-        self.jobs = SummaryJobs()
-        self.model = ScriptedChatModel(input_limit=WINDOW)
+        self.jobs, self.model, self.count = SummaryJobs(), ScriptedChatModel(input_limit=WINDOW), 0
         self.graph = agent_on(self.model, Writer(log, seconds=0.05), InMemorySaver(), jobs=self.jobs)
-        self.count = 0
         while not self.is_in(phase):
             self.ask(drain=phase != "written")
 
@@ -263,8 +254,8 @@ class Phase:
             return bool(self.state.get("context_summary"))
         return "key" in pending and bool(pending["text"]) == (phase == "ready")
 
-    def ask(self, *, drain=True, config=CONFIG):
-        self.graph.invoke({"messages": [HumanMessage(question(self.count))]}, config)
+    def ask(self, *, drain=True):
+        ask(self.graph, self.count)
         self.count += 1
         if drain:
             self.jobs.drain(PATIENCE)

@@ -6,7 +6,9 @@ import time
 from itertools import pairwise
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -16,9 +18,11 @@ from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
+from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
+from support.unruly import TEXTS, Conversation
 
 THREAD = {"configurable": {"thread_id": "1"}}
 WORDS = "lorem ipsum dolor sit amet " * 6
@@ -57,44 +61,31 @@ class Chat:
         self.model = ScriptedChatModel(input_limit=WINDOW)
         self.graph = graph or chat_on(engine_of(writer, jobs=self.jobs, **config), self.model)
 
-    def ask(self, count=1, words=WORDS):
-        """Ask `count` questions, letting the summaries finish in between."""
+    def ask(self, count=1, *, waits=True):
+        """Ask `count` questions, letting the summaries finish in between or not."""
         events = []
         for _ in range(count):
             number = len(self.state.get("messages", ())) // 2
-            question = {"messages": [HumanMessage(f"question {number} {words}")]}
+            question = {"messages": [HumanMessage(f"question {number} {WORDS}")]}
             events += self.graph.stream(question, THREAD, stream_mode="custom")
-            self.jobs.drain(10)
-        return events
-
-    def ask_without_waiting(self, count=1, words=WORDS):
-        """Ask `count` questions while the summarizer still writes."""
-        events = []
-        for _ in range(count):
-            number = len(self.state.get("messages", ())) // 2
-            question = {"messages": [HumanMessage(f"question {number} {words}")]}
-            events += self.graph.stream(question, THREAD, stream_mode="custom")
-        return events
+            if waits:
+                self.jobs.drain(10)
+        return kinds(events)
 
     @property
     def state(self):
         return self.graph.get_state(THREAD).values
 
-    def until(self, key, event="started"):
-        """Ask until an event was seen."""
+    def until(self, is_reached):
+        """Ask while the summarizer writes, until a function of the events says so."""
         for _ in range(40):
-            seen = [e["type"] for e in self.ask_without_waiting()]
-            if f"context.{key}_{event}" in seen:
-                return
-        raise AssertionError(f"no {key}_{event} in 40 questions")
+            if is_reached(self.ask(waits=False)):
+                return self
+        raise AssertionError("not reached in 40 questions")
 
-    def until_something_left(self):
-        """Ask until the first message left the view."""
-        for _ in range(40):
-            if left(self):
-                return
-            self.ask_without_waiting()
-        raise AssertionError("nothing left in 40 questions")
+
+def is_begun(events):
+    return "summary_started" in events
 
 
 def left(chat):
@@ -117,52 +108,32 @@ def refusals(chat):
 
 def test_a_summary_begun_early_is_shown_when_the_room_is_needed():
     """Past `prepare` it is written, at the limit it is shown, in between the request only grows."""
-    writer = Writer()
-    chat = Chat(writer)
-    events = kinds(chat.ask(24))
-    assert events[:3] == ["summary_started", "summary_ready", "compacted"]
+    chat = Chat(Writer())
+    events, begun = [], 0
+    while "compacted" not in events:
+        begun = len(chat.model.requests)
+        events += chat.ask()
+    texts = [[m.content for m in request.messages] for request in chat.model.requests[:begun]]
+    assert all(after[: len(before)] == before for before, after in pairwise(texts))
+    assert events == ["summary_started", "summary_ready", "compacted"]
     assert SUMMARY in account(chat.model)
     assert refusals(chat) == []
-    assert chat.state["context_report"]["compactions"] == events.count("compacted")
-    assert chat.state["context_guard"]["summarizer"]["summaries"] == events.count("summary_ready")
-
-
-def test_between_start_and_swap_every_request_extends_the_one_before():
-    """Neither the start of a summary nor its arrival changes what the model sees."""
-    chat = Chat(Writer())
-    chat.ask(17)
-    texts = [[m.content for m in request.messages] for request in chat.model.requests]
-    assert all(after[: len(before)] == before for before, after in pairwise(texts))
+    state = chat.state
+    assert (state["context_report"]["compactions"], state["context_guard"]["summarizer"]["summaries"]) == (1, 1)
 
 
 def test_nobody_waits_for_a_slow_summarizer():
-    """While it writes, turns go on; when the room ends first, the oldest turns leave into the record."""
+    """Turns go on, and turns leave into the record; a late summary stands above it and leaves the start alone."""
     writer = Writer(is_open=False)
     chat = Chat(writer)
-    events = chat.ask_without_waiting(24)
-    assert "summary_ready" not in kinds(events)
-    forced = [event for event in events if event["type"] == "context.compacted"]
-    assert forced
-    assert left(chat) == chat.state["context_view"]["start"]["index"] > 0
-    assert refusals(chat) == []
-    assert len(writer.given) == 1  # at most once
-    writer.gate.set()
-
-
-def test_a_late_summary_stands_above_the_record_and_leaves_the_start_alone():
-    """What had left without a summary is told by both, and counted once."""
-    writer = Writer(is_open=False)
-    chat = Chat(writer)
-    chat.until_something_left()
+    chat.until(lambda events: left(chat) and "summary_ready" not in events)
     before, record = chat.state["context_view"], chat.state["context_record"]
+    assert (left(chat), len(writer.given)) == (before["start"]["index"], 1)
     writer.gate.set()
     chat.jobs.drain(10)
-    events = kinds(chat.ask_without_waiting())
+    assert chat.ask(waits=False)[:2] == ["summary_ready", "compacted"]
     after = chat.state["context_view"]
-    assert events[:2] == ["summary_ready", "compacted"]
-    assert after["start"] == before["start"]
-    assert chat.state["context_record"] == record
-    assert left(chat) == after["start"]["index"]
+    assert (after["start"], chat.state["context_record"], refusals(chat)) == (before["start"], record, [])
     assert account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n")
 
 
@@ -170,31 +141,37 @@ def test_each_summary_starts_where_the_last_one_ended():
     """Every message is summarized exactly once, and the previous summary is handed on."""
     writer = Writer()
     chat = Chat(writer)
-    chat.ask(100)
-    assert len(writer.given) > 2
+    for _ in range(100):
+        chat.ask()
+        if len(writer.given) > 2:
+            break
     told = [text for messages, _ in writer.given for text in messages]
-    history = [m.content for m in chat.state["messages"]]
-    assert told == history[: len(told)]
-    previous = [previous for _, previous in writer.given]
-    assert previous[0] == ""
-    assert all(text.startswith(SUMMARY) for text in previous[1:])
+    assert told == [m.content for m in chat.state["messages"]][: len(told)]
+    first, *others = [previous for _, previous in writer.given]
+    assert first == ""
+    assert len(others) > 1
+    assert all(text.startswith(SUMMARY) for text in others)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("down"), "", "   ", "word" * 4000, None])
-def test_a_summarizer_that_fails_costs_no_turn_and_no_message(failure):
+class Failing(Writer):
+    """Writes something else, or raises it."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def summarize(self, messages, *, previous, max_tokens):
+        self.given.append(messages)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("down"), "   ", "word" * 4000, None], ids=repr)
+def test_a_summarizer_that_fails_costs_no_turn_and_no_message(answer):
     """It is tried twice, then not again before the next user message."""
-
-    class Broken(Writer):
-        def summarize(self, messages, *, previous, max_tokens):
-            self.given.append(messages)
-            if isinstance(failure, Exception):
-                raise failure
-            return failure
-
-    writer = Broken()
-    chat = Chat(writer)
-    events = chat.ask(24)
-    assert "summary_failed" in kinds(events)
+    chat = Chat(Failing(answer))
+    assert "summary_failed" in chat.ask(24)
     assert refusals(chat) == []
     assert len(chat.state["messages"]) == 48
     assert chat.state["context_guard"]["reason"].startswith(("summary refused", "a request of"))
@@ -202,15 +179,8 @@ def test_a_summarizer_that_fails_costs_no_turn_and_no_message(failure):
 
 def test_a_summary_far_too_long_is_shown_shortened():
     """It takes no more room than a summary of the size asked for, and no turn fails."""
-
-    class Talkative(Writer):
-        def summarize(self, messages, *, previous, max_tokens):
-            super().summarize(messages, previous=previous, max_tokens=max_tokens)
-            return "- The budget is 700.\n" * 4000
-
-    chat = Chat(Talkative())
-    events = chat.ask(40)
-    assert "summary_failed" not in kinds(events)
+    chat = Chat(Failing("- The budget is 700.\n" * 4000))
+    assert "summary_failed" not in chat.ask(30)
     assert refusals(chat) == []
     assert set(chat.state["context_summary"].split("\n")) == {"- The budget is 700."}
     assert chat.state["context_report"]["summary_tokens"] < WINDOW / 2
@@ -218,25 +188,19 @@ def test_a_summary_far_too_long_is_shown_shortened():
 
 def test_a_summarizer_that_hangs_is_given_up_after_its_time():
     """The clock of the jobs decides; the turn never waits."""
-    now = [0.0]
-    writer = Writer(is_open=False)
-    jobs = SummaryJobs(clock=lambda: now[0])
-    chat = Chat(writer, jobs=jobs)
-    chat.until("summary")
+    now, writer = [0.0], Writer(is_open=False)
+    chat = Chat(writer, jobs=SummaryJobs(clock=lambda: now[0])).until(is_begun)
     now[0] = 61.0
-    events = chat.ask_without_waiting()
-    assert "summary_failed" in kinds(events)
+    assert "summary_failed" in chat.ask(waits=False)
     assert refusals(chat) == []
     writer.gate.set()
 
 
 def test_a_summary_of_another_branch_is_dropped():
     """A fork from before its last message does not show it."""
-    chat = Chat(Writer(is_open=False))
-    chat.until("summary")
+    chat = Chat(Writer(is_open=False)).until(is_begun)
     past = next(s for s in chat.graph.get_state_history(THREAD) if not s.next and len(s.values["messages"]) == 4)
-    pending = chat.state["context_pending"]
-    fork = chat.graph.update_state(past.config, {"context_pending": pending})
+    fork = chat.graph.update_state(past.config, {"context_pending": chat.state["context_pending"]})
     chat.graph.invoke({"messages": [HumanMessage("another way")]}, fork)
     assert not chat.state.get("context_pending")
     assert refusals(chat) == []
@@ -244,8 +208,7 @@ def test_a_summary_of_another_branch_is_dropped():
 
 def test_an_edit_of_a_summarized_message_drops_a_finished_summary():
     """What it says is no longer true of the history."""
-    chat = Chat(Writer())
-    chat.until("summary")
+    chat = Chat(Writer()).until(is_begun)
     chat.jobs.drain(10)
     chat.ask()
     assert chat.state["context_pending"]["text"]
@@ -256,54 +219,30 @@ def test_an_edit_of_a_summarized_message_drops_a_finished_summary():
     assert refusals(chat) == []
 
 
-def test_removing_a_message_of_the_snapshot_keeps_the_conversation_valid():
-    """Deleting history while a summary of it is being written loses neither."""
-    chat = Chat(Writer(is_open=False))
-    chat.until("summary")
-    through = chat.state["context_pending"]["through"]["id"]
-    chat.graph.update_state(THREAD, {"messages": [RemoveMessage(id=through)]})
-    chat.ask_without_waiting(10)
-    assert refusals(chat) == []
-
-
-def test_a_process_that_lost_the_job_writes_the_summary_inline_once():
-    """One process per turn: what the last one began, this one finds lost and repeats."""
-    saver, writer = InMemorySaver(), Writer()
-    model = ScriptedChatModel(input_limit=WINDOW)
-    for turn in range(24):  # a fresh set of jobs is a fresh process
-        graph = chat_on(engine_of(writer, jobs=Forgetful()), model, checkpointer=saver)
-        graph.invoke({"messages": [HumanMessage(f"question {turn} {WORDS}")]}, THREAD)
-    values = graph.get_state(THREAD).values
-    assert SUMMARY in values["context_summary"]
-    assert [r.refused for r in model.requests if r.refused] == []
-    swaps = values["context_guard"]["compactions"]
-    assert len(writer.given) <= swaps + 1
-
-
 class Forgetful(SummaryJobs):
     """A process that ends right after it began a summary: the work is never done."""
 
-    def start(self, key, write, *, timeout_seconds, shelf=None):
+    def start(self, *_, **__):
         return True
 
     def find(self, key):
         return None
 
 
-def test_another_process_picks_the_summary_up_from_the_store():
-    """With a store the finished text crosses processes; nobody writes it twice."""
-    store, saver, writer = InMemoryStore(), InMemorySaver(), Writer()
-    model = ScriptedChatModel(input_limit=WINDOW)
-    started = 0
-    for turn in range(20):
-        jobs = SummaryJobs()
+@pytest.mark.parametrize("store", [None, InMemoryStore()], ids=["lost", "stored"])
+def test_another_process_picks_the_summary_up_or_writes_it_inline_once(store):
+    """One process per turn: what the last one began is in the store, or this one finds it lost and repeats it."""
+    saver, writer, model, started = InMemorySaver(), Writer(), ScriptedChatModel(input_limit=WINDOW), 0
+    for turn in range(24):  # a fresh set of jobs is a fresh process
+        jobs = SummaryJobs() if store else Forgetful()
         graph = chat_on(engine_of(writer, jobs=jobs), model, checkpointer=saver, store=store)
         question = {"messages": [HumanMessage(f"question {turn} {WORDS}")]}
         started += kinds(graph.stream(question, THREAD, stream_mode="custom")).count("summary_started")
         jobs.drain(10)
     values = graph.get_state(THREAD).values
     assert SUMMARY in values["context_summary"]
-    assert len(writer.given) == started
+    assert [r.refused for r in model.requests if r.refused] == []
+    assert len(writer.given) == started if store else len(writer.given) <= values["context_guard"]["compactions"] + 1
 
 
 async def test_async_steps_do_the_same():
@@ -353,53 +292,34 @@ def test_too_many_messages_shrink_to_a_summary_although_they_fit():
 def test_a_history_past_its_own_cap_waits_for_the_summary_and_shrinks_to_it():
     """`max_history_tokens` is no reason to lose anything."""
     chat = Chat(Writer(), max_history_tokens=400, keep=0.5)
-    for _ in range(40):
-        if "compacted" in kinds(chat.ask()):
-            break
+    while "compacted" not in chat.ask():
         assert chat.state["context_report"]["history_tokens"] <= 400 + 80
     assert chat.state["context_report"]["history_tokens"] <= 400
     assert chat.state["context_guard"]["dropped_turns"] == 0
     assert SUMMARY in account(chat.model)
 
 
-def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due():
+@pytest.mark.parametrize("summarize", ["background", "off"])
+def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due(summarize):
     """A further summary has to cover a lot: until then what leaves goes into the record, and the cap holds."""
-    chat = Chat(Writer(), max_history_tokens=400)
+    chat = Chat(Writer(), max_history_tokens=400, summarize=summarize)
     chat.ask(8)
-    assert account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.")
+    is_told = account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.")
     sizes = [(chat.ask(), chat.state["context_report"]["history_tokens"])[1] for _ in range(14)]
-    assert max(sizes) <= 400
-    assert left(chat) == chat.state["context_view"]["start"]["index"]
-
-
-def test_without_summaries_the_cap_drops_turns_into_the_record():
-    """A cap holds when nothing is going to be written."""
-    chat = Chat(Writer(), max_history_tokens=400, summarize="off")
-    chat.ask(14)
-    assert chat.state["context_report"]["history_tokens"] <= 400
+    assert (is_told, max(sizes) <= 400) == (summarize != "off", True)
     assert left(chat) == chat.state["context_view"]["start"]["index"] > 0
 
 
 def test_a_damaged_pending_summary_is_dropped_and_said():
-    """State passes through many hands."""
-    engine = engine_of(Writer())
+    """State passes through many hands; one that is whole is the same after a way through JSON."""
+    engine, state = engine_of(Writer()), Chat(Writer(is_open=False)).until(is_begun).state
+    again = json.loads(json.dumps({key: state[key] for key in state if key.startswith("context_")}))
+    one, two = (engine.measure(state["messages"], session=session).session.pending for session in (state, again))
+    assert one == two is not None
     for damaged in ({"key": "k"}, {"key": "k", "start": 3}, ["key"], "key", {"key": "k", "start": {}, "through": {}}):
         window = engine.measure([HumanMessage("hi", id="1")], session={"context_pending": damaged})
         assert window.session.pending is None
         assert window.session.faults
-
-
-def test_pending_state_is_json_and_survives_a_round_trip():
-    """What another process reads is what was written."""
-    chat = Chat(Writer(is_open=False))
-    chat.until("summary")
-    state = chat.state
-    again = json.loads(json.dumps({key: state[key] for key in state if key.startswith("context_")}))
-    engine = engine_of(Writer())
-    messages = state["messages"]
-    one, two = (engine.measure(messages, session=session).session.pending for session in (state, again))
-    assert one == two
-    assert one is not None
 
 
 @pytest.mark.parametrize(("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)])
@@ -419,13 +339,7 @@ def _pair(number):
 
 def test_the_report_says_why_no_summary_is_tried_any_more():
     """After two failures since the last user message, and when the fixed regions are past the trigger by themselves."""
-
-    class Broken(Writer):
-        def summarize(self, messages, *, previous, max_tokens):
-            self.given.append(messages)
-            raise RuntimeError("down")
-
-    writer, jobs = Broken(), SummaryJobs()
+    writer, jobs = Failing(RuntimeError("down")), SummaryJobs()
     nodes = ContextNodes(engine_of(writer, jobs=jobs))
     state = {"messages": [*(m for n in range(13) for m in _pair(n)), HumanMessage("go on", id="last")]}
     for _ in range(8):
@@ -469,3 +383,68 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
     assert state["context_guard"]["compactions"] >= 2
     assert next(number for number in dropped if number is not None) == 0  # the first was there when it was needed
     assert len(writer.given) <= state["context_guard"]["compactions"] + 1
+
+
+# ---------------------------------------------------------------------------------------------- at any time
+
+
+WINDOWS = (400, 800, 1600)
+SIZES_CHARS = (8, 60, 200, 400, 800)
+GIANT_CHARS = 9000
+GOOD_SHARE = 3  # so many good summaries for one of each other kind
+EXAMPLES = 40
+
+RUNS = settings(
+    deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+KINDS = (*TEXTS, *TEXTS[:1] * GOOD_SHARE)
+NUMBERS, CHARS = st.integers(0, 30), st.sampled_from(SIZES_CHARS)
+PARALLEL, ORDERS = st.lists(CHARS, min_size=1, max_size=3), st.sampled_from((1, -1))
+GROWTH = st.one_of(
+    st.tuples(st.just("ask"), CHARS, st.just("")),
+    st.tuples(st.just("ask"), st.sampled_from((*SIZES_CHARS, GIANT_CHARS)), st.sampled_from(("", "pin", "image"))),
+    st.tuples(st.just("step"), PARALLEL, ORDERS),
+    st.tuples(st.just("step"), PARALLEL, ORDERS),
+    st.tuples(st.just("answer"), CHARS),
+    st.tuples(st.just("answer"), CHARS),
+)
+JOBS = st.tuples(st.sampled_from(("finish", "finish", "lose")), st.sampled_from(KINDS))
+PAST = st.one_of(
+    st.tuples(st.just("edit"), NUMBERS, CHARS),
+    st.tuples(st.sampled_from(("remove", "fork")), NUMBERS),
+    st.tuples(st.just("abandon"), CHARS),
+)
+CALM = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS), min_size=15, max_size=60)
+WILD = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS, PAST), min_size=15, max_size=60)
+SETUPS = st.fixed_dictionaries(
+    {
+        "window": st.sampled_from(WINDOWS),
+        "is_async": st.booleans(),
+        "has_store": st.booleans(),
+        "pin_first_user": st.booleans(),
+        "trigger_messages": st.sampled_from((None, None, 8)),
+    }
+)
+
+
+@RUNS
+@given(events=CALM, setup=SETUPS)
+def test_a_growing_conversation_keeps_every_invariant(events, setup):
+    """Summaries that arrive at any time, of any quality, or never."""
+    play(events, setup)
+
+
+@RUNS
+@given(events=WILD, setup=SETUPS)
+def test_a_conversation_whose_past_is_rewritten_keeps_every_invariant(events, setup):
+    """Edits, removals, forks and abandoned calls at any time."""
+    play(events, setup)
+
+
+def play(events, setup):
+    conversation = Conversation(**setup)
+    try:
+        for event in events:
+            conversation.act(event)
+    except BudgetExceededError:
+        return

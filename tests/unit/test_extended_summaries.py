@@ -11,7 +11,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
-from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
@@ -73,24 +72,13 @@ def search(query: str) -> str:
     return query
 
 
-def nodes(model, summarizer, config, jobs):
-    return create_context_agent(
-        model,
-        [search],
-        system_prompt="You are kind.",
-        limits=ModelLimits(context_window=WINDOW),
-        counter=exact_count,
-        summarizer=summarizer,
-        config=config,
-        jobs=jobs,
-        checkpointer=InMemorySaver(),
-    )
+def nodes(model, **options):
+    options["limits"] = ModelLimits(context_window=WINDOW)
+    return create_context_agent(model, [search], system_prompt="You are kind.", checkpointer=InMemorySaver(), **options)
 
 
-def middleware(model, summarizer, config, jobs):
-    engine = ContextEngine(
-        ModelLimits(context_window=WINDOW), counter=exact_count, summarizer=summarizer, config=config, jobs=jobs
-    )
+def middleware(model, **options):
+    engine = ContextEngine(ModelLimits(context_window=WINDOW), **options)
     return create_agent(
         model,
         [search],
@@ -105,7 +93,7 @@ def talk(model, *, summarizer=None, build=nodes, summarize="background", questio
     """Ask until the agent has summarized, each background summary finished before the next question."""
     jobs = SummaryJobs()
     config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
-    agent = build(model, summarizer or model, config, jobs)
+    agent = build(model, counter=exact_count, summarizer=summarizer or model, config=config, jobs=jobs)
     for number in range(questions):
         agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
         jobs.drain(10)
@@ -120,9 +108,7 @@ def talk(model, *, summarizer=None, build=nodes, summarize="background", questio
 def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
     """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
     model = Provider(sent=[])
-
     talk(model, build=build, summarize=summarize)
-
     [number, *_] = model.summaries
     asked, settings = model.sent[number]
     requests = [messages for messages, _ in model.sent if not _asks(messages)]
@@ -131,33 +117,21 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, sum
 
 
 def test_the_question_names_the_last_message_that_is_covered():
-    """The model knows how far the summary reaches, and how long it may be."""
-    model = Provider(sent=[])
-
+    """How far the summary reaches, and how long it may be; tools are off where that keeps the cached prefix."""
+    model = Provider(sent=[], name_of_provider="openai")
     state = talk(model)
-
-    question = model.sent[model.summaries[0]][0][-1][1]
-    through = state["context_pending"]["through"]["index"]
+    messages, settings = model.sent[model.summaries[0]]
+    question, through = messages[-1][1], state["context_pending"]["through"]["index"]
     assert f"<last_message>\n{state['messages'][through].text[:100]}" in question
     assert f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
     assert state["context_pending"]["text"] == SUMMARY
-
-
-def test_tool_calls_are_off_where_that_keeps_the_prefix():
-    """A provider that takes `none` and keeps the cached prefix is not left a choice."""
-    model = Provider(sent=[], name_of_provider="openai")
-
-    talk(model)
-
-    assert model.sent[model.summaries[0]][1] == {"tools": ["search"], "tool_choice": "none"}
+    assert settings == {"tools": ["search"], "tool_choice": "none"}
 
 
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
     """The turn goes on, and the failure is counted."""
     model = Provider(sent=[], calls_a_tool=True)
-
     state = talk(model)
-
     assert state["messages"][-1].text.startswith("answer")
     assert "called search instead of writing a summary" in state["context_guard"]["reason"]
 
@@ -166,18 +140,14 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
 def test_another_summarizer_gets_the_transcript(other):
     """Only the very object that the agent calls has the conversation in its cache."""
     model = Provider(sent=[])
-
     talk(model, summarizer=other, questions=12)
-
     assert model.summaries == []
 
 
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
     """Where the longer request does not fit, the summary is written as by any other model."""
     model = Provider(sent=[], refuses_longer=True)
-
     state = talk(model)
-
     assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
     assert state["context_pending"]["text"] == SUMMARY
 
@@ -189,9 +159,7 @@ def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is
     summarizer = ModelSummarizer(model, counter=exact_count).extending(
         model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
     )
-
     assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
-
     assert [MARK in messages[-1][1] for messages, _ in model.sent] == [is_extended]
 
 
@@ -207,29 +175,16 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
     with pytest.raises(SummarizationError, match="down"):
         summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
     assert len(model.sent) == 1
-    assert classify_overflow(ConnectionError("down")) is None
 
 
-async def test_async_asks_the_same():
-    """The coroutine sends the same messages."""
-    request = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
-    last = LastRequest(messages=tuple(request), room_tokens=2_000)
-    one, other = Provider(sent=[]), Provider(sent=[])
-
-    ModelSummarizer(one).extending(one, last).summarize(request, previous="", max_tokens=100)
-    await ModelSummarizer(other).extending(other, last).asummarize(request, previous="", max_tokens=100)
-
-    assert one.sent == other.sent
-
-
-def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
-    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data."""
-    model, seen = Provider(sent=[]), [HumanMessage("and now?")]
+async def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
+    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data. Async alike."""
+    one, other, seen = Provider(sent=[]), Provider(sent=[]), [HumanMessage("and now?")]
     left = [HumanMessage("My name is Ann. </transcript>")]
     request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
-
-    ModelSummarizer(model).extending(model, request).summarize([*left, *seen], previous="", max_tokens=100)
-
-    question = model.sent[0][0][-1][1]
+    ModelSummarizer(one).extending(one, request).summarize([*left, *seen], previous="", max_tokens=100)
+    await ModelSummarizer(other).extending(other, request).asummarize([*left, *seen], previous="", max_tokens=100)
+    question = one.sent[0][0][-1][1]
     assert question.endswith("<transcript>\nUser: My name is Ann. </\\transcript>\n</transcript>")
     assert "<last_message>\nand now?\n</last_message>" in question
+    assert one.sent == other.sent

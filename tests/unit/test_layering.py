@@ -69,7 +69,6 @@ EXTRAS = {
     "watchfiles",
     "opentelemetry",
     "quicktok",
-    "tiktoken",
     "tokenizers",
 }
 AT_MODULE_TOP = {"agent.middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole

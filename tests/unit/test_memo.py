@@ -29,15 +29,16 @@ class Counted:
 
 
 def test_an_unchanged_message_is_priced_once():
-    """Another object with the same text is another message."""
+    """Another object with the same text is another message, except a system message, which each request makes anew."""
     count = Counted()
     prices, message = PerMessage(count), HumanMessage("hello")
     assert prices(message) == prices(message) == prices(HumanMessage("hello"))
-    assert count.calls == 2
+    assert prices(SystemMessage("s")) == prices(SystemMessage("s"))
+    assert count.calls == 3
 
 
-def test_changes_in_place_are_noticed():
-    """Text, blocks inside a list, and call arguments."""
+def test_changes_in_place_are_noticed_and_what_is_gone_is_let_go():
+    """Text, blocks inside a list, and call arguments; only living messages are held in mind."""
     prices = PerMessage(Counted())
     text = HumanMessage("a")
     blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
@@ -47,22 +48,7 @@ def test_changes_in_place_are_noticed():
     blocks.content[0]["text"] = "longer"
     call.tool_calls[0]["args"]["x"] = "longer"
     assert [prices(m) for m in (text, blocks, call)] == [price + 5 for price in before]
-
-
-def test_the_same_system_text_is_priced_once():
-    """A system message is made anew for every request."""
-    count = Counted()
-    prices = PerMessage(count)
-    assert prices(SystemMessage("s")) == prices(SystemMessage("s"))
-    assert count.calls == 1
-
-
-def test_the_content_of_a_message_that_is_gone_is_let_go():
-    """Only living messages are held in mind."""
-    prices = PerMessage(Counted())
-    message = HumanMessage("x" * 1000)
-    prices(message)
-    del message
+    del text, blocks, call
     gc.collect()
     assert prices._known == {}
 

@@ -972,4 +972,5 @@ def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
                 code = [claim.info.name for claim in feeds.feeds[0].claims()] != ["nova-1"]
             finally:
                 os._exit(code)
+    hanging.released.set()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

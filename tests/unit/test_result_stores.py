@@ -185,6 +185,7 @@ async def test_a_burst_of_calls_waits_for_threads():
     assert await asyncio.gather(*map(store.aget, keys)) == [key.encode() for key in keys]
 
 
+@pytest.mark.usefixtures("free_places")
 async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
     """Those that got no thread do not wait for ever."""
     monkeypatch.setattr(stores_module, "PLACE_SECONDS", 0.05)

@@ -1,13 +1,13 @@
 """Is a summarizer given what the model saw, is what it writes made to fit, and is a failing one asked less and less?"""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.session import MAX_DOUBLINGS, Session
+from langchain_ctxwin.core.session import MAX_DOUBLINGS, Pending, Session
 from langchain_ctxwin.core.summary_input import last_request, shown_part
+from langchain_ctxwin.core.view import Position, View
 from support.fakes import exact_count
 
 WORDS = "lorem ipsum dolor sit amet " * 6
@@ -36,9 +36,7 @@ def window_of(messages=HISTORY, view=VIEW, summarizer=None, context_window=4_000
 def test_what_is_in_the_view_is_given_as_the_view_shows_it():
     """A result that was shortened for the model is as short for the summarizer; what had left is given as it was."""
     _, window = window_of()
-
     given = shown_part(window, 0, 6)
-
     assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
@@ -47,24 +45,17 @@ def test_what_is_in_the_view_is_given_as_the_view_shows_it():
 def test_the_last_request_ends_with_its_answer():
     """The question that nobody has answered yet was not sent yet."""
     engine, window = window_of()
-
     request = last_request(window, 2, 4)
-
     assert list(request.messages) == engine.build(window)[:-1]
     assert (request.messages[-1].id, request.unseen) == ("a1", 0)
     assert last_request(window, 0, 4).unseen == 2
 
 
-def test_messages_that_have_left_have_no_request():
-    """Nothing of them would be read from the cache."""
-    _, window = window_of()
-    assert last_request(window, 0, 2) is None
-
-
-def test_a_view_that_was_just_changed_has_no_request():
-    """Its prefix is new to the provider."""
-    engine, _ = window_of()
+def test_what_no_provider_has_in_its_cache_has_no_request():
+    """Messages that have left, and a view that was just changed."""
+    engine, window = window_of()
     session = {"context_view": VIEW, "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}}}
+    assert last_request(window, 0, 2) is None
     assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
 
 
@@ -80,9 +71,7 @@ def test_a_summary_larger_than_its_room_is_shortened():
     history = [m for n in range(30) for m in (HumanMessage(f"q{n} {WORDS}", id=f"q{n}"), AIMessage("ok", id=f"a{n}"))]
     engine, window = window_of([*history, HumanMessage("and now?", id="now")], {}, Talkative(), context_window=1_100)
     compaction = engine.plan(window)
-
     update = engine.apply(compaction, window)
-
     summary = update["context_summary"]
     assert summary.startswith("- The build fails with error 7.\n")
     assert set(summary.split("\n")) == {"- The build fails with error 7."}
@@ -143,39 +132,17 @@ def failed_at(count, history):
     return Session(guard={"ineffective": count, "asked": len(history) - 1})
 
 
-def test_the_wait_doubles_with_every_failure():
-    """After the second failure one user message passes, then 2, 4, 8 ..."""
-    history = [HumanMessage("a question")]
+def test_the_wait_doubles_with_every_failure_and_is_bounded():
+    """After the second failure one user message passes, then 2, 4, 8; one failure, or a cut history, is no reason."""
+    history, user, step = [HumanMessage("a question")], [HumanMessage("next")], [AIMessage("a step")]
     for failures, wait in enumerate(WAITS, 2):
         session = failed_at(failures, history)
-        asked = [session.has_given_up([*history, *[HumanMessage("next")] * later]) for later in range(2 * wait)]
+        asked = [session.has_given_up([*history, *user * later]) for later in range(2 * wait)]
         assert asked == [later < wait for later in range(2 * wait)]
-
-
-def test_only_user_messages_end_the_wait():
-    """The steps of one long turn are no new chance."""
-    history = [HumanMessage("a question")]
-    assert failed_at(2, history).has_given_up([*history, *[AIMessage("a step")] * 50])
-
-
-def test_one_failure_is_no_reason_to_wait():
-    """A single failure is tried again at once."""
-    history = [HumanMessage("a question")]
+    assert failed_at(2, history).has_given_up([*history, *step * 50])  # the steps of a long turn are no new chance
     assert not failed_at(1, history).has_given_up(history)
-
-
-@given(st.integers(0, 10_000))
-def test_the_wait_is_bounded(failures):
-    """However long a summarizer was down, it is asked again."""
-    history = [HumanMessage("a question")]
-    later = [*history, *[HumanMessage("next")] * 2**MAX_DOUBLINGS]
-    assert not failed_at(failures, history).has_given_up(later)
-
-
-def test_history_that_was_cut_ends_the_wait():
-    """Where nobody knows how much was asked since, the summarizer gets its chance."""
-    session = Session(guard={"ineffective": 9, "asked": 40})
-    assert not session.has_given_up([HumanMessage("a question")])
+    assert not failed_at(10_000, history).has_given_up([*history, *user * 2**MAX_DOUBLINGS])
+    assert not Session(guard={"ineffective": 9, "asked": 40}).has_given_up(history)
 
 
 def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
@@ -186,7 +153,6 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
         talk.ask()
     tries = summarizer.asked
     assert 4 <= tries <= 9
-
     summarizer.is_down = False
     for _ in range(2**MAX_DOUBLINGS + 40):
         talk.ask()
@@ -194,3 +160,22 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
             break
     assert talk.state["context_guard"]["ineffective"] == 0
     assert talk.state["context_summary"] == "The user counts questions."
+
+
+CHAT = [kind(f"text {n}", id=f"m{2 * n + m}") for n in range(4) for m, kind in enumerate((HumanMessage, AIMessage))]
+
+
+def position(index):
+    return Position(id=f"m{index}", index=index)
+
+
+@pytest.mark.parametrize(
+    ("view", "first", "is_kept"),
+    [(View(covered=position(index)), 0, index == 1) for index in (0, 1, 3, 5)]
+    + [(View(), 0, False), (View(), 2, True)],
+)
+def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(view, first, is_kept):
+    """Or with the history: otherwise it would leave messages out, or tell them twice."""
+    span = {"start": position(2), "through": position(5)}
+    pending = Pending(key="key", digest="digest", since_seconds=0.0, max_tokens=100, **span)
+    assert pending.located(CHAT, view, first) == (pending if is_kept else None)

@@ -1,13 +1,14 @@
 """Is each summary written once, off the critical path, and is nothing of it lost or shown by mistake?"""
 
+import gc
 import os
-import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
@@ -21,31 +22,50 @@ from langchain_ctxwin.summarize import (
     Written,
     default_jobs,
 )
-from langchain_ctxwin.summarize import jobs as background
-from langchain_ctxwin.summarize import store as lease
-from langchain_ctxwin.summarize.jobs import MAX_ABANDONED, MAX_REMEMBERED
+from langchain_ctxwin.summarize import jobs as module
+from langchain_ctxwin.summarize.store import RELEASE_SCRIPT
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.fakes import ScriptedChatModel, script
 from support.forking import forked
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 HOUR = 3600.0
+PanicError = type("PanicError", (BaseException,), {})  # as of an extension
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
-class Clock:
-    """Seconds that a test sets."""
+class Jobs(SummaryJobs):
+    """Jobs with a clock that a test sets."""
 
-    def __init__(self):
+    def __init__(self, **options):
         self.now = 1000.0
+        super().__init__(clock=lambda: self.now, **options)
 
-    def __call__(self):
-        return self.now
+    def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, store=None):
+        return self.start(key, write, timeout_seconds=seconds, shelf=store)
+
+    @property
+    def threads(self):
+        return sum(not run.has_ended for run in self._threads)
+
+    def settle(self):
+        """Wait until every thread ended, abandoned ones included."""
+        wait([run.ended for run in list(self._threads)], PATIENCE)
+
+    def ended(self, key="key"):
+        """Wait for a job and return what became of it, its time left out."""
+        assert self.drain(PATIENCE) == 0
+        job = self.find(key)
+        if job and job.written:
+            written = job.written.to_json() | {"seconds": 0.0}
+            return Job(state=job.state, written=Written.from_json(written), reason=job.reason)
+        return job
 
 
 class Gate:
     """A summarizer that waits until it is opened, and counts how often it was called."""
 
-    def __init__(self, text="The user wants tea."):
+    def __init__(self, text="tea"):
         self.text = text
         self.calls = 0
         self.entered = threading.Semaphore(0)
@@ -69,345 +89,214 @@ def gate():
     gate.opened.set()
 
 
-def ended(jobs, key):
-    """Wait for a job and return what became of it, its time left out."""
-    assert jobs.drain(PATIENCE) == 0
-    job = jobs.find(key)
-    if job and job.written:
-        written = job.written.to_json() | {"seconds": 0.0}
-        return Job(state=job.state, written=Written.from_json(written), reason=job.reason)
-    return job
+@pytest.fixture
+def store():
+    return SummaryStore(InMemoryStore(), "thread")
 
 
 def done(text, **cost):
-    """A job that ended well."""
     return Job(state="done", written=Written(text=text, **cost))
 
 
-def threads_of(jobs):
-    """How many threads of these jobs live."""
-    return len(jobs._threads)
+def raising(error):
+    def write():
+        raise error
+
+    return write
 
 
-def settle(jobs):
-    """Wait until every thread ended, abandoned ones included."""
-    wait([run.ended for run in list(jobs._threads)], PATIENCE)
-
-
-def test_a_job_runs_beside_the_caller_and_is_found_when_done(gate):
-    """Running while the summarizer works, then done with its text."""
-    jobs = SummaryJobs()
+def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
+    jobs = Jobs()
     assert jobs.find("key") is None
-    assert jobs.start("key", gate, timeout_seconds=HOUR)
+    with ThreadPoolExecutor(20) as pool:
+        started = set(pool.map(lambda _: jobs.begin(gate), range(200)))
     assert jobs.find("key") == Job(state="running")
     gate.opened.set()
-    assert ended(jobs, "key") == done("The user wants tea.")
-
-
-def test_a_key_is_written_once_however_many_start_it(gate):
-    """200 starts from 20 threads are one call, while it runs and after it."""
-    jobs = SummaryJobs()
-
-    def start(_):
-        return jobs.start("key", gate, timeout_seconds=HOUR)
-
-    with ThreadPoolExecutor(20) as pool:
-        started = list(pool.map(start, range(200)))
-    gate.opened.set()
-    assert ended(jobs, "key") == done("The user wants tea.")
-    assert (set(started), start(0), gate.calls) == ({True}, True, 1)
+    assert jobs.ended() == done("tea")
+    assert (started, jobs.begin(gate), gate.calls) == ({True}, True, 1)
 
 
 @pytest.mark.parametrize(
     ("write", "reason"),
     [
         (lambda: 1 // 0, "the summarizer failed: ZeroDivisionError: integer division or modulo by zero"),
-        (lambda: "", "the summarizer returned '': expected a text that is not empty"),
         (lambda: " \n", "the summarizer returned ' \\n': expected a text that is not empty"),
         (lambda: None, "the summarizer returned None: expected a text that is not empty"),
+        (raising(PanicError("boom")), "the summarizer failed: PanicError: boom"),
+        (raising(SystemExit(3)), "the summarizer failed: SystemExit: 3"),
     ],
 )
-def test_a_failing_summarizer_is_a_failed_job(write, reason):
-    """The reason is worded as for a summary in the foreground, and the key stays known until it is forgotten."""
-    jobs = SummaryJobs()
-    jobs.start("key", write, timeout_seconds=HOUR)
-    assert ended(jobs, "key") == Job(state="failed", reason=reason)
-    jobs.start("key", lambda: "not called", timeout_seconds=HOUR)
-    assert ended(jobs, "key").state == "failed"
+def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
+    """The key stays known until it is forgotten."""
+    jobs = Jobs()
+    jobs.begin(write)
+    assert jobs.ended() == Job(state="failed", reason=reason)
+    jobs.begin()
+    assert jobs.ended().state == "failed"
     jobs.forget("key")
-    jobs.start("key", lambda: "again", timeout_seconds=HOUR)
-    assert ended(jobs, "key") == done("again")
-
-
-@pytest.mark.parametrize("error", [type("PanicException", (BaseException,), {}), SystemExit, KeyboardInterrupt])
-def test_a_crash_that_is_no_exception_is_a_failed_job(error):
-    """Panics of extensions and attempts to exit end the job alone."""
-
-    def write():
-        raise error("boom")
-
-    jobs = SummaryJobs()
-    jobs.start("key", write, timeout_seconds=HOUR)
-    assert ended(jobs, "key") == Job(state="failed", reason=f"the summarizer failed: {error.__name__}: boom")
+    jobs.begin()
+    assert jobs.ended() == done("text")
 
 
 def test_no_more_than_the_bound_run_at_a_time(gate):
     """A start without a free thread is refused and not remembered; a free thread serves it."""
-    jobs = SummaryJobs(max_running=2)
-    assert [jobs.start(key, gate, timeout_seconds=HOUR) for key in "abc"] == [True, True, False]
-    assert (jobs.find("c"), jobs.start("a", gate, timeout_seconds=HOUR)) == (None, True)
+    jobs = Jobs(max_running=2)
+    assert [jobs.begin(gate, key) for key in "abc"] == [True, True, False]
+    assert (jobs.find("c"), jobs.begin(gate, "a")) == (None, True)
     gate.opened.set()
-    assert jobs.drain(PATIENCE) == 0
-    assert jobs.start("c", gate, timeout_seconds=HOUR)
-
-
-def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate):
-    """The reason names the seconds and what to do; what comes later is neither kept nor stored."""
-    clock, summaries = Clock(), SummaryStore(InMemoryStore(), "thread")
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("key", gate, timeout_seconds=30, shelf=summaries)
-    gate.wait_entered()
-    clock.now += 30
-    late = Job(
-        state="failed",
-        reason="no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds",
-    )
-    assert jobs.find("key") == late
-    gate.opened.set()
-    settle(jobs)
-    assert (jobs.find("key"), summaries.get("key"), threads_of(jobs)) == (late, None, 0)
-
-
-def test_a_late_text_is_dropped_although_nobody_looked(gate):
-    """What a job ends as does not depend on who asked meanwhile."""
-    clock = Clock()
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("key", gate, timeout_seconds=30)
-    clock.now += 31
-    gate.opened.set()
-    settle(jobs)
-    assert jobs.find("key").state == "failed"
+    assert (jobs.drain(PATIENCE), jobs.begin(gate, "c")) == (0, True)
 
 
 def test_summarizers_that_hang_take_a_bounded_number_of_threads(gate):
     """Abandoned threads free the places of running ones, up to their own bound; when they end, work goes on."""
-    clock = Clock()
-    jobs = SummaryJobs(max_running=4, clock=clock)
-    started = 0
+    jobs, started = Jobs(max_running=4), 0
     for number in range(50):
-        started += jobs.start(f"key {number}", gate, timeout_seconds=1)
-        clock.now += 1
-    assert (started, threads_of(jobs)) == (MAX_ABANDONED, MAX_ABANDONED)
+        started += jobs.begin(gate, f"key {number}", seconds=1)
+        jobs.now += 1
+    assert (started, jobs.threads) == (module.MAX_ABANDONED, module.MAX_ABANDONED)
     gate.opened.set()
-    settle(jobs)
-    assert jobs.start("after", gate, timeout_seconds=HOUR)
-    assert ended(jobs, "after") == done("The user wants tea.")
+    jobs.settle()
+    assert jobs.begin(gate)
+    assert jobs.ended() == done("tea")
 
 
-@pytest.mark.parametrize("jump", [-1e9, 0.0, 29.0])
-def test_a_clock_that_jumps_less_than_the_time_out_changes_nothing(gate, jump):
-    """Neither backwards nor a little forwards: the text is kept."""
-    clock = Clock()
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("key", gate, timeout_seconds=30)
-    clock.now += jump
-    assert jobs.find("key") == Job(state="running")
+LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds"
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["looked at", "not looked at"])
+@pytest.mark.parametrize(("seconds", "is_late"), [(-1e9, False), (29, False), (30, True), (1e9, True)])
+def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate, store, seconds, is_late, is_seen):
+    """Whoever looked: what comes later is neither kept nor stored, and what is done stays done."""
+    jobs = Jobs()
+    jobs.begin(key="before", seconds=30)
+    jobs.ended("before")
+    jobs.begin(gate, seconds=30, store=store)
+    gate.wait_entered()
+    jobs.now += seconds
+    assert not is_seen or jobs.find("key").state == ("failed" if is_late else "running")
     gate.opened.set()
-    assert ended(jobs, "key") == done("The user wants tea.")
+    jobs.settle()
+    assert jobs.ended() == (Job(state="failed", reason=LATE) if is_late else done("tea"))
+    assert (store.get("key") is None, jobs.threads, jobs.find("before").state) == (is_late, 0, "done")
 
 
-def test_a_clock_that_jumps_past_the_time_out_fails_running_jobs_only(gate):
-    """What is done stays done."""
-    clock = Clock()
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("done", lambda: "text", timeout_seconds=30)
-    ended(jobs, "done")
-    jobs.start("running", gate, timeout_seconds=30)
-    clock.now += 1e9
-    assert (jobs.find("done").state, jobs.find("running").state) == ("done", "failed")
-
-
-def test_a_cancelled_job_leaves_nothing(gate):
+def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(gate, store):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
-    summaries = SummaryStore(InMemoryStore(), "thread")
-    jobs = SummaryJobs()
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
+    jobs, second = Jobs(), Gate("second")
+    jobs.begin(gate, store=store)
+    first = [run.ended for run in jobs._threads]
     gate.wait_entered()
     jobs.cancel("key")
-    assert (jobs.find("key"), threads_of(jobs)) == (None, 1)
-    gate.opened.set()
-    settle(jobs)
-    assert (jobs.find("key"), summaries.get("key"), threads_of(jobs)) == (None, None, 0)
-    assert jobs.start("key", lambda: "again", timeout_seconds=HOUR)
-    assert ended(jobs, "key") == done("again")
-
-
-def test_a_cancelled_attempt_does_not_disturb_the_next_one(gate):
-    """Two attempts at one key are two jobs."""
-    jobs = SummaryJobs()
-    second = Gate("second")
-    jobs.start("key", gate, timeout_seconds=HOUR)
-    first = [run.ended for run in jobs._threads]
-    jobs.cancel("key")
-    jobs.start("key", second, timeout_seconds=HOUR)
+    assert (jobs.find("key"), jobs.threads) == (None, 1)
+    jobs.begin(second)
     gate.opened.set()
     wait(first, PATIENCE)
-    assert jobs.find("key") == Job(state="running")
+    assert (jobs.find("key"), store.get("key"), jobs.threads) == (Job(state="running"), None, 1)
     second.opened.set()
-    assert ended(jobs, "key") == done("second")
+    assert jobs.ended() == done("second")
 
 
-def test_forgetting_ends_no_work(gate):
-    """A running job goes on and stays known; unknown keys are fine."""
-    jobs = SummaryJobs()
-    jobs.start("key", gate, timeout_seconds=HOUR)
-    jobs.forget("key")
-    jobs.forget("unknown")
+def test_forgetting_ends_no_work_and_draining_waits_for_no_abandoned_one(gate):
+    jobs = Jobs()
+    jobs.begin(gate)
+    jobs.begin(key="quick", seconds=2 * HOUR)
+    for key in ("key", "unknown"):
+        jobs.forget(key)
     jobs.cancel("unknown")
-    gate.opened.set()
-    assert ended(jobs, "key") == done("The user wants tea.")
-
-
-def test_draining_says_how_many_still_run(gate):
-    """It waits no longer than asked, and not at all for abandoned threads."""
-    clock = Clock()
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("hanging", gate, timeout_seconds=HOUR)
-    jobs.start("quick", lambda: "text", timeout_seconds=2 * HOUR)
-    assert (jobs.drain(0.2), jobs.find("quick").state) == (1, "done")
-    clock.now += HOUR
+    assert (jobs.drain(0.2), jobs.find("quick").state, jobs.find("key").state) == (1, "done", "running")
+    jobs.now += HOUR
     assert jobs.drain(HOUR) == 0
 
 
 def test_the_most_recently_used_results_are_remembered(monkeypatch):
-    """Memory stays bounded, and what was asked for stays longest."""
-    monkeypatch.setattr(background, "MAX_REMEMBERED", 3)
-    jobs = SummaryJobs()
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
+    jobs = Jobs()
     for key in "abcde":
-        jobs.start(key, lambda: "text", timeout_seconds=HOUR)
+        jobs.begin(key=key)
         jobs.drain(PATIENCE)
         assert jobs.find("a").state == "done"
-    assert ([key for key in "abcde" if jobs.find(key)], MAX_REMEMBERED) == (["a", "d", "e"], 2_048)
-
-
-def test_failed_jobs_are_forgotten_before_finished_ones(monkeypatch):
-    """A text that is forgotten is paid for twice; a failure is told within a turn."""
-    monkeypatch.setattr(background, "MAX_REMEMBERED", 3)
-    jobs = SummaryJobs()
-    for key, write in {"a": lambda: "text", "b": failing, "c": failing, "d": lambda: "text", "e": failing}.items():
-        jobs.start(key, write, timeout_seconds=HOUR)
-        jobs.drain(PATIENCE)
     assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
 
 
-def test_a_summary_is_stored_before_the_job_is_done():
-    """Who sees the job done may rely on the other processes' seeing the text."""
-    summaries = SummaryStore(InMemoryStore(), "thread")
-    jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=summaries)
-    assert ended(jobs, "key") == done("text")
-    assert summaries.get("key") == jobs.find("key").written
+def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_again(gate, store):
+    """Who sees the job done may rely on the other processes' seeing the text, with what it cost."""
+    jobs, others = Jobs(), Jobs()
+    jobs.begin(store=store)
+    assert jobs.ended() == done("text")
+    assert store.get("key") == jobs.find("key").written
+    store.put("key", Written(text="stored", calls=1, input_tokens=9))
+    others.begin(gate, store=store)
+    assert (others.ended(), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
 
 
-def test_a_stored_summary_is_used_instead_of_written_again(gate):
-    """Another process finished it before; its cost comes along."""
-    summaries = SummaryStore(InMemoryStore(), "thread")
-    summaries.put("key", Written(text="stored", calls=1, input_tokens=9))
-    jobs = SummaryJobs()
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
-    assert (ended(jobs, "key"), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
+def failing_store(put):
+    store = type("Store", (InMemoryStore,), {"put": lambda *_, **__: put()})()
+    return SummaryStore(store, "thread")
 
 
-class Store(InMemoryStore):
-    """A store whose writes go wrong as a test says."""
-
-    def __init__(self, put):
-        super().__init__()
-        self.write = put
-
-    def put(self, *args, **options):
-        self.write()
-
-
-@pytest.mark.parametrize("error", [ConnectionError, type("PanicException", (BaseException,), {})])
+@pytest.mark.parametrize("error", [ConnectionError("gone"), PanicError("gone")], ids=repr)
 def test_a_store_that_fails_does_not_fail_the_job(error):
-    """The text is there for this process at least."""
-
-    def put():
-        raise error("gone")
-
-    jobs = SummaryJobs()
+    jobs = Jobs()
     with capture_logs() as logs:
-        jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=SummaryStore(Store(put), "thread"))
-        assert ended(jobs, "key") == done("text")
-    assert [entry["event"] for entry in logs] == (["summary.not_stored"] if error is ConnectionError else [])
+        jobs.begin(store=failing_store(raising(error)))
+        assert jobs.ended() == done("text")
+    assert [entry["event"] for entry in logs] == (["summary.not_stored"] if isinstance(error, Exception) else [])
 
 
 def test_a_store_that_hangs_does_not_fail_the_job(gate):
     """At the end of its time the job is done with the text that it has."""
-    clock = Clock()
-    jobs = SummaryJobs(clock=clock)
-    jobs.start("key", lambda: "text", timeout_seconds=30, shelf=SummaryStore(Store(gate), "thread"))
+    jobs = Jobs()
+    jobs.begin(store=failing_store(gate))
     gate.wait_entered()
     assert jobs.find("key") == Job(state="running")
-    clock.now += 30
+    jobs.now += HOUR
     assert (jobs.find("key").state, jobs.find("key").written.text) == ("done", "text")
 
 
-class HeldLease:
-    """Grants nothing, as when another process has every key."""
+class Lease:
+    """Grants nothing, as when another process has every key; or raises what a test says."""
+
+    def __init__(self, error=None):
+        self.error = error
 
     def acquire(self, key, ttl_seconds):
+        if self.error:
+            raise self.error
         return False
 
     def release(self, key):
-        raise AssertionError("it was never granted")
+        raise self.error or AssertionError("it was never granted")
 
 
-def test_a_job_of_another_process_is_elsewhere(gate):
-    """No call is made; the key stays known until its time is over, and then says what to do."""
-    clock = Clock()
-    jobs = SummaryJobs(lease=HeldLease(), clock=clock)
-    jobs.start("key", gate, timeout_seconds=30, shelf=SummaryStore(InMemoryStore(), "thread"))
-    assert (ended(jobs, "key"), gate.calls) == (Job(state="elsewhere"), 0)
-    clock.now += 30
+def test_a_job_of_another_process_is_elsewhere(gate, store):
+    """No call is made; the key stays known until its time is over, unless the store has the text already."""
+    jobs = Jobs(lease=Lease())
+    jobs.begin(gate, seconds=30, store=store)
+    assert (jobs.ended(), gate.calls) == (Job(state="elsewhere"), 0)
+    jobs.now += 30
     assert jobs.find("key") == Job(
         state="failed",
         reason="another process took this summary and did not finish it within 30 seconds: use a faster summarizer, "
         "raise summary_timeout_seconds, or let all processes share one store",
     )
+    store.put("finished", Written(text="stored"))
+    jobs.begin(gate, "finished", store=store)
+    assert jobs.ended("finished") == done("stored")
 
 
-def test_what_another_process_finished_is_done_although_it_has_the_lease(gate):
-    """Leases outlive the work; the summaries knows better."""
-    summaries = SummaryStore(InMemoryStore(), "thread")
-    summaries.put("key", Written(text="stored"))
-    jobs = SummaryJobs(lease=HeldLease())
-    jobs.start("key", gate, timeout_seconds=HOUR, shelf=summaries)
-    assert ended(jobs, "key") == done("stored")
-
-
-def test_a_lease_that_fails_or_hangs_does_not_stop_the_work(gate, monkeypatch):
-    """Twice is better than never, with a warning."""
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.05)
-
-    class Lease:
-        def acquire(self, key, ttl_seconds):
-            if key == "hangs":
-                return gate() == "granted late"
-            raise ConnectionError("gone")
-
-        def release(self, key):
-            raise ConnectionError("gone")
-
-    jobs = SummaryJobs(lease=Lease())
+def test_a_lease_that_fails_does_not_stop_the_work():
+    """Twice is better than never, and one that cannot be released runs out by itself; a warning says each."""
+    jobs = Jobs(lease=Lease(ConnectionError("gone")))
     with capture_logs() as logs:
-        for key in ("fails", "hangs"):
-            jobs.start(key, lambda: "text", timeout_seconds=HOUR)
-            assert ended(jobs, key) == done("text")
-    assert [(entry["event"], entry["key"], entry["log_level"]) for entry in logs] == [
-        ("summary.lease_failed", "fails", "warning"),
-        ("summary.lease_failed", "hangs", "warning"),
+        jobs.begin(key="good")
+        assert jobs.ended("good") == done("text")
+        jobs.begin(raising(ValueError()), "bad")
+        assert jobs.ended("bad").state == "failed"
+    told = {"error": "ConnectionError: gone", "log_level": "warning"}
+    assert logs == [
+        {"event": "summary.lease_failed", "key": "good", **told},
+        {"event": "summary.lease_failed", "key": "bad", **told},
+        {"event": "summary.lease_not_released", "key": "bad", **told},
     ]
 
 
@@ -416,6 +305,7 @@ class FakeRedis:
 
     def __init__(self):
         self.values = {}
+        self.released = threading.Semaphore(0)
 
     def set(self, name, token, *, nx, px):
         return None if name in self.values else self.values.setdefault(name, token)
@@ -424,79 +314,32 @@ class FakeRedis:
         return self.values.get(name)
 
     def eval(self, script, number, name, token):
-        assert (script, number) == (lease.RELEASE_SCRIPT, 1)
-        return self.values.pop(name) if self.values.get(name) == token else 0
+        assert (script, number) == (RELEASE_SCRIPT, 1)
+        if self.values.get(name) == token:
+            del self.values[name]
+        self.released.release()
 
 
-def failing():
-    """A summarizer whose provider is busy."""
-    raise ConnectionError("rate limited")
-
-
-def test_a_failed_summary_can_be_tried_again_at_once():
-    """Its lease is given back before anybody can know that it failed."""
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_summary_that_came_to_nothing_gives_its_lease_back(gate, is_cancelled):
+    """Before anybody can know that it failed, and at once when cancelled; the late end releases nothing more."""
     redis = FakeRedis()
-    jobs = SummaryJobs(lease=RedisLease(redis))
-    jobs.start("key", failing, timeout_seconds=HOUR)
-    assert (ended(jobs, "key").state, redis.values) == ("failed", {})
-    jobs.forget("key")
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR)
-    assert (ended(jobs, "key"), list(redis.values)) == (done("text"), ["ctxwin:lease:key"])
-
-
-def test_a_cancelled_summary_gives_its_lease_back(gate):
-    """Another branch, or another process, may want it at once; the late end of the thread releases nothing more."""
-    released = threading.Semaphore(0)
-
-    class Lease(RedisLease):
-        def release(self, key):
-            super().release(key)
-            released.release()
-
-    redis = FakeRedis()
-    jobs = SummaryJobs(lease=Lease(redis))
-    jobs.start("key", gate, timeout_seconds=HOUR)
-    gate.wait_entered()
-    jobs.cancel("key")
-    assert released.acquire(timeout=PATIENCE)
+    jobs = Jobs(lease=RedisLease(redis))
+    jobs.begin(gate if is_cancelled else raising(ConnectionError("busy")))
+    if is_cancelled:
+        gate.wait_entered()
+        jobs.cancel("key")
+        assert redis.released.acquire(timeout=PATIENCE)
+    else:
+        assert jobs.ended().state == "failed"
+        assert redis.released.acquire(blocking=False)
+        jobs.forget("key")
     assert redis.values == {}
-    jobs.start("key", gate, timeout_seconds=HOUR)
-    gate.wait_entered()
     gate.opened.set()
-    assert (ended(jobs, "key"), list(redis.values)) == (done(gate.text), ["ctxwin:lease:key"])
-    assert not released.acquire(blocking=False)
-
-
-def test_a_lease_of_another_process_is_not_released():
-    """Ours ran out, and its key was granted again."""
-    redis = FakeRedis()
-    ours = RedisLease(redis)
-    assert ours.acquire("key", 1)
-    redis.values["ctxwin:lease:key"] = "another token"
-    ours.release("key")
-    ours.release("never ours")
-    assert redis.values == {"ctxwin:lease:key": "another token"}
-
-
-def test_a_lease_that_cannot_be_released_is_only_reported():
-    """It runs out by itself."""
-
-    class Lease(RedisLease):
-        def release(self, key):
-            raise ConnectionError("gone")
-
-    jobs = SummaryJobs(lease=Lease(FakeRedis()))
-    with capture_logs() as logs:
-        jobs.start("key", failing, timeout_seconds=HOUR)
-        assert ended(jobs, "key").state == "failed"
-    assert logs == [
-        {
-            "event": "summary.lease_not_released",
-            "key": "key",
-            "error": "ConnectionError: gone",
-            "log_level": "warning",
-        }
-    ]
+    jobs.begin()
+    jobs.settle()
+    assert (jobs.ended(), list(redis.values)) == (done("text"), ["ctxwin:lease:key"])
+    assert not redis.released.acquire(blocking=False)
 
 
 @pytest.mark.parametrize(
@@ -504,74 +347,46 @@ def test_a_lease_that_cannot_be_released_is_only_reported():
     [
         ({"max_running": 0}, "max_running=0: give a whole number of summaries, at least 1"),
         ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
-        ({"drain_seconds": -5}, "drain_seconds=-5: give a number of seconds, 0 to wait for nothing"),
         ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
-        (
-            {"lease": "redis://"},
-            "lease='redis://' has no methods acquire and release: pass RedisLease.from_url(url), or None",
-        ),
-        (
-            {"lease": RedisLease},
-            (
-                "lease=<class 'langchain_ctxwin.summarize.store.RedisLease'> has no methods acquire and release: pass "
-                "RedisLease.from_url(url), or None"
-            ),
-        ),
+        ({"lease": "redis://"}, "lease='redis://' has no methods acquire and release: pass RedisLease.from_url(url), "),
+        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.store.RedisLease'> has no methods acquire "),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting, told):
-    """With the value and what to give instead."""
     with pytest.raises(ConfigError) as raised:
         SummaryJobs(**setting)
-    assert str(raised.value) == told
-
-
-def test_a_lease_says_which_url_it_takes_and_what_to_install(monkeypatch):
-    """The rest of a URL may hold a password, so it is not shown."""
-    pytest.importorskip("redis")
-    with pytest.raises(ConfigError) as raised:
-        RedisLease.from_url("http://:secret@host")
-    assert str(raised.value) == "url with the scheme 'http': pass redis://host:6379/0 or rediss://..."
-    monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(ConfigError, match=r'pip install "langchain-ctxwin\[redis\]"'):
-        RedisLease.from_url("redis://host")
+    assert str(raised.value).startswith(told)
 
 
 def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
     """A system at its limit, or an interpreter at its end, gives no thread."""
-
-    def no_thread(work):
-        raise RuntimeError("can't start new thread")
-
-    jobs = SummaryJobs()
+    jobs = Jobs()
     with monkeypatch.context() as patch:
-        patch.setattr(background, "in_daemon", no_thread)
-        assert not jobs.start("key", lambda: "text", timeout_seconds=HOUR)
-    assert (jobs.find("key"), threads_of(jobs)) == (None, 0)
-    assert jobs.start("key", lambda: "text", timeout_seconds=HOUR)
+        patch.setattr(module, "in_daemon", lambda work: raising(RuntimeError("can't start new thread"))())
+        assert not jobs.begin()
+    assert (jobs.find("key"), jobs.threads, jobs.begin()) == (None, 0, True)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@needs_fork
 def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
     """Running jobs are unknown there and start anew, also when the fork came while the lock was held."""
-    jobs = SummaryJobs(max_running=1)
-    jobs.start("done", lambda: "text", timeout_seconds=HOUR)
-    ended(jobs, "done")
-    jobs.start("running", gate, timeout_seconds=HOUR)
+    jobs = Jobs(max_running=1)
+    jobs.begin(key="done")
+    jobs.ended("done")
+    jobs.begin(gate)
     jobs._lock.acquire()
     with forked() as is_child:
         if is_child:
-            assert (jobs.find("running"), jobs.find("done").state, jobs.drain(PATIENCE)) == (None, "done", 0)
-            assert jobs.start("running", lambda: "child's", timeout_seconds=HOUR)
-            assert ended(jobs, "running") == done("child's")
+            assert (jobs.find("key"), jobs.find("done").state, jobs.drain(PATIENCE)) == (None, "done", 0)
+            assert jobs.begin(lambda: "child's")
+            assert jobs.ended() == done("child's")
         else:
             jobs._lock.release()
-    assert jobs.find("running") == Job(state="running")
+    assert jobs.find("key") == Job(state="running")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@needs_fork
+@pytest.mark.usefixtures("free_places")
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
     """Their threads do not exist there; the parent's places stay taken until they end."""
     for _ in range(MAX_HANGING):
@@ -581,71 +396,44 @@ def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
             assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
     with pytest.raises(RuntimeError, match="64 calls have not returned"):
         in_few_daemons(gate)
-    gate.opened.set()
 
 
 def test_a_summary_does_not_reach_the_users_stream():
     """The job's model streams, and the graph's message stream shows the answer alone."""
-    jobs, secret = SummaryJobs(), "the summary that nobody should see in the stream"
-    writer = ScriptedChatModel(policy=script(secret))
-
-    def write():
-        return "".join(chunk.text for chunk in writer.stream([HumanMessage("Summarize.")]))
+    jobs, writer = Jobs(), ScriptedChatModel(policy=script("the summary"))
 
     def node(state):
-        jobs.start("key", write, timeout_seconds=HOUR)
+        jobs.begin(lambda: "".join(chunk.text for chunk in writer.stream([HumanMessage("Summarize.")])))
         jobs.drain(PATIENCE)
         return {"messages": [ScriptedChatModel(policy=script("the answer")).invoke(state["messages"])]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    builder.add_edge("node", END)
-    stream = builder.compile().stream({"messages": [HumanMessage("hi")]}, stream_mode="messages")
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+    stream = graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages")
     assert "".join(message.text for message, _ in stream) == "the answer"
-    job = ended(jobs, "key")
-    assert (job.written.text, job.written.calls) == (secret, 1)
+    assert (jobs.ended().written.text, jobs.ended().written.calls) == ("the summary", 1)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_model_summarizer_writes_in_a_job(is_async):
     """Sync and async callables both work in the job's thread, and their calls are counted."""
-    model = ScriptedChatModel(policy=lambda messages, tools: AIMessage("The user wants tea."))
+    model = ScriptedChatModel(policy=lambda messages, tools: AIMessage("tea"))
 
     async def acall(messages):
         return await model.ainvoke(messages)
 
-    summarizer = ModelSummarizer(acall if is_async else model.invoke)
+    summarizer, jobs = ModelSummarizer(acall if is_async else model.invoke), Jobs()
     messages = [HumanMessage("I would like a cup of green tea, please, with a little honey and no milk at all.")]
+    jobs.begin(lambda: summarizer.summarize(messages, previous="", max_tokens=50))
+    written = jobs.ended().written
+    assert (written.text, written.calls, written.input_tokens) == ("tea", 1, model.requests[0].tokens)
+
+
+def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):
+    """Neither the exit nor the fork hook keeps jobs alive; those of the process stay."""
+    assert default_jobs() is default_jobs()
     jobs = SummaryJobs()
-    jobs.start("key", lambda: summarizer.summarize(messages, previous="", max_tokens=50), timeout_seconds=HOUR)
-    request_tokens = model.requests[0].tokens if ended(jobs, "key").written else 0
-    written = jobs.find("key").written
-    assert (written.text, written.calls, written.input_tokens) == ("The user wants tea.", 1, request_tokens)
-
-
-async def test_a_job_started_on_an_event_loop_does_not_need_it():
-    """The loop may be blocked or gone while the job works."""
-    jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR)
-    assert ended(jobs, "key") == done("text")
-
-
-def test_the_default_is_one_for_the_process():
-    """Engines that are given no jobs share their bounds."""
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: default_jobs(), range(50)))) == 1
-
-
-def test_jobs_that_nobody_needs_are_freed():
-    """Neither the exit nor the fork hook keeps them alive."""
-    import gc
-    import weakref
-
-    others = set(threading.enumerate())
-    jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=SummaryStore(InMemoryStore(), "thread"))
-    for thread in set(threading.enumerate()) - others:
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=store)
+    for thread in [thread for thread in threading.enumerate() if thread.name == "ctxwin"]:
         thread.join(PATIENCE)
     alive = weakref.ref(jobs)
     del jobs

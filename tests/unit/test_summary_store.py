@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.summarize import SummaryStore, Written
 from langchain_ctxwin.summarize import store as module
 from langchain_ctxwin.summarize.store import NAMESPACE
-from langchain_ctxwin.util.background import MAX_HANGING, in_daemon, in_few_daemons
+from langchain_ctxwin.util.background import MAX_HANGING, in_daemon
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -48,29 +48,17 @@ async def store(request, tmp_path):
         yield store
 
 
-async def test_what_a_job_put_is_read_by_both_ways(store):
-    """A thread puts and gets, the event loop gets, and both see the same."""
-    summaries = SummaryStore(store, "thread")
-    await elsewhere(lambda: summaries.put("key", WRITTEN))
-    read = await elsewhere(lambda: summaries.get("key"))
-    assert (read, await summaries.aget("key")) == (WRITTEN, WRITTEN)
-
-
-async def test_nothing_is_read_before_anything_was_put(store):
-    """An empty place is None, silently."""
+async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
+    """Before, nothing is; a conversation has one item, so that the store does not grow with its summaries."""
     summaries = SummaryStore(store, "thread")
     with capture_logs() as logs:
         assert (await elsewhere(lambda: summaries.get("key")), await summaries.aget("key")) == (None, None)
-    assert logs == []
-
-
-async def test_the_next_summary_takes_the_place_of_the_last(store):
-    """One item per conversation: the store does not grow with its summaries."""
-    summaries = SummaryStore(store, "thread")
     await elsewhere(lambda: [summaries.put(f"key {number}", WRITTEN) for number in range(3)])
-    found = [await summaries.aget(f"key {number}") for number in range(3)]
+    read = [
+        (await elsewhere(lambda key=f"key {n}": summaries.get(key)), await summaries.aget(f"key {n}")) for n in (1, 2)
+    ]
     items = await elsewhere(lambda: store.search(NAMESPACE))
-    assert (found, len(items)) == ([None, None, WRITTEN], 1)
+    assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
 
 
 async def test_conversations_do_not_see_each_other(store):
@@ -109,7 +97,7 @@ async def test_a_damaged_item_is_none(store, value):
 
 
 def test_the_item_expires_only_where_the_store_can_let_it():
-    """A time to live is passed where it is supported, since others refuse it; the text is never embedded."""
+    """Stores refuse a time to live that they do not support. The text is never embedded, and a read does not write."""
 
     class Recording(InMemoryStore):
         supports_ttl = False
@@ -117,54 +105,33 @@ def test_the_item_expires_only_where_the_store_can_let_it():
         def put(self, namespace, key, value, index=None, **options):
             self.seen = (index, options)
 
+        def get(self, namespace, key, *, refresh_ttl=None):
+            self.refresh = refresh_ttl
+
     plain, expiring = Recording(), Recording()
     expiring.supports_ttl = True
     for store in (plain, expiring):
         SummaryStore(store, "thread").put("key", WRITTEN)
+        SummaryStore(store, "thread").get("key")
     assert (plain.seen, expiring.seen) == ((False, {}), (False, {"ttl": module.TTL_MINUTES}))
-
-
-def test_reading_does_not_write():
-    """A read on the critical path does not refresh the time to live."""
-
-    class Recording(InMemoryStore):
-        def get(self, namespace, key, *, refresh_ttl=None):
-            self.refresh = refresh_ttl
-
-    store = Recording()
-    SummaryStore(store, "thread").get("key")
-    assert store.refresh is False
+    assert (plain.refresh, BaseStore.supports_ttl, SqliteStore.supports_ttl) == (False, False, True)
 
 
 class Broken(InMemoryStore):
-    """Fails before, or after it has written."""
+    """A store whose database is gone."""
 
-    def __init__(self, moment):
-        super().__init__()
-        self.moment = moment
-
-    def put(self, *args, **options):
-        if self.moment == "after":
-            super().put(*args, **options)
-        raise ConnectionError("the store is gone")
-
-    def get(self, *args, **options):
+    def batch(self, ops):
         raise ConnectionError("the store is gone")
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-async def test_a_store_that_fails_is_reported_and_never_raises(moment):
+async def test_a_store_that_fails_is_reported_and_never_raises():
     """Put and both reads log what happened."""
-    summaries = SummaryStore(Broken(moment), "thread")
+    summaries = SummaryStore(Broken(), "thread")
     with capture_logs() as logs:
         summaries.put("key", WRITTEN)
         assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
     failed = {"thread": "thread", "error": "ConnectionError: the store is gone", "log_level": "warning"}
-    assert logs == [
-        {"event": "summary.not_stored", **failed},
-        {"event": "summary.not_read", **failed},
-        {"event": "summary.not_read", **failed},
-    ]
+    assert logs == [{"event": f"summary.{event}", **failed} for event in ("not_stored", "not_read", "not_read")]
 
 
 class Hung(InMemoryStore):
@@ -197,52 +164,31 @@ async def test_a_store_that_hangs_is_not_waited_for(monkeypatch, hung):
     assert [entry["error"] for entry in logs] == ["TimeoutError: no answer within 0.05 seconds"] * 2
 
 
-async def test_an_async_store_that_hangs_is_not_waited_for(monkeypatch, tmp_path):
-    """The event loop's own read is bounded, too."""
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_async_store_that_hangs_is_not_waited_for(is_async, monkeypatch, tmp_path):
+    """Its loop's own read is bounded; a sync one on that loop would wait for itself, and ends instead of a deadlock."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
+        summaries = SummaryStore(store, "thread")
         with capture_logs() as logs:
-            assert await SummaryStore(store, "thread").aget("key") is None
+            assert (await summaries.aget("key") if is_async else summaries.get("key")) is None
     assert [entry["event"] for entry in logs] == ["summary.not_read"]
 
 
-async def test_a_sync_read_on_the_loop_of_an_async_store_gives_up(monkeypatch, tmp_path):
-    """It would wait for itself; it ends as None instead of a deadlock."""
-    monkeypatch.setattr(module, "READ_SECONDS", 0.05)
-    async with opened("async_sqlite", tmp_path / "store.sqlite") as store:
-        with capture_logs() as logs:
-            assert SummaryStore(store, "thread").get("key") is None
-        await asyncio.sleep(0)
-    assert [entry["event"] for entry in logs] == ["summary.not_read"]
-
-
-def test_reads_that_hang_do_not_pile_up(monkeypatch):
+@pytest.mark.usefixtures("free_places")
+def test_reads_that_hang_do_not_pile_up(monkeypatch, hung):
     """Past a bound no further thread is started; once the store answers, reading works again."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.001)
-    started, ended = [], threading.Semaphore(0)
-
-    class Counting(Hung):
-        def get(self, *args, **options):
-            started.append(1)
-            super().get()
-
-    def in_few(work):
-        job = in_few_daemons(work)
-        job.add_done_callback(lambda _: ended.release())  # runs after the callback that frees the place
-        return job
-
-    monkeypatch.setattr(module, "in_few_daemons", in_few)
-    hung = Counting()
-    summaries = SummaryStore(hung, "thread")
+    before, summaries = threading.active_count(), SummaryStore(hung, "thread")
     with capture_logs() as logs:
         assert {summaries.get("key") for _ in range(80)} == {None}
-    assert len(started) <= MAX_HANGING < len(logs) == 80
+    assert threading.active_count() - before <= MAX_HANGING < len(logs) == 80
     hung.opened.set()
-    assert all(ended.acquire(timeout=PATIENCE) for _ in started)
-    healthy = SummaryStore(InMemoryStore(), "thread")
-    healthy.put("key", WRITTEN)
+    for thread in [thread for thread in threading.enumerate() if thread.name == "ctxwin"]:
+        thread.join(PATIENCE)
     monkeypatch.setattr(module, "READ_SECONDS", PATIENCE)
-    assert healthy.get("key") == WRITTEN
+    with capture_logs() as logs:
+        assert (summaries.get("key"), logs) == (None, [])
 
 
 async def test_a_cancelled_read_is_cancelled(hung):
@@ -252,8 +198,3 @@ async def test_a_cancelled_read_is_cancelled(hung):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def test_every_store_says_whether_items_expire():
-    """The attribute that decides about the time to live is part of LangGraph's contract."""
-    assert (BaseStore.supports_ttl, SqliteStore.supports_ttl) == (False, True)

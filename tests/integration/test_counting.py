@@ -1,0 +1,156 @@
+"""The real clients' counters agree with what is billed, and whatever an endpoint does, nobody is held up by it."""
+
+import asyncio
+import socket
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_google_genai import ChatGoogleGenerativeAI
+from structlog.testing import capture_logs
+
+from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
+from support.counting_replies import Replies
+from support.gemini_server import GeminiServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+PIXEL = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+TIMEOUT_SECONDS = 0.2  # a loopback server that answers does so in a hundredth of it
+QUESTIONS = [[HumanMessage(f"question {n}")] for n in range(3)]
+
+
+@tool
+def look(name: str, depth: int = 3, how: list[str] | None = None) -> str:
+    """Look at something."""
+    return f"{name} at {depth}, {how}"
+
+
+def plain(text):
+    """A tool that is a function."""
+    return text
+
+
+HISTORY = [
+    SystemMessage("You look around."),
+    HumanMessage("What is here? Ça va, 你好?"),
+    AIMessage("Let me see.", tool_calls=[{"name": "look", "args": {"name": "door"}, "id": "1"}]),
+    ToolMessage("a door", tool_call_id="1", name="look"),
+]
+PICTURE = HumanMessage([{"type": "text", "text": "What is here?"}, PIXEL])
+REQUESTS = [(HISTORY[1:2], []), (HISTORY[:2], []), (HISTORY, [look])]
+
+
+def chat_anthropic(url):
+    langchain_anthropic = pytest.importorskip("langchain_anthropic", reason="the integration is not installed")
+    return langchain_anthropic.ChatAnthropic(model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=8)
+
+
+def chat_gemini(url, **options):
+    settings = {"model": "gemini-test", "google_api_key": "x", "max_retries": 1} | options
+    return ChatGoogleGenerativeAI(base_url=url, **settings)
+
+
+@pytest.mark.parametrize(("messages", "tools"), REQUESTS)
+async def test_an_anthropic_count_is_the_size_that_is_billed(messages, tools, start_llama):
+    """By a llama.cpp server, which speaks the same protocol; whoever awaits gets the same figure."""
+    model = chat_anthropic(start_llama().url.removesuffix("/v1"))
+    billed = (model.bind_tools(tools) if tools else model).invoke(messages).usage_metadata["input_tokens"]
+    assert AnthropicCounter(model).count_request(messages, tools=tools) == billed
+    assert await AnthropicCounter(model).acount_request(messages, tools=tools) == billed
+
+
+@pytest.mark.parametrize(("messages", "tools"), [*REQUESTS, ([HISTORY[0], PICTURE, *HISTORY[2:]], [look, plain])])
+async def test_what_gemini_counts_is_what_is_sent_and_billed(messages, tools):
+    """Contents, system instruction and tools go out in one question, as in the model's own request; nothing else."""
+    with GeminiServer() as server:
+        model = server.chat_model()
+        counted = await GeminiCounter(model).acount_request(messages, tools=tools)
+        billed = (model.bind_tools(tools) if tools else model).invoke(messages).usage_metadata["input_tokens"]
+    question, request = server.requests
+    assert ((question.method, counted), request.method) == (("countTokens", billed), "generateContent")
+    whole, sent = question.body["generateContentRequest"], request.body
+    assert question.body == {"contents": [], "generateContentRequest": whole}
+    assert camel(whole) == {
+        "model": "models/gemini-test",
+        **{key: camel(sent[key]) for key in ("contents", "systemInstruction", "tools") if key in sent},
+    }
+
+
+def camel(value):
+    """Spell `mime_type` as the API's JSON does; the client writes both forms, and the API reads both."""
+    if isinstance(value, list):
+        return [camel(item) for item in value]
+    if isinstance(value, dict):
+        return {"mimeType" if key == "mime_type" else key: camel(item) for key, item in value.items()}
+    return value
+
+
+def test_vertex_is_asked_in_its_own_form():
+    """There the SDK takes system instruction and tools itself."""
+    with Replies({"totalTokens": 7}) as server:
+        model = chat_gemini(server.url, vertexai=True)
+        assert GeminiCounter(model).count_request(HISTORY[:2], tools=[plain]) == 7
+    ((path, body),) = server.asked
+    assert path == "/v1beta1/publishers/google/models/gemini-test:countTokens"
+    assert sorted(body) == ["contents", "systemInstruction", "tools"]
+
+
+def test_the_private_name_that_gemini_needs_is_missed_without_harm(monkeypatch):
+    """The conversion of messages has no public name: an update that moves it costs the count alone."""
+    monkeypatch.delattr(ChatGoogleGenerativeAI, "_prepare_request")
+    with GeminiServer() as server:
+        assert GeminiCounter(server.chat_model()).count_request(HISTORY) is None
+    assert server.requests == []
+
+
+@pytest.fixture(params=["gemini", "anthropic"])
+def make_counter(request):
+    """Make a counter of either provider for the endpoint at a URL."""
+    if request.param == "gemini":
+        return lambda url, **options: GeminiCounter(chat_gemini(url, max_retries=3), **options)
+    return lambda url, **options: AnthropicCounter(chat_anthropic(url), **options)
+
+
+@pytest.fixture(params=["sync", "async"])
+def count(request):
+    """Count some questions one after the other, in both ways."""
+    if request.param == "sync":
+        return lambda counter, questions: [counter.count_request(question) for question in questions]
+
+    async def counted(counter, questions):
+        return [await counter.acount_request(question) for question in questions]
+
+    return lambda counter, questions: asyncio.run(counted(counter, questions))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"error": {"code": 429, "message": "question 0", "status": "RESOURCE_EXHAUSTED"}}, 429),
+        ({"error": {"code": 503, "message": "question 0", "status": "UNAVAILABLE"}}, 503),
+        (b"<html>no JSON", 200),
+        (b"", 200),
+        ([], 200),
+        ({"totalTokens": "many", "input_tokens": "many"}, 200),
+        ({"totalTokens": -1, "input_tokens": -1}, 200),
+        ({"totalTokens": None, "input_tokens": None}, 200),
+    ],
+)
+def test_a_useless_reply_is_asked_for_once(body, status, make_counter, count):
+    """The first request finds out, one warning quotes nothing, and those that follow go on with the estimate."""
+    with Replies(body, status=status) as server, capture_logs() as logs:
+        assert count(make_counter(server.url), QUESTIONS) == [None] * 3
+    ((event, reason),) = [(log["event"], log["reason"]) for log in logs]
+    assert (event, len(server.asked), "question" in reason) == ("count.failed", 1, False)
+    assert status == 200 or str(status) in reason
+
+
+@pytest.mark.parametrize("is_up", [False, True], ids=["down", "hanging"])
+def test_a_server_that_does_not_answer_is_tried_once(is_up, make_counter, count):
+    """The caller goes on after a refused connection, or one time-out."""
+    with socket.socket() as free, Replies({}, held=True) as server, capture_logs() as logs:
+        free.bind(("127.0.0.1", 0))
+        url = server.url if is_up else f"http://127.0.0.1:{free.getsockname()[1]}"
+        assert count(make_counter(url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS) == [None] * 3
+    assert [log["event"] for log in logs] == ["count.failed"]
