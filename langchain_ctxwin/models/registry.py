@@ -336,12 +336,12 @@ class ModelRegistry:
         """A name with its provider's id, however that was spelled; another name as it is."""
         head, slash, tail = name.partition("/")
         provider = provider_id(head) if slash and tail else ""
-        return f"{provider}/{tail}" if provider in self._cache.listing.names.providers - {GENERIC} else name
+        return f"{provider}/{tail}" if provider in self._cache.listing.providers - {GENERIC} else name
 
     def _answer(self, asked: _Asked) -> ModelInfo:
         info = self._facts(asked)
         if info is None or not info.limits.known:
-            near = self._cache.listing.names.like(asked.name) if info is None else ()
+            near = self._cache.listing.like(asked.name) if info is None else ()
             raise UnknownModelError(_unknown(asked.name, info, near, self._cache.states()))
         if info.deprecated or info.retires_on is not None:
             self._warn_of_retirement(info)

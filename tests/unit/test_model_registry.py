@@ -16,7 +16,6 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import cache
 from langchain_ctxwin.models.cache import Feed, SourceCache
-from langchain_ctxwin.models.names import MAX_CLAIMS
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
 from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
@@ -109,13 +108,6 @@ def test_the_very_spelling_counts_where_a_list_has_several():
 def test_of_two_rows_of_one_list_the_smaller_limits_count():
     """Nobody knows which of them answers."""
     assert window(registry(ListSource(model(context_window=9), model(context_window=5)))) == 5
-
-
-def test_a_name_that_is_listed_thousands_of_times_keeps_few_statements():
-    """Among them the smallest limits."""
-    known = registry(ListSource(*(model(context_window=size) for size in range(4000, 0, -1))))
-    info = known.lookup("nova-1")
-    assert (info.context_window, len(info.conflicts["context_window"])) == (1, MAX_CLAIMS - 1)
 
 
 def test_what_is_stated_about_a_variant_holds_for_the_variant_alone():
