@@ -164,12 +164,11 @@ class ModelRegistry:
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
         self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
-            [(name, source) for name, source in named if not isinstance(source, LearnedSource)],
+            [(name, _Reread(source) if isinstance(source, LearnedSource) else source) for name, source in named],
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
             cache_path=None if cache_path is None else place(cache_path),
-            beside=[memory.refresh for memory in self._memories],
         )
 
     @classmethod
@@ -213,10 +212,10 @@ class ModelRegistry:
             UnknownModelError: as in `lookup`.
         """
         asked = _asked_about(model)
-        if not self._is_settled(asked):
-            await asyncio.shield(asyncio.wrap_future(self._cache.settling()))
-        if not self._is_settled(asked) and self._needs_more(asked):
-            await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
+        if not self._cache.is_settled(asked.names, partial(self._has_facts, asked)):
+            for jobs, seconds in self._cache.settling(asked.names, partial(self._has_facts, asked)):
+                if jobs:
+                    await asyncio.wait(list(map(asyncio.wrap_future, jobs)), timeout=seconds)
         return self._answer(asked)
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
@@ -313,20 +312,9 @@ class ModelRegistry:
         )
 
     def _settle(self, asked: _Asked) -> None:
-        if self._is_settled(asked):
-            return
-        self._cache.settle()
-        self._cache.ask(asked.names, has_facts=self._has_facts(asked))
-        if not self._has_facts(asked):
-            self._cache.finish()  # before a name is called unknown, what is on its way is waited for
-
-    def _is_settled(self, asked: _Asked) -> bool:
-        if self._cache.is_settled(asked.names):
-            return True
-        return self._cache.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
-
-    def _needs_more(self, asked: _Asked) -> bool:
-        return not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
+        knows = partial(self._has_facts, asked)
+        if not self._cache.is_settled(asked.names, knows):
+            self._cache.settle(asked.names, knows)
 
     def _has_facts(self, asked: _Asked) -> bool:
         info = self._facts(asked)
@@ -428,6 +416,19 @@ def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSour
             name = f"{base} #{number}"
         taken.add(name)
         yield name, source
+
+
+class _Reread:
+    """Reads a file of learned limits again whenever sources are asked; what it holds counts by rules of its own."""
+
+    tier = LEARNED
+
+    def __init__(self, memory: LearnedSource) -> None:
+        self._memory = memory
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
+        self._memory.refresh()
+        return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from concurrent.futures import wait
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -460,27 +461,15 @@ def test_a_clock_that_goes_back_makes_facts_expire():
     assert window(known) == 4096
 
 
-def test_a_refresh_comes_a_little_early_and_never_late():
-    """Programs that were started together do not ask together."""
-    watch = Watch()
-    for chance, due_after in ((0.0, TTL), (1.0, 0.9 * TTL)):
-        feed = Feed(ListSource(model()), "api", TTL, watch, lambda chance=chance: chance)
-        feed.fetch()
-        watch.now += due_after - 1
-        assert not feed.is_due
-        watch.now += 1
-        assert feed.is_due
-
-
 def test_a_failing_source_is_asked_ever_more_rarely():
-    """Half to the whole of a pause that doubles, up to the longest one or the time to live."""
+    """A pause doubles, up to the longest one or the time to live."""
     watch = Watch()
-    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, lambda: 0.0)
+    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, 9.0)
     pauses = []
     for _ in range(8):
         feed.fetch()
         failed_at = watch.now
-        while not feed.is_due:
+        while not feed.is_due():
             watch.now += FIRST_PAUSE_SECONDS
         pauses.append(watch.now - failed_at)
     assert pauses == [10, 20, 40, 80, 160, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
@@ -567,24 +556,6 @@ def test_a_model_with_fields_of_another_kind_is_dropped(wrong):
     assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "1 entries are no models")]
 
 
-class EvilInfo(ModelInfo):
-    """Facts that cannot be listed."""
-
-    def __post_init__(self):
-        """Check nothing."""
-
-    def __getattribute__(self, name):
-        if name == "max_output_tokens":
-            raise RuntimeError
-        return super().__getattribute__(name)
-
-
-def test_a_source_that_cannot_be_listed_takes_no_other_down():
-    """Its state says so."""
-    known = registry(ListSource(EvilInfo(name="evil", context_window=1), name="evil"), ListSource(model()))
-    assert (window(known), known.sources[0].fault) == (8192, "RuntimeError")
-
-
 def test_the_text_of_a_foreign_error_is_not_logged():
     """It may quote an address with a key in it."""
     with capture_logs() as logs:
@@ -620,15 +591,8 @@ def test_a_source_that_has_not_returned_is_not_asked_again():
         watch.now += TTL
     asked = len(good.fetched)
     hanging.released.set()
-    known._cache.feeds[0].asking().result()
+    wait([known._cache.feeds[0].ask()])
     assert (hanging.fetched, asked) == ([None], 6)
-
-
-def test_an_answer_that_comes_while_it_is_given_up_leaves_the_source_askable():
-    """The call returns in that very moment: nothing hangs."""
-    feed = Feed(AskedSource(model()), "api", TTL, Watch(), lambda: 0.0, lambda: feed.give_up("nova-1", 1.0))
-    feed.asking("nova-1").result()
-    assert not feed.is_stuck
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
@@ -643,7 +607,7 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     watch.now += TTL
     assert (window(known), window(known)) == (8192, 8192)
     slow.released.set()
-    known._cache.finish()
+    known.flush()
     assert (window(known), len(slow.fetched)) == (4096, 2)
 
 
@@ -675,8 +639,7 @@ def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
     slow.released.clear()
     slow.models = [model("new")]
     watch.now += TTL
-    finish = known._cache.finish
-    monkeypatch.setattr(known._cache, "finish", lambda: (slow.released.set(), finish()))
+    threading.Timer(0.1, slow.released.set).start()
     assert window(known, "new") == 8192
 
 
@@ -751,13 +714,13 @@ def test_a_source_that_fails_by_name_is_left_alone_for_a_while():
 
 
 def test_a_known_model_does_not_wait_for_sources_that_are_asked_by_name(monkeypatch):
-    """They are asked beside it, one question at a time, and count when they answer."""
+    """They are asked beside it, and count when they answer."""
     monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     slow = HeldByNameSource(model(max_output_tokens=5), model("nova-2"))
     known = registry(ExplicitSource({"nova-1": 9, "nova-2": 9}), slow, timeout_seconds=30)
     assert (window(known), window(known, "nova-2"), slow.fetched) == (9, 9, [""])
     slow.released.set()
-    known._cache.feeds[1].asking("nova-1").result()
+    known.flush()
     assert known.lookup("acme/nova-1").max_output_tokens == 5
 
 
