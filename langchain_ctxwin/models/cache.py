@@ -122,12 +122,6 @@ class SourceCache:
         """Forget the thread that reads the file, which does not survive a fork."""
         self._opening: Future[Any] | None = None
 
-    def is_settled(self, names: Sequence[str], knows: Callable[[], bool]) -> bool:
-        """True when nothing is to be asked or waited for, so that a lookup takes no time."""
-        if self._opening is None or any(feed.is_due(name) for feed in self.feeds for name in (None, *names)):
-            return False
-        return all(feed.has_tried for feed in self.feeds) and (not self._pending() or knows())
-
     def settling(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> Iterator[Wait]:
         """Ask what is due, and yield what is worth waiting for.
 
@@ -135,6 +129,8 @@ class SourceCache:
             names: Asked of sources that list nothing.
             knows: Whether the wanted facts are there; where they are not, all that is on its way is waited for.
         """
+        if self._is_settled(names, knows):
+            return
         yield [self._opened()], self._timeout_seconds
         asked = [feed.ask() for feed in self.feeds if feed.is_due()]
         is_cold = not all(feed.has_tried for feed in self.feeds)
@@ -161,6 +157,12 @@ class SourceCache:
     def states(self) -> tuple[SourceState, ...]:
         """Return how each source is doing."""
         return tuple(feed.state(self._clock()) for feed in self.feeds if feed.tier != LEARNED)
+
+    def _is_settled(self, names: Sequence[str], knows: Callable[[], bool]) -> bool:
+        """True when nothing is to be asked or waited for, so that a lookup takes no time."""
+        if self._opening is None or any(feed.is_due(name) for feed in self.feeds for name in (None, *names)):
+            return False
+        return all(feed.has_tried for feed in self.feeds) and (not self._pending() or knows())
 
     def _pending(self) -> list[Future[Any]]:
         return [job for feed in self.feeds for job in feed.pending()]

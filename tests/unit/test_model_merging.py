@@ -194,13 +194,13 @@ def test_aliases_and_other_spellings_are_collected():
 def test_a_source_that_contradicts_itself_keeps_both_values():
     """Two rows about one model come from one table; neither value hides the other."""
     info = merge(claim(context_window=1), claim(context_window=2), claim(context_window=3), claim(context_window=3))
-    assert info.conflicts == {"context_window": {"a": 2, "a #2": 3}}
+    assert info.conflicts == {"context_window": {"a": 2, "a (2)": 3}}
 
 
 def test_many_values_of_one_source_are_told_apart():
     """However many there are, each keeps an entry, beside those of a source that is named like one of them."""
     info = merge(*(claim(context_window=size) for size in range(1, 5)), claim("a #2", context_window=9))
-    assert info.conflicts == {"context_window": {"a": 2, "a #2": 3, "a #3": 4, "a #2 #2": 9}}
+    assert info.conflicts == {"context_window": {"a": 2, "a (2)": 3, "a (3)": 4, "a #2": 9}}
 
 
 def test_nothing_is_known_without_claims():
