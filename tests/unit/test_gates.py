@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, RequestRecord, quality_report
-from langchain_ctxwin.observe.gates import Ratio, measures, routing_shares
+from langchain_ctxwin.observe.gates import MEASURES, Ratio
 from langchain_ctxwin.routing.fallbacks import TOO_SMALL
 
 REPORT = {"input_limit": 6_000, "total_tokens": 1_100, "tool_tokens": 300, "reserved_tokens": 2_000}
@@ -38,6 +38,16 @@ RECORDS = st.lists(
     ),
     max_size=4,
 )
+
+
+def measures(records):
+    """The measures that every report has."""
+    return {name: ratio for name, ratio in quality_report(records).measures.items() if name in MEASURES}
+
+
+def routing_shares(records):
+    found = quality_report(records).measures
+    return {name.removeprefix("routing/"): ratio for name, ratio in found.items() if name not in MEASURES}
 
 
 def record(**stated):
