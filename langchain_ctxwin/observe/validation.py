@@ -115,8 +115,7 @@ class Validator:
     - `validation.discrepancy`: an error over 30 %, with a profile of the text and never the text; at most one a minute
       and model, `unlogged` says how many were passed over since the last one.
     - `validation.accuracy_dropped`: less than 85 % of a model's latest 40 counts were at most 20 % off.
-    - `validation.count_failed`: the exact counter gave no count; once, and again after one that succeeded, at most one
-      a minute; `lost` says how many samples were lost in all.
+    - `validation.count_failed`: the exact counter gave no count; at most one a minute, `lost` says how many in all.
 
     Setup:
         ```bash
