@@ -28,8 +28,8 @@ from langchain_ctxwin.models.sources import (
     http,
 )
 from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected
-from langchain_ctxwin.models.sources.openai_compatible import entries_of, read_entry
+from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected, entries_of
+from langchain_ctxwin.models.sources.openai_compatible import read_entry
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,
@@ -263,9 +263,10 @@ def test_no_entry_is_too_strange_to_read(entry):
         *(read_entry("s", inner, None) for inner in entries_of(entry)),
         read_provider_row("s", "p", "m", entry),
         read_price_row("s", "m", entry),
-        *GeminiSource()._read([entry]),
-        *AnthropicSource()._read([entry]),
-        OllamaSource()._info("m", entry, None),
+        *(
+            source._info({**entry, "_name": "m"}, None)
+            for source in (GeminiSource(), AnthropicSource(), OllamaSource())
+        ),
         ProfileSource()._info("m", entry, None),
     ]
     assert all(info is None or info.limits.source for info in read)

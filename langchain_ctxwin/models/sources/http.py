@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -17,8 +17,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, place_of
+from langchain_ctxwin.models.sources.reading import mapping
 
 TIMEOUT_SECONDS = 8.0
 """Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
@@ -28,6 +30,12 @@ MAX_REDIRECTS = 3
 
 MAX_PAGES = 50
 """Pages of one listing; the longest listings known have a few hundred entries, at 1,000 a page."""
+
+CURSORS = {"nextPageToken": "pageToken", "next_page_token": "page_token", "last_id": "after_id"}
+"""Where a page says how the next one is asked for -> parameter that asks for it."""
+
+LISTS = ("data", "models")
+"""Where the entries are, when the answer is not the list itself."""
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Statuses that may be over in a moment; 529 is how one provider says that it is overloaded."""
@@ -127,6 +135,24 @@ class ApiSource:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._base_url!r})"
 
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, by its name or an alias, or all of them.
+
+        Raises:
+            SourceError: the API cannot be read.
+        """
+        with self._connected() as session:
+            infos = [self._info(entry, name) for entry in self._entries(session, name)]
+        return [info for info in infos if info is not None]
+
+    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+        """What the API says about its models; about one alone, where it may be asked for one."""
+        raise NotImplementedError
+
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        """What an entry states, asked for by this name; None when it is about another model, or no chat model."""
+        raise NotImplementedError
+
     @property
     def cache_key(self) -> str:
         """Who is asked, on whose account."""
@@ -183,16 +209,17 @@ class Session:
         """Return what is at the base URL itself, whatever it is."""
         return self._body("GET", self._base_url)
 
-    def pages(self, path: str, params: Mapping[str, Any], cursor: Callable[[Any], Mapping[str, Any]]) -> Iterator[Any]:
-        """Yield the pages of a listing; `cursor` reads from a page what asks for the next one, empty at the end."""
-        seen: list[Mapping[str, Any]] = [{}]
-        for _ in range(MAX_PAGES):
-            page = self.get(path, {**params, **seen[-1]})
-            yield page
-            following = cursor(page)
-            if not following or following in seen:  # a cursor that comes again would never end
-                return
-            seen.append(following)
+    def entries(self, path: str, params: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
+        """Return the entries of a listing, over all its pages."""
+        found: list[Mapping[str, Any]] = []
+        asked: list[Mapping[str, Any]] = []
+        cursor: Mapping[str, Any] = {}
+        while len(asked) < MAX_PAGES and cursor not in asked:  # a cursor that comes again would never end
+            asked.append(cursor)
+            page = self.get(path, {**(params or {}), **cursor})
+            found += entries_of(page)
+            cursor = _next_page(page)
+        return found
 
     def at(self, base_url: str) -> Self:
         """Return this session for another path of the same host."""
@@ -267,6 +294,22 @@ class Session:
             if self._clock() >= self._deadline:
                 raise SourceError(f"{shown(url)} did not finish its answer in time")
         return bytes(content)
+
+
+def entries_of(answer: Any) -> list[Mapping[str, Any]]:
+    """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
+    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
+    found = next((entries for entries in lists if isinstance(entries, list)), [])
+    return [entry for entry in found if isinstance(entry, dict)]
+
+
+def _next_page(page: Any) -> Mapping[str, Any]:
+    """What asks for the next page; empty at the end."""
+    known = mapping(page)
+    if known.get("has_more") is False:
+        return {}
+    tokens = ((parameter, known.get(field)) for field, parameter in CURSORS.items())
+    return next(({parameter: token} for parameter, token in tokens if token and isinstance(token, str)), {})
 
 
 @cache

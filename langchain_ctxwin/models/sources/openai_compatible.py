@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of, entries_of
 from langchain_ctxwin.models.sources.platforms import COMPATIBLE, digest, platform_at, provider_at
 from langchain_ctxwin.models.sources.reading import (
     MILLION,
@@ -37,9 +37,6 @@ TRAINED_WINDOW = "n_ctx_train"
 
 LLAMA_CPP_FACTS = "/props"
 LM_STUDIO_LIST = "/api/v0/models"
-
-LISTS = ("data", "models")
-"""Where the entries are, when the answer is not the list itself."""
 
 NAMES = ("id", "name")
 
@@ -110,20 +107,13 @@ class OpenAICompatibleSource(ApiSource):
         """Who is asked, on whose account."""
         return f"openai-compatible {self._provider} {self._base_url}{digest(self._key())}"
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, by its name or an alias, or all of them.
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        info = read_entry(self.name, entry, self._provider)
+        return info if info and name in (None, info.name, *info.aliases) else None
 
-        Raises:
-            SourceError: the list cannot be read.
-        """
-        with self._connected() as session:
-            infos = (read_entry(self.name, entry, self._provider) for entry in self._entries(session))
-            found = [info for info in infos if info is not None]
-        return found if name is None else [info for info in found if name in (info.name, *info.aliases)]
-
-    def _entries(self, session: Session) -> list[Mapping[str, Any]]:
+    def _entries(self, session: Session, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
         """The entries of the list, with what other paths of the same server say about them."""
-        entries = [entry for page in session.pages("/models", {}, _next_page) for entry in entries_of(page)]
+        entries = session.entries("/models")
         root = self._base_url.removesuffix(VERSION)
         if any(TRAINED_WINDOW in mapping(entry.get("meta")) for entry in entries):
             return _with_started_window(entries, session.at(root))
@@ -154,22 +144,6 @@ def _optional(session: Session, path: str) -> list[Mapping[str, Any]]:
         return entries_of(session.get(path))
     except SourceError:  # most servers have no such path
         return []
-
-
-def _next_page(page: Any) -> dict[str, Any]:
-    """The token of the next page; most of these lists come as one."""
-    for said, asked in (("next_page_token", "page_token"), ("nextPageToken", "pageToken")):
-        token = mapping(page).get(said)
-        if token and isinstance(token, str):
-            return {asked: token}
-    return {}
-
-
-def entries_of(answer: Any) -> list[Mapping[str, Any]]:
-    """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
-    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
-    found = next((entries for entries in lists if isinstance(entries, list)), [])
-    return [entry for entry in found if isinstance(entry, dict)]
 
 
 def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:
