@@ -91,7 +91,6 @@ def test_the_latest_statement_wins(latest, passed_seconds, path):
 
 
 def test_a_statement_expires(path):
-    """Each field by itself, in memory and in the file."""
     watch = Watch()
     source = saved(LearnedSource(path, clock=watch), context_window=8192)
     watch.now += DAY
@@ -105,7 +104,6 @@ def test_a_statement_expires(path):
 
 
 def test_hearing_a_limit_again_extends_it():
-    """The expiry counts from the last time the provider said so."""
     watch = Watch()
     source = LearnedSource(ttl_seconds=DAY, clock=watch)
     source.learn("m", {"context_window": 8192})
@@ -117,7 +115,6 @@ def test_hearing_a_limit_again_extends_it():
 
 @pytest.mark.parametrize("heard_at", [NOON + 2 * LEARNED_TTL_SECONDS, float("nan"), float("inf"), -float("inf")])
 def test_a_statement_of_an_impossible_time_does_not_count(path, heard_at):
-    """It was written while a clock was wrong, and would win for ever."""
     path.write_text(document(m={"context_window": entry(heard_at=heard_at)}))
     source = LearnedSource(path, clock=Watch())
     assert source.recall("m") == {}
@@ -126,7 +123,6 @@ def test_a_statement_of_an_impossible_time_does_not_count(path, heard_at):
 
 
 def test_an_unnamed_model_is_not_remembered(path):
-    """Its limit would apply to every other unnamed model."""
     source = LearnedSource(path)
     source.learn("", {"context_window": 8192})
     assert (source.flush(), source.recall(""), source.fetch(None), path.exists()) == (True, {}, [], False)
@@ -152,13 +148,11 @@ def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
 
 @pytest.mark.parametrize("ttl_seconds", [0, -1.0, float("nan")])
 def test_a_lifetime_that_is_not_positive_is_refused(ttl_seconds):
-    """Nothing would ever be recalled."""
     with pytest.raises(ConfigError, match=f"ttl_seconds={ttl_seconds}"):
         LearnedSource(ttl_seconds=ttl_seconds)
 
 
 def test_the_models_heard_of_longest_ago_leave_first(path):
-    """In memory and in the file; hearing of a model again keeps it."""
     full = {f"m{n}": {"context_window": Statement(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
     limits_file(path).update(lambda _: full)
     watch = Watch(NOON + DAY)
@@ -171,7 +165,6 @@ def test_the_models_heard_of_longest_ago_leave_first(path):
 
 
 def test_threads_may_learn_at_once():
-    """No statement is lost."""
     source = LearnedSource()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: source.learn(f"m{number}", {"context_window": number + 1}), range(200)))
@@ -182,7 +175,6 @@ def test_threads_may_learn_at_once():
 
 
 def test_entries_are_fetched_as_model_infos():
-    """One model by name, or all in the order of their names, each field with its provenance."""
     source = LearnedSource()
     source.learn("b", {"context_window": 8192, "max_input_tokens": 6000})
     source.learn("a", {"max_input_tokens": 100})
@@ -223,7 +215,6 @@ def test_another_process_knows_what_was_saved(path):
 @settings(max_examples=20)
 @given(heard=heard)
 def test_statements_survive_the_file(tmp_path_factory, heard):
-    """What is written is read again, whatever the models are called."""
     path = tmp_path_factory.getbasetemp() / "round_trip.json"
     path.unlink(missing_ok=True)
     file = limits_file(path)
@@ -233,7 +224,6 @@ def test_statements_survive_the_file(tmp_path_factory, heard):
 @settings(max_examples=30)
 @given(one=heard, other=heard, third=heard)
 def test_merging_keeps_the_newest(one, other, third):
-    """The order of merging does not matter, and merging again changes nothing."""
     both = merged(one, other)
     assert both == merged(other, one) == merged(both, one) == merged(both, other)
     assert merged(both, third) == merged(one, merged(other, third))
@@ -262,7 +252,6 @@ def test_what_others_saved_meanwhile_is_kept(path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
 def test_sources_that_save_at_once_lose_nothing(path):
-    """The lock makes them read and write one after the other."""
     sources = [LearnedSource(path) for _ in range(4)]
 
     def learn_many(number):
@@ -276,7 +265,6 @@ def test_sources_that_save_at_once_lose_nothing(path):
 
 
 def test_nothing_is_written_while_nothing_changed(path):
-    """Reading, learning nothing and being refused leave the file alone, and make none."""
     source = LearnedSource(path, clock=Watch())
     source.learn("m", {})
     source.refresh()
@@ -316,7 +304,6 @@ def test_the_path_is_fixed_when_the_source_is_made(tmp_path, monkeypatch):
 
 
 def test_a_link_to_the_file_stays_a_link(path, tmp_path):
-    """The file it points to is replaced."""
     link = tmp_path / "link.json"
     link.symlink_to(path)
     saved(LearnedSource(link))
@@ -325,7 +312,6 @@ def test_a_link_to_the_file_stays_a_link(path, tmp_path):
 
 @pytest.mark.parametrize("nowhere", ["~nobody-of-this-name/learned.json", "a\0b"])
 def test_a_path_that_names_no_place_is_refused(nowhere):
-    """A setting that can never work is said at once."""
     with pytest.raises(ConfigError, match="path="):
         LearnedSource(nowhere)
 
@@ -394,7 +380,6 @@ def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
 
 
 def test_a_place_where_no_file_can_be_is_reported(path):
-    """A file stands where the folder should be: nothing can be read, made or written there."""
     path.write_text("not a folder")
     below = path / "learned.json"
     with capture_logs() as logs:
@@ -404,7 +389,6 @@ def test_a_place_where_no_file_can_be_is_reported(path):
 
 
 def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
-    """What might be of use to somebody stays where it is."""
     path.write_text("{")
     occupied = path.with_name("learned.json.corrupt")
     occupied.mkdir()
@@ -415,7 +399,6 @@ def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
 
 
 def test_a_missing_file_is_no_trouble(path):
-    """The first process finds none."""
     with capture_logs() as logs:
         assert LearnedSource(path).recall("m") == {}
     assert logs == []
@@ -426,7 +409,6 @@ def test_a_missing_file_is_no_trouble(path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
 def test_learning_does_not_wait_for_the_file(path):
-    """While another process writes it, learning returns all the same, and flush gives up."""
     source = LearnedSource(path)
     with alone(path):
         source.learn("m", {"context_window": 8192})
@@ -437,8 +419,6 @@ def test_learning_does_not_wait_for_the_file(path):
 
 
 def test_a_process_without_more_threads_goes_on_in_memory(path, monkeypatch):
-    """The statement is reported as not saved, and saved with the next one."""
-
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 

@@ -76,7 +76,6 @@ def test_conflicts_keep_every_other_value(claims):
 
 @given(claims_of(["catalog"]).flatmap(lambda claims: st.tuples(st.just(claims), st.permutations(claims))))
 def test_the_order_of_catalogs_changes_no_limit(orders):
-    """None of the tables is better than the others."""
     one, other = (merge(*claims) for claims in orders)
     fields = (*LIMIT_FIELDS, "retires_on", "deprecated")
     assert [getattr(one, field) for field in fields] == [getattr(other, field) for field in fields]
@@ -84,7 +83,6 @@ def test_the_order_of_catalogs_changes_no_limit(orders):
 
 @given(claims_of(["catalog"]))
 def test_no_limit_is_larger_than_the_smallest_of_the_catalogs(claims):
-    """A limit that is too large fails requests, one that is too small wastes a little."""
     info = merge(*claims)
     for field in LIMIT_FIELDS:
         if getattr(info, field) is not None:
@@ -93,7 +91,6 @@ def test_no_limit_is_larger_than_the_smallest_of_the_catalogs(claims):
 
 @given(claims_of(TIERS), infos())
 def test_an_explicit_price_beats_all_others(claims, info):
-    """The most trusted tier that states a field counts, wherever it stands."""
     claims = [one for one in claims if one.tier != "explicit"]
     merged_info = merge(*claims, Claim(source="mine", tier="explicit", info=info))
     for field in PRICE_FIELDS:
@@ -105,7 +102,6 @@ def test_an_explicit_price_beats_all_others(claims, info):
 
 
 def test_the_first_tier_that_states_a_field_counts_field_by_field():
-    """An explicit window does not hide the prices and output limit of others."""
     info = merge(
         claim("table", "catalog", context_window=900, max_output_tokens=100, input_price=Decimal(3)),
         claim("api", "provider", context_window=800, capabilities=frozenset({"tools"})),
@@ -129,7 +125,6 @@ def test_the_first_tier_that_states_a_field_counts_field_by_field():
 
 
 def test_of_catalogs_the_smaller_limit_and_the_first_price_count():
-    """Prices are no safety margin: the order of the sources says which table is preferred."""
     info = merge(
         claim("one", context_window=900, input_price=Decimal(3)),
         claim("two", context_window=800, input_price=Decimal(2)),
@@ -139,20 +134,17 @@ def test_of_catalogs_the_smaller_limit_and_the_first_price_count():
 
 
 def test_a_price_of_zero_is_a_statement():
-    """Free is not unknown."""
     info = merge(claim("api", "provider", input_price=Decimal(0)), claim("table", input_price=Decimal(2)))
     assert (info.input_price, info.conflicts) == (Decimal(0), {"input_price": {"table": Decimal(2)}})
 
 
 def test_an_input_limit_above_the_window_leaves_in_the_same_tier():
-    """Two tables mean different things by the same word: the window allows the smaller request."""
     info = merge(claim("a", context_window=200), claim("b", context_window=400, max_input_tokens=272))
     assert (info.context_window, info.max_input_tokens) == (200, None)
     assert info.conflicts == {"context_window": {"b": 400}, "max_input_tokens": {"b": 272}}
 
 
 def test_an_input_limit_below_a_more_trusted_window_leaves_nothing_to_doubt():
-    """A window that the caller states is kept, a larger input limit of a table is not."""
     info = merge(claim("mine", "explicit", context_window=100), claim("table", max_input_tokens=272))
     assert (info.context_window, info.max_input_tokens, info.conflicts) == (
         100,
@@ -170,14 +162,12 @@ def test_a_more_trusted_input_limit_raises_the_window_to_itself():
 
 
 def test_an_output_limit_above_the_window_leaves():
-    """Requests are sized by the window, whoever stated the output limit."""
     info = merge(claim("mine", "explicit", max_output_tokens=64), claim("table", context_window=32))
     assert (info.context_window, info.max_output_tokens) == (32, None)
     assert info.conflicts == {"max_output_tokens": {"mine": 64}}
 
 
 def test_one_warning_of_retirement_is_enough_and_the_earliest_day_counts():
-    """A retirement that is noticed too late fails requests."""
     info = merge(
         claim("a", retires_on=date(2030, 5, 1)), claim("b", retires_on=date(2030, 2, 1)), claim("c", deprecated=True)
     )
@@ -186,13 +176,11 @@ def test_one_warning_of_retirement_is_enough_and_the_earliest_day_counts():
 
 
 def test_aliases_and_other_spellings_are_collected():
-    """Each source may know other names."""
     info = merge(claim("a", aliases=("m-latest",)), claim("b", name="M", aliases=("m-latest", "m-2")))
     assert (info.aliases, info.provenance) == (("m-latest", "M", "m-2"), {"aliases": "a"})
 
 
 def test_a_source_that_contradicts_itself_keeps_both_values():
-    """Two rows about one model come from one table; neither value hides the other."""
     info = merge(claim(context_window=1), claim(context_window=2), claim(context_window=3), claim(context_window=3))
     assert info.conflicts == {"context_window": {"a": 2, "a (2)": 3}}
 
@@ -204,12 +192,10 @@ def test_many_values_of_one_source_are_told_apart():
 
 
 def test_nothing_is_known_without_claims():
-    """The name stays."""
     assert merge() == ModelInfo(name="m", provider="p")
 
 
 def test_a_window_is_guessed_only_where_no_limit_is_known():
-    """Four times the output limit, marked, and never over what somebody stated."""
     guess = guessed(ModelInfo(name="m", max_output_tokens=100))
     assert (guess.context_window, guess.limits.source) == (400, "guess")
     for info in (ModelInfo(name="m"), ModelInfo(name="m", max_input_tokens=8), ModelInfo(name="m", context_window=8)):

@@ -66,7 +66,6 @@ def meant(name, provider="", **options):
     ],
 )
 def test_a_name_means_a_listed_model(name, entry, how):
-    """Names, aliases, prefixes, dates and suffixes in any case."""
     assert meant(name) == (entry, how)
     assert not listing().resolve(name).is_ambiguous
 
@@ -76,7 +75,6 @@ def test_a_name_means_a_listed_model(name, entry, how):
     ["nova-2", "acme/lux-2-20240101", "mini", "mini:70b", "unheard/nova-1", "cloud/acme/nova-1", "/", "//", "x/"],
 )
 def test_a_similar_name_means_nothing(name):
-    """Another date, size, version or an unknown provider is another model."""
     assert meant(name) is None
 
 
@@ -94,7 +92,6 @@ def test_the_provider_of_the_chat_model_comes_first():
 
 
 def test_a_bare_name_means_its_makers_model_else_all_who_serve_it():
-    """What is stated for any provider is no further provider."""
     listed = {("anthropic", "claude-x"): [], ("cloud", "claude-x"): [], ("aaa", "claude-x"): []}
     found = listing(listed).resolve("claude-x")
     assert (found.provider, found.others, found.is_ambiguous) == (
@@ -125,7 +122,6 @@ def test_a_brand_says_who_makes_a_model(name, maker):
 
 
 def test_a_name_that_is_gone_means_no_other_model():
-    """Neither its successor, nor the same name where another provider serves it."""
     gone = {("acme", "nova-1-20240101"), ("old", "nova-1")}
     assert meant("acme/nova-1-20240101", gone=gone) is None
     assert meant("nova-1-20240101", gone=gone) is None
@@ -136,7 +132,6 @@ def test_a_name_that_is_gone_means_no_other_model():
 
 
 def test_a_spelling_that_was_replaced_is_gone():
-    """Providers that care about case refuse the old one; any other case is still understood."""
     gone = {("acme", "Nova-1")}
     assert meant("acme/Nova-1", gone=gone) is None
     assert meant("acme/NOVA-1", gone=gone) == (("acme", "nova-1"), "name")
@@ -144,18 +139,15 @@ def test_a_spelling_that_was_replaced_is_gone():
 
 
 def test_like_shows_near_names_of_the_provider_else_of_any():
-    """At most three, the nearest first."""
     assert listing().like("acme/nova-1-2025030") == ["acme/nova-1-20250301", "acme/nova-1-20250901", "acme/nova-1"]
     assert listing().like("hause") == ["house"]
     assert listing().like("zzz") == []
 
 
 def test_the_key_of_a_name_has_no_case_and_no_path():
-    """`models/` comes from clients, with or without what stands before it."""
     assert {key_of(name) for name in ("Nova", "models/nova", "publishers/acme/models/NOVA", " nova ")} == {"nova"}
 
 
 def test_no_name_takes_long():
-    """A long name of one character is searched like any other."""
     assert meant("a-" * 50_000) is None
     assert meant(":" * 50_000) is None

@@ -107,7 +107,6 @@ def events(logs, name):
 
 
 def test_every_reported_size_is_compared():
-    """The error has the sign of ours minus theirs, and there is no sample without a counter."""
     validator = Validator(share=1)
     assert counted(validator, (1_250, 1_000), (800, 1_000), (1_000, 1_000)) == [
         Verdict(error=0.25),
@@ -122,7 +121,6 @@ def test_every_reported_size_is_compared():
 
 @pytest.mark.parametrize("reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 51_001, [100]])
 def test_what_is_no_size_of_the_request_is_not_compared(reported):
-    """No usage, nonsense, and sizes that are too far from ours to be of this request."""
     validator = Validator()
     assert check(validator, 100, reported) == NOTHING
     assert validator.accuracy("m") is None
@@ -130,7 +128,6 @@ def test_what_is_no_size_of_the_request_is_not_compared(reported):
 
 @pytest.mark.parametrize("expected", [0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1])
 def test_without_a_count_of_ours_nothing_is_compared_or_sampled(expected):
-    """A request that was not counted says nothing about counting."""
     exact = Exact()
     validator = Validator(exact, share=1)
     assert check(validator, expected, 100) == NOTHING
@@ -177,7 +174,6 @@ def test_a_drop_resets_once_and_starts_anew():
 
 
 def test_a_share_of_85_percent_is_no_drop():
-    """The limit itself is still good enough."""
     pairs = [(100, 100)] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [(125, 100)] * (FEWEST_MISSES - 1)
     validator = Validator()
     assert not any(verdict.reset for verdict in counted(validator, *pairs))
@@ -185,7 +181,6 @@ def test_a_share_of_85_percent_is_no_drop():
 
 
 def test_models_are_judged_apart():
-    """One model's misses do not reset another one."""
     validator = Validator()
     wrong = counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")
     right = counted(validator, *[(100, 100)] * MIN_SAMPLES, model="right")
@@ -194,7 +189,6 @@ def test_models_are_judged_apart():
 
 
 def test_the_models_seen_least_recently_are_forgotten():
-    """Memory is bounded, and a model that is in use stays."""
     validator = Validator()
     for number in range(MAX_MODELS + 5):
         counted(validator, (100, 100), model=f"m{number}")
@@ -205,7 +199,6 @@ def test_the_models_seen_least_recently_are_forgotten():
 
 
 def test_threads_share_a_validator():
-    """Eight threads at once: every drop resets once, no comparison is lost."""
     validator = Validator(Exact(100), share=0.5)
     with capture_logs() as logs, ThreadPoolExecutor(8) as pool:
         verdicts = list(pool.map(lambda number: check(validator, 100 + number % 2 * 25, 100), range(2_000)))
@@ -229,7 +222,6 @@ def test_a_sample_is_counted_exactly():
 
 
 def test_a_counter_of_requests_is_asked_for_requests():
-    """Its plain form may answer with an estimate, which would be compared with itself."""
     validator = Validator(Remote(100), share=1)
     check(validator, 150)
     assert validator.flush()
@@ -237,7 +229,6 @@ def test_a_counter_of_requests_is_asked_for_requests():
 
 
 def test_an_answer_can_be_compared_twice():
-    """Usage and exact count of one request are two comparisons of the same model."""
     validator = Validator(Exact(100), share=1)
     assert check(validator, 110, 100) == Verdict(error=0.1)
     assert validator.flush()
@@ -245,7 +236,6 @@ def test_an_answer_can_be_compared_twice():
 
 
 def test_the_sample_is_what_was_sent():
-    """A list that the caller goes on with afterwards is counted as it was."""
     gate, exact = Gate(), Exact(100)
     validator = Validator(lambda messages, tools: gate(messages) and exact(messages, tools=tools), share=1)
     messages = [HumanMessage("hi")]
@@ -257,7 +247,6 @@ def test_the_sample_is_what_was_sent():
 
 
 def test_chance_decides_which_answers_are_sampled():
-    """The same numbers choose the same answers: those below the share."""
     draws = [0.0, 0.5, 0.2, 0.1999, 0.999, 0.1]
     asked = []
     for _ in range(2):
@@ -272,7 +261,6 @@ def test_chance_decides_which_answers_are_sampled():
 
 @pytest.mark.parametrize(("share", "sampled"), [(0, 0), (1, 50)])
 def test_none_or_all_are_sampled(share, sampled):
-    """A share of 0 asks the counter nothing, a share of 1 everything."""
     exact = Exact()
     validator = Validator(exact, share=share)
     for _ in range(50):
@@ -282,7 +270,6 @@ def test_none_or_all_are_sampled(share, sampled):
 
 
 def test_by_default_one_answer_in_a_hundred_is_sampled():
-    """Of a hundred numbers evenly over the range, one is below the share."""
     exact, draws = Exact(), iter(range(100))
     validator = Validator(exact, random=lambda: next(draws) / 100)
     for _ in range(100):
@@ -291,7 +278,6 @@ def test_by_default_one_answer_in_a_hundred_is_sampled():
 
 
 def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
-    """Without any usage the samples decide, and the verdict that follows says so once."""
     validator = Validator(Exact(100), share=1)
     for _ in range(MIN_SAMPLES):
         assert check(validator, 125) == NOTHING
@@ -300,7 +286,6 @@ def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
 
 
 def test_a_sample_from_before_a_reset_does_not_count():
-    """It was counted by what has been forgotten since."""
     gate = Gate()
     validator = Validator(gate, share=1, random=iter([0.0, *[1.0] * WINDOW]).__next__)
     check(validator, 125)
@@ -358,8 +343,6 @@ def test_a_counter_that_hangs_holds_nobody_up():
 
 
 def test_a_process_without_more_threads_loses_samples_only(monkeypatch):
-    """The sample is lost and reported, and the next one finds a thread."""
-
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
@@ -391,7 +374,6 @@ print("done")
 
 
 def test_exit_does_not_wait_for_a_counter_that_hangs():
-    """A process ends although its counter never answers."""
     command = [sys.executable, "-B", "-c", EXIT_PROBE]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.stderr) == ("done\n", "")
@@ -422,7 +404,6 @@ def test_no_text_gets_into_the_log(answer):
 
 
 def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
-    """Who counted what, how far off, and what kind of text it was."""
     messages = [HumanMessage("ab 12 "), AIMessage("漢字!é")]
     with capture_logs() as logs:
         check(Validator(), 131, 100, messages=messages, tools=["tool"])
@@ -440,7 +421,6 @@ def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
 
 
 def test_a_discrepancy_with_the_exact_counter_names_it():
-    """The exact count is the one that ours is compared with, not the usage."""
     validator = Validator(Exact(200), share=1)
     with capture_logs() as logs:
         check(validator, 100, 100)
@@ -451,14 +431,12 @@ def test_a_discrepancy_with_the_exact_counter_names_it():
 
 @pytest.mark.parametrize(("expected", "logged"), [(130, 0), (131, 1), (70, 0), (69, 1)])
 def test_up_to_30_percent_is_no_discrepancy(expected, logged):
-    """The limit itself is not over it."""
     with capture_logs() as logs:
         check(Validator(), expected, 100)
     assert len(events(logs, "validation.discrepancy")) == logged
 
 
 def test_a_model_has_one_discrepancy_a_minute_in_the_log():
-    """The others are counted and reported with the next one; each model has its own minute."""
     clock = Watch()
     validator = Validator(clock=clock)
     with capture_logs() as logs:
@@ -479,7 +457,6 @@ def test_a_model_has_one_discrepancy_a_minute_in_the_log():
 
 
 def test_a_clock_that_is_set_back_does_not_silence_the_log():
-    """A time before the last entry is as good as a minute after it."""
     clock = Watch()
     validator = Validator(clock=clock)
     with capture_logs() as logs:
@@ -490,7 +467,6 @@ def test_a_clock_that_is_set_back_does_not_silence_the_log():
 
 
 def test_a_profile_tells_sizes_and_kinds_of_characters():
-    """Calls and media count too; the shares are those of all texts together."""
     picture = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
     messages = [
         HumanMessage([{"type": "text", "text": "ab 1"}, picture]),
@@ -515,20 +491,16 @@ def test_a_profile_tells_sizes_and_kinds_of_characters():
 
 
 def test_the_profile_of_nothing_is_all_zero():
-    """An empty request has no shares, and no division fails."""
     assert set(profile([], []).values()) == {0}
 
 
 def test_a_profile_of_a_long_history_looks_at_some_messages():
-    """Evenly spaced ones, from the first on."""
     found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
     assert (found["messages"], found["profiled_messages"]) == (2 * PROFILED_MESSAGES + 1, 667)
     assert found["characters"] == 2 * 667
 
 
 def test_a_content_that_cannot_be_read_has_a_short_profile():
-    """An object whose text fails does not fail the answer that was paid for."""
-
     class Broken:
         def __str__(self):
             raise ValueError(MARKER)
@@ -542,7 +514,6 @@ def test_a_content_that_cannot_be_read_has_a_short_profile():
 @given(st.text(st.characters(exclude_categories=()), max_size=300), st.integers(1, 200))
 @example("a\ud800é", 10)
 def test_shares_of_any_text_add_up(text, times):
-    """Lone surrogates and long texts included, each character is in one class."""
     found = profile([HumanMessage(text * times)], [])
     shares = [found[name] for name in ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")]
     assert min(shares) >= 0
@@ -551,12 +522,10 @@ def test_shares_of_any_text_add_up(text, times):
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, float("nan"), float("inf")])
 def test_a_share_outside_its_range_is_refused(share):
-    """The error names the value and the range."""
     with pytest.raises(ConfigError, match=rf"share={share!r} is not from 0 to 1"):
         Validator(share=share)
 
 
 def test_a_counter_that_cannot_count_is_refused():
-    """A model's name, say, is found out when the validator is made."""
     with pytest.raises(ConfigError, match="counter='some-model' cannot count"):
         Validator("some-model")
