@@ -119,18 +119,19 @@ def test_every_reported_size_is_compared():
     assert (validator.flush(), validator.lost_samples) == (True, 0)
 
 
-@pytest.mark.parametrize("reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 51_001, [100]])
-def test_what_is_no_size_of_the_request_is_not_compared(reported):
-    validator = Validator()
-    assert check(validator, 100, reported) == NOTHING
-    assert validator.accuracy("m") is None
-
-
-@pytest.mark.parametrize("expected", [0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1])
-def test_without_a_count_of_ours_nothing_is_compared_or_sampled(expected):
+@pytest.mark.parametrize(
+    ("expected", "reported"),
+    [
+        *((100, reported) for reported in (None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, 51_001, [100])),
+        pytest.param(100, 10**5_000, id="huge"),
+        *((expected, 100) for expected in (0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1)),
+    ],
+)
+def test_what_is_no_size_of_the_request_is_not_compared(expected, reported):
+    """No usage, nonsense, and sizes that are too far from ours; without a count of ours nothing is sampled either."""
     exact = Exact()
-    validator = Validator(exact, share=1)
-    assert check(validator, expected, 100) == NOTHING
+    validator = Validator(exact, share=0 if expected == 100 else 1)
+    assert check(validator, expected, reported) == NOTHING
     assert (validator.flush(), exact.asked, validator.accuracy("m")) == (True, [], None)
 
 
@@ -171,13 +172,10 @@ def test_a_drop_resets_once_and_starts_anew():
     assert sum(verdict.reset for verdict in verdicts) == 1
     assert events(logs, "validation.accuracy_dropped") == [{"model": "m", "share": 0.8, "samples": MIN_SAMPLES}]
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=WINDOW, exact_samples=0, mean_error=0.0)
-
-
-def test_a_share_of_85_percent_is_no_drop():
-    pairs = [(100, 100)] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [(125, 100)] * (FEWEST_MISSES - 1)
+    pairs = [good] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [bad] * (FEWEST_MISSES - 1)
     validator = Validator()
     assert not any(verdict.reset for verdict in counted(validator, *pairs))
-    assert validator.accuracy("m").share == 0.85
+    assert validator.accuracy("m").share == 0.85  # which is still good enough
 
 
 def test_models_are_judged_apart():
@@ -221,18 +219,15 @@ def test_a_sample_is_counted_exactly():
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=1, exact_samples=1, mean_error=0.1)
 
 
-def test_a_counter_of_requests_is_asked_for_requests():
-    validator = Validator(Remote(100), share=1)
-    check(validator, 150)
-    assert validator.flush()
-    assert validator.accuracy("m") == Accuracy(share=0.0, samples=1, exact_samples=1, mean_error=0.5)
-
-
-def test_an_answer_can_be_compared_twice():
-    validator = Validator(Exact(100), share=1)
+@pytest.mark.parametrize(("counter", "exact_tokens"), [(Exact(100), 100), (Remote(200), 200)])
+def test_an_answer_can_be_compared_twice(counter, exact_tokens):
+    """With its usage and with the exact count; the plain form of a counter of requests may be an estimate."""
+    validator = Validator(counter, share=1)
     assert check(validator, 110, 100) == Verdict(error=0.1)
     assert validator.flush()
-    assert validator.accuracy("m") == Accuracy(share=1.0, samples=2, exact_samples=1, mean_error=pytest.approx(0.1))
+    found = validator.accuracy("m")
+    assert (found.samples, found.exact_samples) == (2, 1)
+    assert found.mean_error == pytest.approx((0.1 + 110 / exact_tokens - 1) / 2)
 
 
 def test_the_sample_is_what_was_sent():
@@ -259,22 +254,15 @@ def test_chance_decides_which_answers_are_sampled():
     assert asked == [["0", "3", "5"]] * 2
 
 
-@pytest.mark.parametrize(("share", "sampled"), [(0, 0), (1, 50)])
-def test_none_or_all_are_sampled(share, sampled):
-    exact = Exact()
-    validator = Validator(exact, share=share)
-    for _ in range(50):
+@pytest.mark.parametrize(("options", "sampled"), [({"share": 0}, 0), ({"share": 1}, 100), ({}, 1)])
+def test_a_share_of_the_answers_is_sampled(options, sampled):
+    """Of a hundred numbers evenly over the range; by default one in a hundred."""
+    exact, draws = Exact(), iter(range(100))
+    validator = Validator(exact, random=lambda: next(draws) / 100, **options)
+    for _ in range(100):
         check(validator, 100, 100)
         assert validator.flush()
     assert len(exact.asked) == sampled
-
-
-def test_by_default_one_answer_in_a_hundred_is_sampled():
-    exact, draws = Exact(), iter(range(100))
-    validator = Validator(exact, random=lambda: next(draws) / 100)
-    for _ in range(100):
-        check(validator, 100)
-    assert (validator.flush(), len(exact.asked)) == (True, 1)
 
 
 def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
@@ -404,29 +392,19 @@ def test_no_text_gets_into_the_log(answer):
 
 
 def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
-    messages = [HumanMessage("ab 12 "), AIMessage("漢字!é")]
+    """Who counted what, how far off, and what kind of text it was."""
+    messages, clock = [HumanMessage("ab 12 "), AIMessage("漢字!é")], Watch()
+    validator = Validator(Exact(200), share=1, clock=clock)
     with capture_logs() as logs:
-        check(Validator(), 131, 100, messages=messages, tools=["tool"])
-    assert events(logs, "validation.discrepancy") == [
-        {
-            "model": "m",
-            "expected_tokens": 131,
-            "counted_tokens": 100,
-            "counted_by": "usage",
-            "error": 0.31,
-            "unlogged": 0,
-            "profile": profile(messages, ["tool"]),
-        }
-    ]
-
-
-def test_a_discrepancy_with_the_exact_counter_names_it():
-    validator = Validator(Exact(200), share=1)
-    with capture_logs() as logs:
-        check(validator, 100, 100)
+        check(validator, 131, 100, messages=messages, tools=["tool"])
         assert validator.flush()
-    (found,) = events(logs, "validation.discrepancy")
-    assert (found["counted_by"], found["counted_tokens"], found["error"]) == ("exact", 200, -0.5)
+        clock.now += LOG_SECONDS
+        check(validator, 100, messages=messages, tools=["tool"])
+        assert validator.flush()
+    shared = {"model": "m", "profile": profile(messages, ["tool"])}
+    usage = {"expected_tokens": 131, "counted_tokens": 100, "counted_by": "usage", "error": 0.31, "unlogged": 0}
+    exact = {"expected_tokens": 100, "counted_tokens": 200, "counted_by": "exact", "error": -0.5, "unlogged": 1}
+    assert events(logs, "validation.discrepancy") == [usage | shared, exact | shared]
 
 
 @pytest.mark.parametrize(("expected", "logged"), [(130, 0), (131, 1), (70, 0), (69, 1)])
@@ -437,33 +415,16 @@ def test_up_to_30_percent_is_no_discrepancy(expected, logged):
 
 
 def test_a_model_has_one_discrepancy_a_minute_in_the_log():
+    """The others are counted and reported with the next one; a clock that is set back silences nothing."""
     clock = Watch()
     validator = Validator(clock=clock)
+    asked = [(0, "a"), (1, "a"), (0, "b"), (LOG_SECONDS - 2, "a"), (1, "a"), (0, "b"), (1, "b"), (LOG_SECONDS, "a")]
     with capture_logs() as logs:
-        for wait, model in [
-            (0, "a"),
-            (1, "a"),
-            (0, "b"),
-            (LOG_SECONDS - 2, "a"),
-            (1, "a"),
-            (0, "b"),
-            (1, "b"),
-            (LOG_SECONDS, "a"),
-        ]:
+        for wait, model in [*asked, (-86_400, "a")]:
             clock.now += wait
             check(validator, 200, 100, model=model)
     found = [(entry["model"], entry["unlogged"]) for entry in events(logs, "validation.discrepancy")]
-    assert found == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("a", 0)]
-
-
-def test_a_clock_that_is_set_back_does_not_silence_the_log():
-    clock = Watch()
-    validator = Validator(clock=clock)
-    with capture_logs() as logs:
-        check(validator, 200, 100)
-        clock.now -= 86_400
-        check(validator, 200, 100)
-    assert len(events(logs, "validation.discrepancy")) == 2
+    assert found == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("a", 0), ("a", 0)]
 
 
 def test_a_profile_tells_sizes_and_kinds_of_characters():
@@ -490,14 +451,14 @@ def test_a_profile_tells_sizes_and_kinds_of_characters():
     }
 
 
-def test_the_profile_of_nothing_is_all_zero():
-    assert set(profile([], []).values()) == {0}
-
-
 def test_a_profile_of_a_long_history_looks_at_some_messages():
     found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
-    assert (found["messages"], found["profiled_messages"]) == (2 * PROFILED_MESSAGES + 1, 667)
-    assert found["characters"] == 2 * 667
+    assert (found["messages"], found["profiled_messages"], found["characters"]) == (
+        2 * PROFILED_MESSAGES + 1,
+        667,
+        1334,
+    )
+    assert set(profile([], []).values()) == {0}
 
 
 def test_a_content_that_cannot_be_read_has_a_short_profile():
@@ -520,12 +481,16 @@ def test_shares_of_any_text_add_up(text, times):
     assert sum(shares) == pytest.approx(1.0 if text else 0.0, abs=0.004)
 
 
-@pytest.mark.parametrize("share", [-0.01, 1.01, float("nan"), float("inf")])
-def test_a_share_outside_its_range_is_refused(share):
-    with pytest.raises(ConfigError, match=rf"share={share!r} is not from 0 to 1"):
-        Validator(share=share)
-
-
-def test_a_counter_that_cannot_count_is_refused():
-    with pytest.raises(ConfigError, match="counter='some-model' cannot count"):
-        Validator("some-model")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(
+            ({"share": share}, f"share={share!r} is not from 0 to 1")
+            for share in (-0.01, 1.01, float("nan"), float("inf"))
+        ),
+        ({"counter": "some-model"}, "counter='some-model' cannot count"),
+    ],
+)
+def test_what_cannot_work_is_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        Validator(**arguments)
