@@ -321,24 +321,18 @@ def test_what_is_learned_goes_into_the_given_source_and_answers_alone():
 # Time
 
 
-def test_sources_are_asked_once_within_the_time_to_live():
-    watch, source = Watch(), ListSource(model())
-    known = registry(source, watch=watch)
-    for _ in range(3):
-        window(known)
-        with pytest.raises(UnknownModelError):
-            known.lookup("other")
-    watch.now += 0.8 * TTL
-    window(known)
-    assert source.fetched == [None]
-
-
 def test_the_world_changes_within_one_time_to_live():
+    """Until then sources are asked once, however many names are looked up, unknown ones included."""
     watch, source = Watch(), ListSource(model(), model("old"))
     known = registry(source, watch=watch)
-    assert (window(known), window(known, "old")) == (8192, 8192)
+    for _ in range(3):
+        assert (window(known), window(known, "old")) == (8192, 8192)
+        with pytest.raises(UnknownModelError):
+            known.lookup("new")
+        watch.now += 0.3 * TTL
+    assert source.fetched == [None]
     source.models = [model(context_window=4096, deprecated=True), model("new")]
-    watch.now += TTL
+    watch.now += 0.2 * TTL
     assert (window(known), window(known, "new"), known.lookup("nova-1").deprecated) == (4096, 8192, True)
     with pytest.raises(UnknownModelError):
         known.lookup("old")
@@ -468,18 +462,18 @@ def test_a_hanging_source_is_waited_for_once():
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
+    """A name that they lack waits: an error is final, a moment of patience is not."""
     monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     watch, slow = Watch(), HeldSource(model())
     slow.released.set()
     known = registry(slow, watch=watch, timeout_seconds=30)
     assert window(known) == 8192
     slow.released.clear()
-    slow.models = [model(context_window=4096)]
+    slow.models = [model(context_window=4096), model("new")]
     watch.now += TTL
     assert (window(known), window(known)) == (8192, 8192)
-    slow.released.set()
-    known.flush()
-    assert (window(known), len(slow.fetched)) == (4096, 2)
+    threading.Timer(0.1, slow.released.set).start()
+    assert (window(known, "new"), window(known), len(slow.fetched)) == (8192, 4096, 2)
 
 
 def test_a_refresh_asks_every_source_whatever_is_under_way():
@@ -499,31 +493,13 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
     assert other.fetched == [None, None]
 
 
-def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
-    monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
-    watch, slow = Watch(), HeldSource(model())
-    slow.released.set()
-    known = registry(slow, watch=watch, timeout_seconds=30)
-    window(known)
-    slow.released.clear()
-    slow.models = [model("new")]
-    watch.now += TTL
-    threading.Timer(0.1, slow.released.set).start()
-    assert window(known, "new") == 8192
-
-
 def test_many_threads_ask_a_source_once():
     slow = HeldSource(model())
     known = registry(slow, timeout_seconds=30)
-    windows = []
-    threads = [threading.Thread(target=lambda: windows.append(window(known))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
+    jobs = [in_daemon(lambda: window(known)) for _ in range(8)]
     slow.asked.wait()
     slow.released.set()
-    for thread in threads:
-        thread.join()
-    assert (windows, slow.fetched) == ([8192] * 8, [None])
+    assert ([job.result() for job in jobs], slow.fetched) == ([8192] * 8, [None])
 
 
 def test_an_interrupt_of_the_caller_is_not_swallowed(monkeypatch):
@@ -613,38 +589,21 @@ def test_a_source_that_cannot_list_is_asked_by_name():
 # Async
 
 
-async def test_a_lookup_leaves_the_event_loop_free():
+async def test_lookups_on_an_event_loop_wait_without_threads_of_their_own():
+    """Who is cancelled takes nothing from the others."""
     slow = HeldSource(model())
     known = registry(slow, timeout_seconds=30)
-    waiting = asyncio.create_task(known.alookup("nova-1"))
-    await asyncio.wrap_future(in_daemon(slow.asked.wait))
-    slow.released.set()
-    assert await waiting == await known.alookup("nova-1") == known.lookup("nova-1")
-    with pytest.raises(UnknownModelError):
-        await known.alookup("other")
-
-
-async def test_many_first_lookups_wait_in_one_thread():
-    slow = HeldSource(model())
-    known = registry(slow, timeout_seconds=30)
-    waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(50)]
+    cancelled, *waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(50)]
     await asyncio.wrap_future(in_daemon(slow.asked.wait))
     threads = threading.active_count()
-    slow.released.set()
-    assert {info.context_window for info in await asyncio.gather(*waiting)} == {8192}
-    assert threads < len(waiting)
-
-
-async def test_a_cancelled_lookup_leaves_the_registry_as_it_was():
-    slow = HeldSource(model())
-    known = registry(slow, timeout_seconds=30)
-    waiting = asyncio.create_task(known.alookup("nova-1"))
-    await asyncio.wrap_future(in_daemon(slow.asked.wait))
-    waiting.cancel()
+    cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await waiting
+        await cancelled
     slow.released.set()
-    assert ((await known.alookup("nova-1")).context_window, slow.fetched) == (8192, [None])
+    assert set(await asyncio.gather(*waiting)) == {await known.alookup("nova-1")} == {known.lookup("nova-1")}
+    assert (slow.fetched, threads < len(waiting)) == ([None], True)
+    with pytest.raises(UnknownModelError):
+        await known.alookup("other")
 
 
 async def test_the_other_async_methods_do_what_the_sync_ones_do():
