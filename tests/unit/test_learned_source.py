@@ -70,15 +70,6 @@ def warnings_of(logs):
 # What is remembered
 
 
-def test_what_was_learned_is_recalled_per_model():
-    """Fields that were stated at different times stand together, other models know nothing of them."""
-    source = LearnedSource()
-    source.learn("m", {"context_window": 8192})
-    source.learn("m", {"max_input_tokens": 6000})
-    assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
-    assert source.recall("other") == {}
-
-
 @pytest.mark.parametrize("latest", [4096, 16_384])
 @pytest.mark.parametrize("passed_seconds", [0, -DAY])
 def test_the_latest_statement_wins(latest, passed_seconds, path):
@@ -92,25 +83,15 @@ def test_the_latest_statement_wins(latest, passed_seconds, path):
 
 def test_a_statement_expires(path):
     watch = Watch()
-    source = saved(LearnedSource(path, clock=watch), context_window=8192)
+    source = saved(LearnedSource(path, clock=watch), context_window=8192, max_input_tokens=6000)
     watch.now += DAY
-    saved(source, max_input_tokens=6000)
+    saved(source, max_input_tokens=6000)  # heard again, it lives on
     watch.now = NOON + LEARNED_TTL_SECONDS - 1
     assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
     watch.now = NOON + LEARNED_TTL_SECONDS
     assert source.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"max_input_tokens": 6000}
     watch.now += DAY
     assert (source.recall("m"), source.fetch(None)) == ({}, [])
-
-
-def test_hearing_a_limit_again_extends_it():
-    watch = Watch()
-    source = LearnedSource(ttl_seconds=DAY, clock=watch)
-    source.learn("m", {"context_window": 8192})
-    watch.now += DAY - 1
-    source.learn("m", {"context_window": 8192})
-    watch.now += DAY - 1
-    assert source.recall("m") == {"context_window": 8192}
 
 
 @pytest.mark.parametrize("heard_at", [NOON + 2 * LEARNED_TTL_SECONDS, float("nan"), float("inf"), -float("inf")])
@@ -120,12 +101,6 @@ def test_a_statement_of_an_impossible_time_does_not_count(path, heard_at):
     assert source.recall("m") == {}
     saved(source, context_window=4096)
     assert LearnedSource(path, clock=Watch()).recall("m") == {"context_window": 4096}
-
-
-def test_an_unnamed_model_is_not_remembered(path):
-    source = LearnedSource(path)
-    source.learn("", {"context_window": 8192})
-    assert (source.flush(), source.recall(""), source.fetch(None), path.exists()) == (True, {}, [], False)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +121,16 @@ def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
     assert source.recall("m") == {}
 
 
-@pytest.mark.parametrize("ttl_seconds", [0, -1.0, float("nan")])
-def test_a_lifetime_that_is_not_positive_is_refused(ttl_seconds):
-    with pytest.raises(ConfigError, match=f"ttl_seconds={ttl_seconds}"):
-        LearnedSource(ttl_seconds=ttl_seconds)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(({"ttl_seconds": seconds}, f"ttl_seconds={seconds}") for seconds in (0, -1.0, float("nan"))),
+        *(({"path": nowhere}, "path=") for nowhere in ("~nobody-of-this-name/learned.json", "a\0b")),
+    ],
+)
+def test_what_can_never_work_is_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        LearnedSource(**arguments)
 
 
 def test_the_models_heard_of_longest_ago_leave_first(path):
@@ -176,7 +157,8 @@ def test_threads_may_learn_at_once():
 
 def test_entries_are_fetched_as_model_infos():
     source = LearnedSource()
-    source.learn("b", {"context_window": 8192, "max_input_tokens": 6000})
+    source.learn("b", {"context_window": 8192})
+    source.learn("b", {"max_input_tokens": 6000})
     source.learn("a", {"max_input_tokens": 100})
     both = {"context_window": "learned", "max_input_tokens": "learned"}
     infos = [
@@ -265,10 +247,12 @@ def test_sources_that_save_at_once_lose_nothing(path):
 
 
 def test_nothing_is_written_while_nothing_changed(path):
-    source = LearnedSource(path, clock=Watch())
+    with capture_logs() as logs:
+        source = LearnedSource(path, clock=Watch())
     source.learn("m", {})
+    source.learn("", {"context_window": 8192})  # it would apply to every other unnamed model
     source.refresh()
-    assert (source.flush(), list(path.parent.iterdir())) == (True, [])
+    assert (source.flush(), list(path.parent.iterdir()), logs, source.fetch(None)) == (True, [], [], [])
     saved(source)
     before = path.stat().st_ino  # a file that is written is a new one
     source.refresh()
@@ -289,31 +273,20 @@ def test_a_file_that_already_says_it_better_is_not_written(path):
 
 
 def test_the_path_is_fixed_when_the_source_is_made(tmp_path, monkeypatch):
-    """`~` is the home folder, a missing folder is made, and a later change of folder changes nothing."""
+    """`~` is the home folder, a missing folder is made, a link stays one; a later change of folder changes nothing."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     saved(LearnedSource("~/made/learned.json"))
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "made" / "linked.json")
+    saved(LearnedSource(link))
     monkeypatch.chdir(tmp_path)
     relative = LearnedSource("relative.json")
     monkeypatch.chdir(tmp_path / "made")
     saved(relative)
-    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json")} == {
-        str(Path("made", "learned.json")),
-        "relative.json",
-    }
-
-
-def test_a_link_to_the_file_stays_a_link(path, tmp_path):
-    link = tmp_path / "link.json"
-    link.symlink_to(path)
-    saved(LearnedSource(link))
-    assert (link.is_symlink(), LearnedSource(path).recall("m")) == (True, {"context_window": 8192})
-
-
-@pytest.mark.parametrize("nowhere", ["~nobody-of-this-name/learned.json", "a\0b"])
-def test_a_path_that_names_no_place_is_refused(nowhere):
-    with pytest.raises(ConfigError, match="path="):
-        LearnedSource(nowhere)
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json") if not file.is_symlink()}
+    assert files == {str(Path("made", "learned.json")), str(Path("made", "linked.json")), "relative.json"}
+    assert (link.is_symlink(), LearnedSource(link).recall("m")) == (True, {"context_window": 8192})
 
 
 # Trouble with the file
@@ -396,12 +369,6 @@ def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
         saved(LearnedSource(path))
     assert warnings_of(logs) == [("models.learned_unreadable", str(path)), ("models.learned_not_saved", str(path))]
     assert (path.read_text(), occupied.is_dir()) == ("{", True)
-
-
-def test_a_missing_file_is_no_trouble(path):
-    with capture_logs() as logs:
-        assert LearnedSource(path).recall("m") == {}
-    assert logs == []
 
 
 # Not in the caller's thread
