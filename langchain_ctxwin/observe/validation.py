@@ -154,7 +154,14 @@ class Validator:
     ) -> None:
         if not 0 <= share <= 1:
             raise ConfigError(f"share={share!r} is not from 0 to 1: give a share of the answers, for example 0.01")
-        self._exact = None if counter is None else ExactCounts(counter, clock=clock)
+        # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
+        count: Any = getattr(counter, "count_request", None) or counter
+        if counter is not None and not callable(count):
+            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
+        self._count: Callable[..., Any] | None = count
+        self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
+        self._lost = 0
+        self._loss_pace = LogPace()
         self._share = share
         self._clock = clock
         self._random = random
@@ -164,7 +171,7 @@ class Validator:
     @property
     def lost_samples(self) -> int:
         """Requests that were to be counted exactly and could not be."""
-        return 0 if self._exact is None else self._exact.lost
+        return self._lost
 
     def check(
         self,
@@ -194,8 +201,8 @@ class Validator:
         compare = partial(self._compare, model, sent, bound, expected_tokens, resets)
         if is_count(reported_tokens) and not is_absurd(reported_tokens, expected_tokens):
             error = compare(reported_tokens, "usage")
-        if self._exact is not None and self._random() < self._share:
-            self._exact.submit(sent, bound, lambda counted: compare(counted, "exact"))
+        if self._count is not None and self._random() < self._share:
+            self._sample(partial(self._count, sent, tools=bound), lambda counted: compare(counted, "exact"))
         with self._lock:
             track = self._track(model)
             due, track.reset_due = track.reset_due, False
@@ -214,7 +221,35 @@ class Validator:
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all samples are counted or lost; false when that takes longer. Blocks its thread."""
-        return self._exact is None or self._exact.flush(timeout_seconds)
+        return self._worker.flush(timeout_seconds)
+
+    def _sample(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+        """Have a request counted, one after the other, in a thread that no exit waits for and no callback sees."""
+        try:
+            is_accepted = self._worker.submit(partial(self._count_one, count, use))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._lose(str(error))
+        else:
+            if not is_accepted:
+                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
+
+    def _count_one(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+        try:
+            counted = count()
+        except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
+            self._lose(type(error).__name__)  # its text may quote the request
+            return
+        if is_count(counted):
+            use(counted)
+        else:
+            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            self._lost += 1
+            is_early = self._loss_pace.take(self._clock()) is None
+        if not is_early:
+            _log.warning("validation.count_failed", reason=reason, lost=self._lost)
 
     def _compare(
         self,
@@ -306,69 +341,6 @@ def _accuracy(comparisons: Collection[tuple[float, CountedBy]]) -> Accuracy:
         exact_samples=sum(counted_by == "exact" for _, counted_by in comparisons),
         mean_error=fmean(errors),
     )
-
-
-class ExactCounts:
-    """Counts requests one after the other, in a daemon thread that lives while there is something to count.
-
-    Exit does not wait for it, and callbacks do not see it: its context is empty. Requests that cannot be counted are
-    lost: the counter failed, or others still wait for one that hangs. Losses are logged, at most one a minute.
-
-    Raises:
-        ConfigError: the counter is none.
-    """
-
-    def __init__(self, counter: RequestCounter | TokenCounter, *, clock: Clock) -> None:
-        # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
-        count: Any = getattr(counter, "count_request", None) or counter
-        if not callable(count):
-            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
-        self._count: Callable[..., Any] = count
-        self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
-        self._lost = 0
-        self._pace = LogPace()
-        self._clock = clock
-        self._lock = ForkSafeLock()
-
-    @property
-    def lost(self) -> int:
-        """Requests that were given and not counted."""
-        return self._lost
-
-    def submit(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
-        """Have a request counted and `use` called with its size, some time in another thread; returns at once.
-
-        The sequences are kept until then: give copies.
-        """
-        try:
-            is_accepted = self._worker.submit(partial(self._count_one, messages, tools, use))
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._lose(str(error))
-        else:
-            if not is_accepted:
-                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
-
-    def flush(self, timeout_seconds: float) -> bool:
-        """Wait until nothing is left to count; false when that takes longer. Blocks its thread."""
-        return self._worker.flush(timeout_seconds)
-
-    def _count_one(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
-        try:
-            counted = self._count(messages, tools=tools)
-        except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
-            self._lose(type(error).__name__)  # its text may quote the request
-            return
-        if is_count(counted):
-            use(counted)
-        else:
-            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
-
-    def _lose(self, reason: str) -> None:
-        with self._lock:
-            self._lost += 1
-            if self._pace.take(self._clock()) is None:
-                return
-        _log.warning("validation.count_failed", reason=reason, lost=self._lost)
 
 
 def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, Any]:

@@ -197,11 +197,6 @@ def test_what_is_posted_is_not_redirected():
         visit.session.post("/show", {"model": "m"})
 
 
-def test_a_session_does_not_move_to_another_host():
-    with pytest.raises(SourceError, match="is not on the host of"):
-        Visit(GOOD).session.at("http://other.test/")
-
-
 def test_a_key_that_is_no_header_is_a_typed_error():
     asking = connected(BASE, {"x-api-key": "s\u00e9cret"})
     with pytest.raises(SourceError, match="the key holds characters") as caught, asking:

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from copy import copy
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -188,9 +187,9 @@ class Session:
         self._clock = clock
         self._sleep = sleep
 
-    def get(self, path: str = "", params: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON at the path below the base URL."""
-        return self._json("GET", self._base_url + path, params=dict(params or {}))
+    def get(self, path: str = "", params: Mapping[str, Any] | None = None, *, without: str = "") -> Any:
+        """Return the JSON at the path below the base URL, or below what is before this end of it."""
+        return self._json("GET", self._base_url.removesuffix(without) + path, params=dict(params or {}))
 
     def find(self, path: str) -> Any:
         """Return the JSON at the path, or None when the server has nothing there."""
@@ -220,14 +219,6 @@ class Session:
             found += entries_of(page)
             cursor = _next_page(page)
         return found
-
-    def at(self, base_url: str) -> Self:
-        """Return this session for another path of the same host."""
-        if place_of(base_url) != place_of(self._base_url):
-            raise SourceError(f"{shown(base_url)} is not on the host of {shown(self._base_url)}")
-        session = copy(self)
-        session._base_url = base_url  # noqa: SLF001  # of the same class
-        return session
 
     def _json(self, method: str, url: str, **sent: Any) -> Any:
         body = self._body(method, url, **sent)

@@ -114,22 +114,25 @@ class OpenAICompatibleSource(ApiSource):
     def _entries(self, session: Session, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
         """The entries of the list, with what other paths of the same server say about them."""
         entries = session.entries("/models")
-        root = self._base_url.removesuffix(VERSION)
         if any(TRAINED_WINDOW in mapping(entry.get("meta")) for entry in entries):
-            return _with_started_window(entries, session.at(root))
+            return _with_started_window(entries, session)
         owners = [entry.get("owned_by") for entry in entries]
         for path in (path for owner, path in OWNERS_WITH_MORE.items() if owner in owners):
             entries = _completed(entries, _optional(session, path))
         if self._is_known or any(window_of(entry) for entry in entries):
             return entries
-        return _completed(entries, _optional(session.at(root), LM_STUDIO_LIST))
+        return _completed(entries, _optional(session, LM_STUDIO_LIST, without=VERSION))
 
 
-def _with_started_window(entries: list[Mapping[str, Any]], server: Session) -> list[Mapping[str, Any]]:
+def _with_started_window(entries: list[Mapping[str, Any]], session: Session) -> list[Mapping[str, Any]]:
     """Entries of llama.cpp with the window of one of its slots, which is what a request meets."""
     started: Any = None
     with suppress(SourceError):  # switched off, or an older build: the list alone has to do
-        started = tokens(mapping(mapping(server.get(LLAMA_CPP_FACTS)).get("default_generation_settings")).get("n_ctx"))
+        started = tokens(
+            mapping(mapping(session.get(LLAMA_CPP_FACTS, without=VERSION)).get("default_generation_settings")).get(
+                "n_ctx"
+            )
+        )
     return entries if started is None else [{**entry, "context_window": started} for entry in entries]
 
 
@@ -139,9 +142,9 @@ def _completed(entries: list[Mapping[str, Any]], more: list[Mapping[str, Any]]) 
     return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
 
 
-def _optional(session: Session, path: str) -> list[Mapping[str, Any]]:
+def _optional(session: Session, path: str, *, without: str = "") -> list[Mapping[str, Any]]:
     try:
-        return entries_of(session.get(path))
+        return entries_of(session.get(path, without=without))
     except SourceError:  # most servers have no such path
         return []
 
