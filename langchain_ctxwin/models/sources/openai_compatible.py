@@ -50,6 +50,16 @@ WINDOWS = (
 )
 OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
 
+PRICES = {
+    "input_price": ("prompt", "input", "prompt_text_token_price"),
+    "output_price": ("completion", "output", "completion_text_token_price"),
+    "cache_read_price": ("input_cache_read", "cached_input", "cached_prompt_text_token_price"),
+}
+"""Fields of a table of prices, and at last xAI's, which stands in the entry itself."""
+
+RETIREMENTS = ("deprecation", "expiration_date", "deprecation_date", "deprecationDate")
+DAY_PARTS = ("year", "month", "day")
+
 TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")  # Mistral, Fireworks, Fireworks' own API
 TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")  # the same
 
@@ -151,20 +161,17 @@ def _optional(session: Session, path: str, *, without: str = "") -> list[Mapping
 
 def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:
     """Return what the entry states, or None when it has no name."""
-    prices = _prices(entry)
-    deprecated, retires_on = _retirement(entry)
+    flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
     return stated(
         source,
         next((entry[key] for key in NAMES if entry.get(key)), None),
         provider=provider,
         context_window=window_of(entry),
         max_output_tokens=_output_limit(entry),
-        input_price=prices[0],
-        output_price=prices[1],
-        cache_read_price=prices[2],
+        **_prices(entry),
         capabilities=_capabilities(entry),
-        deprecated=deprecated,
-        retires_on=retires_on,
+        deprecated=entry.get("active") is False or any(flag is True for flag in flags),
+        retires_on=_retires_on(entry),
         aliases=items(entry.get("aliases")),
     )
 
@@ -187,37 +194,20 @@ def _output_limit(entry: Mapping[str, Any]) -> int | None:
     return min(found, default=None)
 
 
-def _prices(entry: Mapping[str, Any]) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
-    """Input, output and cache prices: per token as text, per million as a number, or in xAI's unit."""
+def _prices(entry: Mapping[str, Any]) -> dict[str, Decimal | None]:
+    """Prices per token as text, per million as a number, or in xAI's unit."""
     table = mapping(entry.get("pricing"))
     if not table:
-        keys = ("prompt_text_token_price", "completion_text_token_price", "cached_prompt_text_token_price")
-        found = [price(entry.get(key), per=PER_TEN_BILLION) for key in keys]
-        return found[0], found[1], found[2]
-    return (
-        _listed_price(table, "prompt", "input"),
-        _listed_price(table, "completion", "output"),
-        _listed_price(table, "input_cache_read", "cached_input"),
-    )
+        return {field: price(entry.get(keys[-1]), per=PER_TEN_BILLION) for field, keys in PRICES.items()}
+    found = {field: _first(table, *keys) for field, keys in PRICES.items()}
+    return {field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION) for field, value in found.items()}
 
 
-def _listed_price(table: Mapping[str, Any], *keys: str) -> Decimal | None:
-    value = _first(table, *keys)
-    return price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
-
-
-def _retirement(entry: Mapping[str, Any]) -> tuple[bool, date | None]:
-    written = (entry.get(key) for key in ("deprecation", "expiration_date", "deprecation_date", "deprecationDate"))
-    retires_on = next((found for value in written if (found := day(_iso(value))) is not None), None)
-    flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
-    return any(flag is True for flag in flags) or entry.get("active") is False, retires_on
-
-
-def _iso(value: Any) -> Any:
-    """A day that is spread over three numbers as the text of one."""
-    if not isinstance(value, dict):
-        return value
-    return "-".join(str(value.get(part, "")) for part in ("year", "month", "day"))
+def _retires_on(entry: Mapping[str, Any]) -> date | None:
+    """The day, which one provider spreads over three numbers."""
+    written = [entry.get(key) for key in RETIREMENTS]
+    texts = ("-".join(str(v.get(part, "")) for part in DAY_PARTS) if isinstance(v, dict) else v for v in written)
+    return next((found for text in texts if (found := day(text)) is not None), None)
 
 
 def _capabilities(entry: Mapping[str, Any]) -> frozenset[str]:
