@@ -7,6 +7,7 @@ import logging
 import os
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -114,7 +115,7 @@ def connected(
         yield Session(client, base_url, deadline=time.monotonic() + timeout_seconds)
 
 
-class ApiSource:
+class ApiSource(ABC):
     """A provider's API as a source: where it is, and on whose account it is asked."""
 
     name: str
@@ -144,13 +145,13 @@ class ApiSource:
             infos = [self._info(entry, name) for entry in self._entries(session, name)]
         return [info for info in infos if info is not None]
 
+    @abstractmethod
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         """What the API says about its models; about one alone, where it may be asked for one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
         """What an entry states, asked for by this name; None when it is about another model, or no chat model."""
-        raise NotImplementedError
 
     @property
     def cache_key(self) -> str:
