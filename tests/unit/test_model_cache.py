@@ -6,8 +6,6 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -55,19 +53,6 @@ FULL = ModelInfo(
 
 def test_every_fact_comes_back(path):
     stored = {"api": snapshot(FULL, ModelInfo(name="bare"))}
-    save(snapshot_file(path), stored)
-    assert snapshot_file(path).read() == stored
-
-
-@settings(max_examples=30)
-@given(
-    st.dictionaries(
-        st.text(min_size=1), st.lists(st.text(min_size=1).map(lambda name: ModelInfo(name=name))), max_size=3
-    )
-)
-def test_any_names_come_back(tmp_path_factory, listed):
-    path = tmp_path_factory.mktemp("names") / "models.json"
-    stored = {key: snapshot(*models) for key, models in listed.items()}
     save(snapshot_file(path), stored)
     assert snapshot_file(path).read() == stored
 
@@ -141,15 +126,6 @@ def test_a_file_of_a_newer_version_is_left_alone(path):
     )
 
 
-def test_a_place_that_cannot_be_written_is_told_once(tmp_path):
-    cache = snapshot_file(write(tmp_path / "file", "") / "models.json")
-    with capture_logs() as logs:
-        assert cache.read() is None
-        save(cache, {"api": snapshot(FULL)})
-        save(cache, {"api": snapshot(FULL)})
-    assert events(logs) == ["models.cache_unreadable", "models.cache_not_saved"]
-
-
 # In a registry
 
 
@@ -158,23 +134,17 @@ def restarted(path, source, watch, **options):
 
 
 def test_a_restart_asks_nothing_within_the_time_to_live(path):
-    watch = Watch()
-    first = ListSource(model(), cache_key="provider api")
+    """After it, old facts serve while the source fails: a network that is down takes no model away."""
+    watch, first = Watch(), ListSource(model(), cache_key="provider api")
     registry = restarted(path, first, watch)
     registry.refresh()
     watch.now += 30
-    second = ListSource(cache_key="provider api")
+    second = ListSource(cache_key="provider api", failing=OSError("down"))
     assert restarted(path, second, watch).lookup("nova-1") == registry.lookup("nova-1")
     assert (first.fetched, second.fetched) == ([None], [])
-
-
-def test_a_restart_serves_old_facts_while_the_source_fails(path):
-    watch = Watch()
-    restarted(path, ListSource(model(), cache_key="provider api"), watch).refresh()
     watch.now += 10_000
-    failing = ListSource(cache_key="provider api", failing=OSError("down"))
-    assert restarted(path, failing, watch).lookup("nova-1").context_window == 8192
-    assert failing.fetched == [None]
+    assert restarted(path, second, watch).lookup("nova-1").context_window == 8192
+    assert second.fetched == [None]
 
 
 def test_a_file_from_the_future_is_not_trusted_to_be_fresh(path):
@@ -205,18 +175,14 @@ def test_sources_at_different_addresses_are_stored_apart(path):
     assert windows == {"api here": 8192, "api there": 4096}
 
 
-def test_a_place_that_is_no_file_is_not_read(tmp_path):
-    os.mkfifo(tmp_path / "models.json")
-    with capture_logs() as logs:
-        assert snapshot_file(tmp_path / "models.json").read() is None
-    assert events(logs) == ["models.cache_unreadable"]
-
-
-def test_a_file_beyond_all_measure_is_set_aside(path, monkeypatch):
+def test_what_is_no_file_of_ours_is_not_read_to_its_end(path, tmp_path, monkeypatch):
+    """A pipe would be waited for, for ever."""
+    os.mkfifo(tmp_path / "pipe.json")
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
     with capture_logs() as logs:
+        assert snapshot_file(tmp_path / "pipe.json").read() is None
         assert snapshot_file(write(path, " " * 11)).read() == {}
-    assert events(logs) == ["models.cache_unreadable"]
+    assert events(logs) == ["models.cache_unreadable"] * 2
 
 
 def test_flushing_waits_until_what_was_fetched_is_saved(path):

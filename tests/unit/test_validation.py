@@ -25,22 +25,13 @@ from langchain_ctxwin.observe.validation import (
     WINDOW,
     profile,
 )
+from support.model_sources import Watch
 
 HUGE = pytest.param(10**5_000, id="huge")  # too long to be written out
 HI = [HumanMessage("hi")]
 CALLER = contextvars.ContextVar("CALLER", default="nobody")
 NOTHING = Verdict(error=None, reset=False)
 FEWEST_MISSES = 4  # of MIN_SAMPLES comparisons: one less is a share of exactly 85 %
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self, now=1_000.0):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 class Exact:
