@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -237,6 +237,7 @@ def test_a_cost_over_nothing_is_above_every_bound():
     assert Gate(at_least=0.5).passes(Ratio(numerator=1, requests=1)) is True
 
 
+@settings(max_examples=40)
 @given(RECORDS)
 def test_routing_shares_add_up_to_one(records):
     shares = routing_shares(records).values()
@@ -244,19 +245,14 @@ def test_routing_shares_add_up_to_one(records):
     assert all(share.requests + share.unknown == len(records) for share in shares)
 
 
-@given(RECORDS.flatmap(lambda records: st.tuples(st.just(records), st.permutations(records))))
-def test_the_order_of_requests_does_not_matter(both):
-    records, shuffled = both
-    assert quality_report(records).table() == quality_report(shuffled).table()
-    assert quality_report(records).to_dict() == quality_report(shuffled).to_dict()
-
-
+@settings(max_examples=40)
 @given(RECORDS, RECORDS)
 def test_batches_can_be_added(one, other):
     parts, whole = (measures(one), measures(other)), measures([*one, *other])
     assert {name: parts[0][name] + parts[1][name] for name in whole} == whole
 
 
+@settings(max_examples=40)
 @given(RECORDS)
 def test_no_request_is_left_out_and_parts_are_shares(records):
     """Every request is counted or unknown; only fallbacks do not concern all."""

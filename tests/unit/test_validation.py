@@ -232,19 +232,6 @@ def test_the_sample_is_what_was_sent():
     assert exact.asked == [([HumanMessage("hi")], [])]
 
 
-def test_chance_decides_which_answers_are_sampled():
-    draws = [0.0, 0.5, 0.2, 0.1999, 0.999, 0.1]
-    asked = []
-    for _ in range(2):
-        exact, drawn = Exact(), iter(draws)
-        validator = Validator(exact, share=0.2, random=lambda drawn=drawn: next(drawn))
-        for number in range(len(draws)):
-            check(validator, 100, messages=[HumanMessage(str(number))])
-            assert validator.flush()
-        asked.append([messages[0].content for messages, _ in exact.asked])
-    assert asked == [["0", "3", "5"]] * 2
-
-
 @pytest.mark.parametrize(("options", "sampled"), [({"share": 0}, 0), ({"share": 1}, 100), ({}, 1)])
 def test_a_share_of_the_answers_is_sampled(options, sampled):
     """Of a hundred numbers evenly over the range; by default one in a hundred."""
