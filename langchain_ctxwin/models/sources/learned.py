@@ -148,11 +148,8 @@ class LearnedSource:
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
         known = self._heard.get(model)
-        if not known:
-            return {}
-        now = self._clock()
-        counting = {field: heard for field, heard in known.items() if not heard.is_withdrawn}
-        return {field: heard.tokens for field, heard in counting.items() if self._is_live(heard, now)}
+        live = self._live({model: known}).get(model, {}) if known else {}
+        return {field: heard.tokens for field, heard in live.items() if not heard.is_withdrawn}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.
@@ -186,13 +183,13 @@ class LearnedSource:
             return self._heard
 
     def _live(self, heard: Heard) -> Heard:
-        now = self._clock()
-        live = {model: {f: s for f, s in known.items() if self._is_live(s, now)} for model, known in heard.items()}
+        """What has not expired; a statement from as far ahead is the mistake of a clock that was wrong."""
+        now, ttl = self._clock(), self._ttl_seconds
+        live = {
+            model: {field: said for field, said in known.items() if now - ttl < said.heard_at < now + ttl}
+            for model, known in heard.items()
+        }
         return {model: known for model, known in live.items() if known}
-
-    def _is_live(self, statement: Statement, now: float) -> bool:
-        """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
-        return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
 
     def _save_soon(self) -> None:
         """Save in another thread, because files must not be touched on an event loop; one that waits saves this too."""
