@@ -85,104 +85,38 @@ def test_anthropic_resolves_an_alias(fleet):
     assert (found.name, found.aliases) == ("test-verse-20990101", ("test-verse",))
 
 
+def served(name, window=None, prices=(), can=(), **facts):
+    """What a server that is called p states: prices of input, output and cached input."""
+    names = ("input_price", "output_price", "cache_read_price")
+    facts |= {field: Decimal(price) for field, price in zip(names, prices, strict=False)}
+    facts |= {"context_window": window} if window else {}
+    facts |= {"capabilities": frozenset({"text", *can})} if can else {}
+    return info("p", name, provider="p", **facts)
+
+
+ROUTED_CAN = ("tools", "structured_output", "temperature", "images", "pdf")
+ROUTED = {"max_output_tokens": 16_000, "retires_on": date(2099, 12, 31)}
+LEAVING = {"deprecated": True, "retires_on": date(2099, 6, 30)}
 OPENAI_SHAPES = {
-    "openai": ("/openai/v1", [info("p", "test-plain", provider="p")]),
-    "openrouter": (
-        "/openrouter/api/v1",
-        [
-            info(
-                "p",
-                "maker/test-routed",
-                provider="p",
-                context_window=96_000,
-                max_output_tokens=16_000,
-                input_price=Decimal("0.25"),
-                output_price=Decimal(2),
-                cache_read_price=Decimal("0.025"),
-                capabilities=frozenset({"text", "tools", "structured_output", "temperature", "images", "pdf"}),
-                retires_on=date(2099, 12, 31),
-            ),
-            info("p", "house/auto", provider="p", context_window=2_000_000, capabilities=frozenset({"text"})),
-        ],
-    ),
-    "mistral": (
-        "/mistral/v1",
-        [
-            info(
-                "p",
-                "test-wind-latest",
-                provider="p",
-                context_window=131_072,
-                capabilities=frozenset({"text", "tools"}),
-                deprecated=True,
-                retires_on=date(2099, 6, 30),
-                aliases=("test-wind-2099",),
-            )
-        ],
-    ),
-    "groq": (
-        "/groq/openai/v1",
-        [info("p", "maker/test-fast", provider="p", context_window=131_072, max_output_tokens=32_768)],
-    ),
-    "vllm": ("/vllm/v1", [info("p", "maker/test-8b", provider="p", context_window=16_384)]),
-    "llama.cpp": ("/llamacpp/v1", [info("p", "/models/tiny.gguf", provider="p", context_window=8192)]),
-    "lm studio": (
-        "/lmstudio/v1",
-        [
-            info(
-                "p",
-                "test-desk",
-                provider="p",
-                context_window=4096,
-                capabilities=frozenset({"text", "tools", "images"}),
-            )
-        ],
-    ),
-    "together": (
-        "/together/v1",
-        [
-            info(
-                "p",
-                "maker/test-joint",
-                provider="p",
-                context_window=131_072,
-                input_price=Decimal("0.88"),
-                output_price=Decimal("0.88"),
-            )
-        ],
-    ),
-    "fireworks": (
-        "/fireworks/inference/v1",
-        [
-            info(
-                "p",
-                "accounts/fireworks/models/test-spark",
-                provider="p",
-                context_window=163_840,
-                capabilities=frozenset({"text", "tools"}),
-            )
-        ],
-    ),
-    "deepseek": ("/deepseek", [info("p", "test-depth", provider="p")]),
-    "xai": (
-        "/xai/v1",
-        [
-            info(
-                "p",
-                "test-orbit",
-                provider="p",
-                input_price=Decimal(3),
-                output_price=Decimal(15),
-                cache_read_price=Decimal("0.75"),
-                aliases=("test-orbit-latest",),
-            )
-        ],
-    ),
-    "cohere": ("/cohere/v1", [info("p", "test-reply", provider="p", context_window=256_000, deprecated=True)]),
+    "/openai/v1": [served("test-plain")],
+    "/openrouter/api/v1": [
+        served("maker/test-routed", 96_000, ("0.25", "2", "0.025"), ROUTED_CAN, **ROUTED),
+        served("house/auto", 2_000_000, can=("text",)),
+    ],
+    "/mistral/v1": [served("test-wind-latest", 131_072, can=("tools",), aliases=("test-wind-2099",), **LEAVING)],
+    "/groq/openai/v1": [served("maker/test-fast", 131_072, max_output_tokens=32_768)],
+    "/vllm/v1": [served("maker/test-8b", 16_384)],
+    "/llamacpp/v1": [served("/models/tiny.gguf", 8192)],
+    "/lmstudio/v1": [served("test-desk", 4096, can=("tools", "images"))],
+    "/together/v1": [served("maker/test-joint", 131_072, ("0.88", "0.88"))],
+    "/fireworks/inference/v1": [served("accounts/fireworks/models/test-spark", 163_840, can=("tools",))],
+    "/deepseek": [served("test-depth")],
+    "/xai/v1": [served("test-orbit", None, ("3", "15", "0.75"), aliases=("test-orbit-latest",))],
+    "/cohere/v1": [served("test-reply", 256_000, deprecated=True)],
 }
 
 
-@pytest.mark.parametrize(("path", "expected"), OPENAI_SHAPES.values(), ids=OPENAI_SHAPES)
+@pytest.mark.parametrize(("path", "expected"), OPENAI_SHAPES.items())
 def test_each_openai_compatible_shape_is_read(fleet, path, expected):
     assert OpenAICompatibleSource(fleet.url + path, KEY, provider="p").fetch(None) == expected
 
