@@ -245,34 +245,24 @@ def test_a_registry_is_a_memory_of_limits():
     assert memory.recall("other") == {}
 
 
+TOO_LONG = "prompt is too long: 208656 tokens > 200000 maximum"
+THREE_QUARTERS = "prompt is too long: 9000 tokens > 6144 maximum"  # what is left beside the answer
+
+
 @pytest.mark.parametrize(
-    ("said", "facts", "learned"),
+    ("said", "window_tokens", "learned"),
     [
-        (SHARED_OVERFLOW, {}, {"context_window": 4096}),
-        (ValueError("prompt is too long: 208656 tokens > 200000 maximum"), {}, {"max_input_tokens": 200_000}),
-        (
-            "prompt is too long: 208656 tokens > 200000 maximum",
-            {"context_window": 1_000_000},
-            {"context_window": 200_000},
-        ),
-        (
-            "prompt is too long: 9000 tokens > 6144 maximum",  # three quarters: what is left beside the answer
-            {"context_window": 8192},
-            {"max_input_tokens": 6144},
-        ),
-        ({"max_input_tokens": 100}, {}, {"max_input_tokens": 100}),
-        (
-            {"error": {"message": "prompt is too long: 208656 tokens > 200000 maximum"}},
-            {},
-            {"max_input_tokens": 200_000},
-        ),
-        ("429: too many tokens per minute", {}, {}),
-        (RuntimeError("boom"), {}, {}),
-        (None, {}, {}),
+        (SHARED_OVERFLOW, None, {"context_window": 4096}),
+        (ValueError(TOO_LONG), None, {"max_input_tokens": 200_000}),
+        (TOO_LONG, 1_000_000, {"context_window": 200_000}),
+        (THREE_QUARTERS, 8192, {"max_input_tokens": 6144}),
+        ({"max_input_tokens": 100}, None, {"max_input_tokens": 100}),
+        ({"error": {"message": TOO_LONG}}, None, {"max_input_tokens": 200_000}),
+        *((said, None, {}) for said in ("429: too many tokens per minute", RuntimeError("boom"), None)),
     ],
 )
-def test_limits_are_learned_from_errors_texts_and_mappings(said, facts, learned):
-    known = registry(ListSource(model(**{"context_window": None, **facts})))
+def test_limits_are_learned_from_errors_texts_and_mappings(said, window_tokens, learned):
+    known = registry(ListSource(model(context_window=window_tokens)))
     known.refresh()
     known.learn("nova-1", said)
     assert dict(known.recall("nova-1")) == learned
@@ -673,23 +663,20 @@ def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("host", "address"),
+    ("hosts", "address"),
     [
-        ("localhost", "http://localhost:11434"),
-        ("0.0.0.0:8080", "http://127.0.0.1:8080"),
-        ("https://ollama.example.com", "https://ollama.example.com"),
-        ("http://[::1]:11434/", "http://[::1]:11434"),
-        ("[::1]", "http://[::1]:11434"),
-        ("::1", "http://[::1]:11434"),
-        ("::", "http://127.0.0.1:11434"),
-        (":8080", "http://127.0.0.1:8080"),
-        ("10.0.0.0:11434", "http://10.0.0.0:11434"),
-        ("http://gateway/ollama", "http://gateway/ollama"),
-        ("gateway/ollama", "http://gateway:11434/ollama"),
+        (["localhost"], "http://localhost:11434"),
+        (["0.0.0.0:8080", ":8080"], "http://127.0.0.1:8080"),
+        (["https://ollama.example.com"], "https://ollama.example.com"),
+        (["http://[::1]:11434/", "[::1]", "::1"], "http://[::1]:11434"),
+        (["::"], "http://127.0.0.1:11434"),
+        (["10.0.0.0:11434"], "http://10.0.0.0:11434"),
+        (["http://gateway/ollama"], "http://gateway/ollama"),
+        (["gateway/ollama"], "http://gateway:11434/ollama"),
     ],
 )
-def test_an_ollama_host_is_read_as_its_own_programs_do(host, address):
-    assert ollama_address(host) == address
+def test_an_ollama_host_is_read_as_its_own_programs_do(hosts, address):
+    assert {ollama_address(host) for host in hosts} == {address}
 
 
 def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, monkeypatch):
