@@ -30,6 +30,7 @@ FULL = ModelInfo(
 
 
 def test_limits_carry_the_source_that_stated_them():
+    """The window's source, else the input limit's, else it was given explicitly."""
     assert FULL.limits == ModelLimits(8192, 7000, 1024, source="catalog")
     info = ModelInfo(name="m", max_input_tokens=10, provenance={"max_input_tokens": "api"})
     assert info.limits == ModelLimits(max_input_tokens=10, source="api")
@@ -42,6 +43,7 @@ def test_limits_of_reads_a_model_info():
 
 
 def test_a_bare_name_knows_nothing():
+    """Everything but the name is optional and unknown."""
     info = ModelInfo(name="m")
     assert not info.limits.known
     assert (info.input_price, info.capabilities, info.deprecated, info.conflicts) == (None, frozenset(), False, {})
@@ -60,9 +62,11 @@ def test_a_bare_name_knows_nothing():
     ],
 )
 def test_facts_out_of_range_are_refused(facts, message):
+    """The error names the model, the field and the value."""
     with pytest.raises(ConfigError, match=message):
         ModelInfo(**{"name": "m", **facts})
 
 
 def test_model_infos_compare_hash_and_pickle():
+    """They live in sets, caches and other processes."""
     assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes

@@ -32,6 +32,7 @@ class Host:
 
 @pytest.mark.parametrize("factor", [2, 4, 16])
 def test_few_refusals_teach_a_limit_that_nobody_states(factor):
+    """Each one halves the distance to what was taken before; afterwards every request fits."""
     host = Host()
     nodes = ContextNodes(ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000)))
     node, state, refusals = nodes.model_node(host), {"messages": []}, []
@@ -56,6 +57,7 @@ class NamedLimits:
 
 @pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
 def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
+    """A limit inferred from an answer may be wrong; it must not shrink a window for everybody."""
     engine = ContextEngine(NamedLimits(), config=ContextConfig(output_reserve=0))
     history = [
         message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
