@@ -39,6 +39,7 @@ def rows_of(out):
 
 
 def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, capsys):
+    """Each server's models, in tokens and dollars per million tokens, and a line per source."""
     routed, served = "/openrouter/api/v1", "/vllm/v1"
     servers = asking(fleet, openai_1=routed, openai_2=served, ollama="/ollama", anthropic="/anthropic")
     assert main(["models", *servers, "--refresh"]) == 0
@@ -53,6 +54,7 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
 
 
 def test_a_server_that_is_down_is_named_and_the_others_are_shown(fleet, capsys):
+    """What is wrong with a source stands in its line."""
     assert main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1")]) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "500" in line]
     assert len(told) == 1
@@ -60,6 +62,7 @@ def test_a_server_that_is_down_is_named_and_the_others_are_shown(fleet, capsys):
 
 
 def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
+    """Whoever states another value is shown, and which value counts."""
     catalogs = ["--catalog", f"{fleet.url}/catalog/api.json", "--catalog", f"{fleet.url}/catalog/prices.json"]
     servers = asking(fleet, anthropic="/anthropic")
     assert main(["models", *servers, *catalogs, "--explain", "anthropic/test-verse"]) == 0
@@ -70,22 +73,26 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
 
 
 def test_an_unknown_model_is_an_error_with_what_to_do(fleet, capsys):
+    """The exit code says that nothing was found."""
     assert main(["models", *asking(fleet, openai="/vllm/v1"), "--explain", "no-such-model"]) == 1
     assert "no-such-model" in capsys.readouterr().out
 
 
 def test_a_provider_without_models_is_an_error_with_what_to_do(capsys):
+    """It names the provider, and the ways to add a source."""
     assert main(["models", "--provider", "nobody"]) == 1
     assert "'nobody': set a provider's API key, or pass --source or --catalog" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", "openai=", "fax=http://127.0.0.1"])
 def test_a_source_that_cannot_be_asked_is_refused(wrong, capsys):
+    """The value, and the form that is wanted."""
     assert main(["models", "--source", wrong]) == 2
     assert f"--source {wrong}: give KIND=URL" in capsys.readouterr().err
 
 
 def test_a_second_run_asks_nothing_again(fleet, capsys):
+    """A program that ends at once has saved what it fetched."""
     asking_it = ["models", *asking(fleet, openai="/vllm/v1"), "--explain", "maker/test-8b"]
     assert main(asking_it) == 0
     fleet.asked.clear()
@@ -94,16 +101,19 @@ def test_a_second_run_asks_nothing_again(fleet, capsys):
 
 
 def test_an_explanation_names_the_sources_that_failed(fleet, capsys):
+    """They might have stated something else."""
     main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1"), "--explain", "maker/test-8b"])
     assert "could not be asked" in capsys.readouterr().out
 
 
 def test_an_empty_name_is_an_error(capsys):
+    """Not a request for all models."""
     assert main(["models", "--explain", ""]) == 2
     assert "names no model" in capsys.readouterr().err
 
 
 def test_an_address_in_the_environment_that_is_none_stops_no_other_source(fleet, capsys, monkeypatch):
+    """Its line says what is wrong."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", "gateway")
     assert main(["models", *asking(fleet, openai="/vllm/v1")]) == 0
