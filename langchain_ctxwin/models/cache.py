@@ -6,9 +6,8 @@ snapshots over restarts.
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import date
@@ -20,14 +19,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.merging import GUESS, TIERS, Claim
+from langchain_ctxwin.models.merging import GUESS, LEARNED, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
 from langchain_ctxwin.protocols import Clock, ModelSource
-from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.background import Worker, in_few_daemons
 from langchain_ctxwin.util.failures import FailureLog, pause_seconds, reason_of
 from langchain_ctxwin.util.files import SharedFile
-from langchain_ctxwin.util.forks import renew_after_fork
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 
 GRACE_SECONDS = 1.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a
@@ -38,9 +36,6 @@ DEFAULT_TIER = "provider"
 
 STORED_TIERS = frozenset({"provider", "catalog"})
 """Tiers whose snapshots are kept on disk: the others answer from memory, and what the caller states may change."""
-
-JITTER = 0.1
-"""Part of the time to live by which a refresh comes early, so that processes started together do not ask together."""
 
 MAX_ASKED = 256
 """Answers kept of a source that is asked by name."""
@@ -54,8 +49,6 @@ FILE_VERSION: Final = 1
 
 MAX_SNAPSHOTS = 64
 """Snapshots kept in the file, those of other programs included; the oldest leave."""
-
-_chance = random.Random().random  # noqa: S311  # spreads load over time, guards nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +81,12 @@ class Snapshot:
 Snapshots = Mapping[str, Snapshot]
 """Identity of a source -> its latest snapshot."""
 
+Wait = tuple[Sequence[Future[Any]], float]
+"""Calls that are worth waiting for, and the seconds."""
+
 
 class SourceCache:
     """What all sources of a registry state. They are asked in daemon threads, each only for a limited time.
-
-    A source that hangs holds one thread: until its call returns, no other one is made.
 
     Args:
         sources: Names and sources.
@@ -100,8 +94,6 @@ class SourceCache:
         clock: Seconds since the epoch.
         timeout_seconds: Longest wait for one source.
         cache_path: File in which processes share snapshots.
-        beside: What else is read from files whenever sources are asked.
-        chance: Spreads refreshes over time.
     """
 
     def __init__(
@@ -112,99 +104,74 @@ class SourceCache:
         clock: Clock,
         timeout_seconds: float,
         cache_path: Path | None = None,
-        beside: Sequence[Callable[[], None]] = (),
-        chance: Callable[[], float] = _chance,
     ) -> None:
-        self.feeds = tuple(Feed(source, name, ttl_seconds, clock, chance, self._list) for name, source in sources)
         self.listing = Listing()
+        self.feeds = tuple(
+            Feed(source, name, ttl_seconds, clock, timeout_seconds, self._take_up) for name, source in sources
+        )
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._file = None if cache_path is None else snapshot_file(cache_path)
-        self._beside = beside
+        self._saver = Worker("ctxwin-models", max_waiting=MAX_SNAPSHOTS)
+        self._is_listed = True
+        self._lock, self._listing_lock = ForkSafeLock(), ForkSafeLock()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Make the locks anew and forget threads, none of which survives a fork."""
-        self._round: Future[Any] | None = None
-        self._full_round: Future[Any] | None = None
+        """Forget the thread that reads the file, which does not survive a fork."""
         self._opening: Future[Any] | None = None
-        self._saving: Future[Any] | None = None
-        self._settling: Future[Any] | None = None
-        self._lock = threading.Lock()
-        self._listing_lock = threading.Lock()
 
-    def is_settled(self, names: Sequence[str], *, has_facts: bool = False) -> bool:
-        """True when nothing is to be asked, so that a lookup needs no thread and no time."""
-        if self._opening is None or any(feed.is_due for feed in self.feeds):
-            return False
-        return all(feed.has_tried for feed in self.feeds) and not self.askable(names, has_facts=has_facts)
+    def settling(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> Iterator[Wait]:
+        """Ask what is due, and yield what is worth waiting for.
 
-    def settle(self) -> None:
-        """Have what is due asked, and wait for it as long as it is worth."""
-        self._open()
+        Args:
+            names: Asked of sources that list nothing.
+            knows: Whether the wanted facts are there; where they are not, all that is on its way is waited for.
+        """
+        if self._is_settled(names, knows):
+            return
+        yield [self._opened()], self._timeout_seconds
+        asked = [feed.ask() for feed in self.feeds if feed.is_due()]
         is_cold = not all(feed.has_tried for feed in self.feeds)
-        before, current = self._round, self._joined()
-        if current is not None and (is_cold or current is not before):
-            wait([current], self._longest_wait if is_cold else GRACE_SECONDS)
+        yield (self._pending(), self._timeout_seconds) if is_cold else (asked, GRACE_SECONDS)
+        asked = [feed.ask(name) for feed in self.feeds for name in names if feed.is_due(name)]
+        yield (asked, GRACE_SECONDS) if knows() else (self._pending(), self._timeout_seconds)
 
-    def settling(self) -> Future[Any]:
-        """Return `settle` in one thread for all who wait for it at this moment."""
-        with self._lock:
-            if self._settling is None or self._settling.done():
-                self._settling = in_daemon(self.settle)
-            return self._settling
-
-    def askable(self, names: Sequence[str], *, has_facts: bool) -> list[tuple[Feed, str]]:
-        """Questions worth asking: where facts are known none is added to one that has not been answered."""
-        free = [feed for feed in self.feeds if not (feed.is_asking if has_facts else feed.is_stuck)]
-        return [(feed, name) for feed in free for name in names if feed.is_askable(name)]
-
-    def ask(self, names: Sequence[str], *, has_facts: bool) -> None:
-        """Ask sources that list nothing about these names; where facts are known, wait for a moment only."""
-        asked = [(feed, name, feed.asking(name)) for feed, name in self.askable(names, has_facts=has_facts)]
-        jobs = [job for _, _, job in asked if job is not None]
-        late = wait(jobs, GRACE_SECONDS if has_facts else self._timeout_seconds).not_done
-        for feed, name, job in asked:
-            if job in late and not has_facts:
-                feed.give_up(name, self._timeout_seconds)
-
-    def finish(self) -> None:
-        """Wait for a refresh that is under way."""
-        if self._round is not None:
-            wait([self._round], self._longest_wait)
+    def settle(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> None:
+        """Have what is due asked, and wait for it as long as it is worth."""
+        for jobs, seconds in self.settling(names, knows):
+            wait(jobs, seconds)
 
     def refresh(self) -> None:
         """Ask every source now, also those that failed a moment ago, and wait: for each only its limited time."""
-        self._open()
-        before = self._round  # what was asked before this call does not count
-        while True:
-            current = self._joined(force=True)
-            if current is None or wait([current], self._longest_wait).not_done:
-                break
-            if current is self._full_round and current is not before:
-                break
+        wait([self._opened(), *self._pending()], self._timeout_seconds)  # what was asked before does not count
+        wait([feed.ask() for feed in self.feeds if not feed.is_stuck], self._timeout_seconds)
         self.flush(self._timeout_seconds)
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until what was fetched is saved, or could not be; false when that takes longer."""
-        self.finish()
-        return self._saving is None or not wait([self._saving], timeout_seconds).not_done
+        wait(self._pending(), timeout_seconds)
+        return self._saver.flush(timeout_seconds)
 
     def states(self) -> tuple[SourceState, ...]:
         """Return how each source is doing."""
-        return tuple(feed.state(self._clock()) for feed in self.feeds)
+        return tuple(feed.state(self._clock()) for feed in self.feeds if feed.tier != LEARNED)
 
-    @property
-    def _longest_wait(self) -> float:
-        return self._timeout_seconds + GRACE_SECONDS
+    def _is_settled(self, names: Sequence[str], knows: Callable[[], bool]) -> bool:
+        """True when nothing is to be asked or waited for, so that a lookup takes no time."""
+        if self._opening is None or any(feed.is_due(name) for feed in self.feeds for name in (None, *names)):
+            return False
+        return all(feed.has_tried for feed in self.feeds) and (not self._pending() or knows())
 
-    def _open(self) -> None:
-        """Read what is stored, once."""
+    def _pending(self) -> list[Future[Any]]:
+        return [job for feed in self.feeds for job in feed.pending()]
+
+    def _opened(self) -> Future[Any]:
+        """The call that reads what is stored, once."""
         with self._lock:
-            if self._opening is None:
-                self._opening = _started(self._restore) or _done()
-        wait([self._opening], self._timeout_seconds)
+            self._opening = self._opening or _started(self._restore, instead=lambda: None)
+            return self._opening
 
     def _restore(self) -> None:
         stored = (self._file.read() if self._file else None) or {}
@@ -214,46 +181,32 @@ class SourceCache:
         if stored:
             self._list()
 
-    def _joined(self, *, force: bool = False) -> Future[Any] | None:
-        """The refresh under way, else a new one when something is due, or all is asked."""
-        with self._lock:
-            if self._round is not None and not self._round.done():
-                return self._round
-            due = [feed for feed in self.feeds if feed.is_due or (force and not feed.is_stuck)]
-            if not due and not (force and self._beside):
-                return None
-            job = _started(partial(self._refresh, due))
-            if job is None:
-                for feed in due:
-                    feed.fail(NO_THREAD)
-                return None
-            self._round = job
-            self._full_round = job if force else self._full_round
-            return job
-
-    def _refresh(self, due: Sequence[Feed]) -> None:
-        jobs = {feed: job for feed in due if (job := feed.asking()) is not None}
-        others = filter(None, map(_started, self._beside))
-        late = wait([*jobs.values(), *others], self._timeout_seconds).not_done
-        for feed, job in jobs.items():
-            if job in late:
-                feed.give_up(None, self._timeout_seconds)
-        self._list()
-        fetched = [feed for feed, job in jobs.items() if job not in late]
-        stored = {feed.key: feed.snapshot for feed in fetched if feed.is_stored and not feed.fault and feed.snapshot}
-        if self._file and stored:
-            self._saving = _started(partial(self._file.update, lambda others: newest({**others, **stored})))
+    def _take_up(self, feed: Feed, *, is_new: bool) -> None:
+        """List and save what a source stated, in its own thread."""
+        if is_new:
+            self._list()
+        if self._file is None or not feed.is_stored or feed.snapshot is None:
+            return
+        stored = {feed.key: feed.snapshot}
+        try:
+            self._saver.submit(partial(self._file.update, lambda others: newest({**others, **stored})))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._file.not_saved(str(error))
 
     def _list(self) -> None:
+        """List everything anew, once for all who wait to do so."""
+        self._is_listed = False
         with self._listing_lock:
-            try:
-                self.listing = Listing(_claims(self.feeds), self.listing)
-            except Exception:  # noqa: BLE001  # one that states the unspeakable takes no other down
-                self.listing = Listing(_claims(filter(_is_listable, self.feeds)), self.listing)
+            if not self._is_listed:
+                self._is_listed = True
+                self.listing = Listing([claim for feed in self.feeds for claim in feed.claims()], self.listing)
 
 
 class Feed:
-    """One source, its last snapshot, and its failures. Thread-safe; whatever the source does stays in here."""
+    """One source, its last answers, and its failures. Thread-safe; whatever the source does stays in here.
+
+    A source that hangs holds one thread: until its call returns, no other one is made.
+    """
 
     def __init__(
         self,
@@ -261,8 +214,8 @@ class Feed:
         name: str,
         ttl_seconds: float,
         clock: Clock,
-        chance: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
+        timeout_seconds: float,
+        take_up: Callable[..., None] = lambda *_, **__: None,
     ) -> None:
         tier = getattr(source, "tier", None)
         self.name = name
@@ -272,63 +225,65 @@ class Feed:
         self.snapshot: Snapshot | None = None
         self.fault = ""
         self._source = source
-        self._ttl_seconds = self._lives_seconds = ttl_seconds
+        self._ttl_seconds = ttl_seconds
         self._clock = clock
-        self._chance = chance
-        self._changed = changed  # called when an answer came that nobody waited for
+        self._timeout_seconds = timeout_seconds
+        self._take_up = take_up
         self._failures = 0
-        self._failed_at = 0.0
-        self._pause_seconds = 0.0
-        self._known: dict[str, tuple[ModelInfo, ...]] = {}
+        self._failed_at = self._pause_seconds = 0.0
+        self._named: dict[str, Snapshot] = {}
         self._failure_log = FailureLog(source=name)
+        self._lock = ForkSafeLock()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Make the locks anew and forget calls; a thread of the parent process may have held or made them."""
-        self._calls: dict[str | None, Future[Any]] = {}
-        self._left: set[str | None] = set()  # what was asked in calls that nobody waits for any more
-        self._asked: Lru[Snapshot] = Lru(MAX_ASKED)
-        self._lock = threading.Lock()
+        """Forget calls; a thread of the parent process may have made them."""
+        self._calls: dict[str | None, tuple[Future[Any], float]] = {}
+        self.is_stuck = False
+        """True while a call that took too long has not returned."""
 
     @property
     def has_tried(self) -> bool:
         """True when the source answered or failed at least once."""
         return self.snapshot is not None or self._failures > 0
 
-    @property
-    def is_due(self) -> bool:
-        """True when there is no fresh snapshot, no recent failure, and no hanging call.
+    def is_due(self, about: str | None = None) -> bool:
+        """True when there is no fresh answer, no recent failure, and no call under way; one that hangs stops all.
 
         A clock that was set back makes it due.
+
+        Args:
+            about: One model, asked only of sources that list nothing; None for all.
         """
-        return not self._is_paused() and not self._is_fresh(self.snapshot, self._lives_seconds) and not self.is_stuck
-
-    @property
-    def is_asking(self) -> bool:
-        """True while any call of this source has not returned."""
-        with self._lock:
-            return any(not job.done() for job in self._calls.values())
-
-    @property
-    def is_stuck(self) -> bool:
-        """True while a call that nobody waits for any more has not returned."""
-        if not self._left:  # nearly always, and asked in every lookup
+        self.pending()
+        if self.is_stuck or about in self._calls:
             return False
-        with self._lock:
-            return any(not job.done() for about, job in self._calls.items() if about in self._left)
-
-    def is_askable(self, name: str) -> bool:
-        """True when the source lists nothing, and was not asked about this name within the time to live."""
-        if self.snapshot is None or self.snapshot.models or self.tier == GUESS:
+        if self._failures and 0 <= self._clock() - self._failed_at < self._pause_seconds:
             return False
-        return not self._is_paused() and not self._is_fresh(self._asked.get(name), self._ttl_seconds)
+        if about is None:
+            return not self._is_fresh(self.snapshot)
+        lists_nothing = self.snapshot is not None and not self.snapshot.models and self.tier not in (GUESS, LEARNED)
+        return lists_nothing and not self._is_fresh(self._named.get(about))
+
+    def pending(self) -> list[Future[Any]]:
+        """Return the calls that may be waited for; what takes longer is a failure."""
+        if not self._calls:  # nearly always, and asked in every lookup
+            return []
+        now = time.monotonic()
+        with self._lock:
+            self._calls = {about: call for about, call in self._calls.items() if not call[0].done()}
+            waited_for = [job for job, since in self._calls.values() if now - since < self._timeout_seconds]
+            was_stuck, self.is_stuck = self.is_stuck, len(waited_for) < len(self._calls)
+        if self.is_stuck and not was_stuck:
+            self.fail(f"no answer within {self._timeout_seconds:g} seconds")
+        return waited_for
 
     def claims(self) -> list[Claim]:
         """Return all that the source stated."""
-        listed = self.snapshot.models if self.snapshot else ()
-        named = [info for infos in list(self._known.values()) for info in infos]
-        return [Claim(source=self.name, tier=self.tier, info=info) for info in (*listed, *named)]
+        snapshots = [self.snapshot, *list(self._named.values())]
+        infos = (info for snapshot in snapshots if snapshot for info in snapshot.models)
+        return [Claim(source=self.name, tier=self.tier, info=info) for info in infos]
 
     def state(self, now: float) -> SourceState:
         """Return how the source is doing."""
@@ -342,63 +297,44 @@ class Feed:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take over what was stored, unless the source answered already."""
-        with self._lock:
-            if self.snapshot is None:
-                self._take(snapshot)
+        self.snapshot = self.snapshot or snapshot
 
-    def asking(self, about: str | None = None) -> Future[Any] | None:
-        """Return the call that asks this already, else start one; None when there is no thread to be had.
-
-        Args:
-            about: One model; None for all.
-        """
+    def ask(self, about: str | None = None) -> Future[Any]:
+        """Return the call that asks this already, else start one."""
         with self._lock:
-            self._calls = {key: job for key, job in self._calls.items() if not job.done()}
-            self._left &= self._calls.keys()
-            job = self._calls.get(about) or _started(partial(self.fetch, about))
-            if job is not None:
-                self._calls[about] = job
-        if job is None:
-            self.fail(NO_THREAD)
-        return job
+            job, _ = self._calls.get(about, (None, 0.0))
+            if job is None or job.done():
+                job = _started(partial(self.fetch, about), instead=partial(self.fail, NO_THREAD))
+                self._calls[about] = job, time.monotonic()
+            return job
 
     def fetch(self, about: str | None = None) -> None:
         """Ask in this thread; never raises. An answer that comes too late to be waited for is used all the same."""
         try:
             models = self._checked(self._source.fetch(about))
         except BaseException as error:  # noqa: BLE001  # a source may fail in any way; this is a thread of its own
-            if about is None and self.snapshot is None and isinstance(error, CANNOT_LIST):
-                models = ()  # it may answer by name
-            else:
-                if not self._is_late(about):
-                    self.fail(reason_of(error))
+            if about is not None or self.snapshot or not isinstance(error, CANNOT_LIST):
+                self.fail(reason_of(error))
                 return
-        is_new = self._accept(about, models)
-        if self._is_late(about) or is_new:
-            self._changed()
-
-    def give_up(self, about: str | None, seconds: float) -> None:
-        """Note that nobody waits for a call any more."""
-        with self._lock:
-            if (job := self._calls.get(about)) is not None and not job.done():
-                self._left.add(about)
-        self.fail(f"no answer within {seconds:g} seconds")
+            models = ()  # it may answer by name
+        answer = Snapshot(models=models, fetched_at=self._clock())
+        before = self.snapshot if about is None else self._named.get(about)
+        if about is None:
+            self.snapshot = answer
+        else:
+            named = {**self._named, about: answer}
+            self._named = dict(list(named.items())[-MAX_ASKED:])
+        self._failures, self.fault = 0, ""
+        self._failure_log.note("models.source_failed", "")
+        self._take_up(self, is_new=(before.models if before else ()) != models)
 
     def fail(self, reason: str) -> None:
         """Note a failure, after which the source is left alone for a while, the longer the more often it failed."""
-        with self._lock:
-            self._failures += 1
-            self._failed_at = self._clock()
-            self._pause_seconds = min(pause_seconds(self._failures), self._ttl_seconds) * (1 - self._chance() / 2)
-            self.fault = reason
+        self._failures += 1
+        self._failed_at = self._clock()
+        self._pause_seconds = min(pause_seconds(self._failures), self._ttl_seconds)
+        self.fault = reason
         self._failure_log.note("models.source_failed", reason)
-
-    def _is_late(self, about: str | None) -> bool:
-        """True for a call that nobody waits for; it is over now."""
-        with self._lock:
-            is_late = about in self._left
-            self._left.discard(about)
-            return is_late
 
     def _checked(self, said: Any) -> tuple[ModelInfo, ...]:
         if isinstance(said, str | bytes) or not isinstance(said, Sequence):
@@ -410,30 +346,8 @@ class Feed:
         self._failure_log.note("models.entries_dropped", f"{dropped} entries are no models" if dropped else "")
         return models
 
-    def _accept(self, about: str | None, models: tuple[ModelInfo, ...]) -> bool:
-        """Take up an answer, and say whether one about a model brings something new."""
-        answer = Snapshot(models=models, fetched_at=self._clock())
-        with self._lock:
-            if about is None:
-                self._take(answer)
-                is_new, self._known = False, {} if models else self._known
-            else:
-                self._asked.put(about, answer)
-                is_new = self._known.get(about, ()) != models
-                self._known = {k: v for k, v in {**self._known, about: models}.items() if v and self._asked.get(k)}
-            self._failures, self.fault = 0, ""
-        self._failure_log.note("models.source_failed", "")
-        return is_new
-
-    def _take(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self._lives_seconds = self._ttl_seconds * (1 - JITTER * self._chance())
-
-    def _is_paused(self) -> bool:
-        return self._failures > 0 and 0 <= self._clock() - self._failed_at < self._pause_seconds
-
-    def _is_fresh(self, snapshot: Snapshot | None, seconds: float) -> bool:
-        return snapshot is not None and 0 <= self._clock() - snapshot.fetched_at < seconds
+    def _is_fresh(self, snapshot: Snapshot | None) -> bool:
+        return snapshot is not None and 0 <= self._clock() - snapshot.fetched_at < self._ttl_seconds
 
 
 class _GarbageError(Exception):
@@ -458,31 +372,15 @@ def _is_sound(info: Any) -> bool:
     )
 
 
-def _claims(feeds: Iterable[Feed]) -> list[Claim]:
-    return [claim for feed in feeds for claim in feed.claims()]
-
-
-def _is_listable(feed: Feed) -> bool:
-    try:
-        Listing(feed.claims())
-    except Exception as error:  # noqa: BLE001  # as in `_list`
-        feed.fail(reason_of(error))
-        return False
-    return True
-
-
-def _started(work: Callable[[], Any]) -> Future[Any] | None:
-    """The work in a daemon thread; None when there is no thread to be had."""
+def _started(work: Callable[[], Any], *, instead: Callable[[], Any]) -> Future[Any]:
+    """The work in a daemon thread, or something else at once when there is no thread to be had."""
     try:
         return in_few_daemons(work)
     except RuntimeError:
-        return None
-
-
-def _done() -> Future[Any]:
-    nothing: Future[Any] = Future()
-    nothing.set_result(None)
-    return nothing
+        instead()
+        done: Future[Any] = Future()
+        done.set_result(None)
+        return done
 
 
 def snapshot_file(path: Path) -> SharedFile[Snapshots]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ limit that is too large fails requests, and a retirement that is noticed too lat
 FIELDS = (*LIMIT_FIELDS, *PRICE_FIELDS, "capabilities", "tokenizer_family", "retires_on")
 """Fields that have one value; `deprecated` and `aliases` are collected from all sources instead."""
 
+SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -36,21 +39,8 @@ class Claim:
     info: ModelInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stated:
-    """One value of one field."""
-
-    source: str
-    tier: str
-    value: Any
-
-    @property
-    def rank(self) -> int:
-        return TIERS.index(self.tier)
-
-
-_Values = Mapping[str, Sequence[_Stated]]
-_Taken = dict[str, _Stated]
+_Stated = tuple[Claim, Any]
+"""One value of one field, and the claim that states it."""
 
 
 def in_order(claims: Iterable[Claim]) -> list[Claim]:
@@ -69,18 +59,17 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     - An output limit above the window leaves: requests are sized by the window.
     """
     ordered = in_order(claims)
-    values = {field: _stated(ordered, field) for field in FIELDS}
-    taken = {field: _first(field, stated) for field, stated in values.items() if stated}
+    values = {field: stated for field in SHOWN_FIELDS if (stated := _stated(ordered, field))}
+    taken = {field: _first(field, stated) for field, stated in values.items()}
     _reconcile(taken)
-    provenance = {field: stated.source for field, stated in taken.items()} | _collected_provenance(ordered)
+    names = (other for claim in ordered for other in (claim.info.name, *claim.info.aliases))
+    facts = {field: value for field, (_, value) in taken.items()}
     return ModelInfo(
         name=name,
         provider=provider,
-        deprecated=any(claim.info.deprecated for claim in ordered),
-        aliases=_aliases(name, ordered),
-        provenance=provenance,
-        conflicts=_conflicts(values, taken),
-        **{field: stated.value for field, stated in taken.items()},
+        **facts | {"aliases": tuple(dict.fromkeys(other for other in names if other != name))},
+        provenance={field: claim.source for field, (claim, _) in taken.items()},
+        conflicts={field: others for field in FIELDS if (others := _others(values.get(field, ()), facts.get(field)))},
     )
 
 
@@ -113,61 +102,33 @@ def stated_value(info: ModelInfo, field: str) -> Any:
 
 def _stated(ordered: Sequence[Claim], field: str) -> list[_Stated]:
     found = ((claim, stated_value(claim.info, field)) for claim in ordered)
-    return [_Stated(source=claim.source, tier=claim.tier, value=value) for claim, value in found if value is not None]
+    return [(claim, value) for claim, value in found if value is not None]
 
 
 def _first(field: str, stated: Sequence[_Stated]) -> _Stated:
-    first = stated[0]
-    if first.tier != CATALOG or field not in CAUTIOUS_FIELDS:
-        return first
-    return min((one for one in stated if one.tier == CATALOG), key=lambda one: one.value)
+    if stated[0][0].tier != CATALOG or field not in CAUTIOUS_FIELDS:
+        return stated[0]
+    return min(((claim, value) for claim, value in stated if claim.tier == CATALOG), key=lambda one: one[1])
 
 
-def _reconcile(taken: _Taken) -> None:
+def _reconcile(taken: dict[str, _Stated]) -> None:
     """Drop what contradicts better statements, so that the limits can stand together."""
     window, largest_input = taken.get("context_window"), taken.get("max_input_tokens")
-    if window and largest_input and largest_input.value > window.value:
-        if largest_input.rank < window.rank:
+    if window and largest_input and largest_input[1] > window[1]:
+        if TIERS.index(largest_input[0].tier) < TIERS.index(window[0].tier):
             taken["context_window"] = largest_input
         else:
             del taken["max_input_tokens"]
     window, largest_output = taken.get("context_window"), taken.get("max_output_tokens")
-    if window and largest_output and largest_output.value > window.value:
+    if window and largest_output and largest_output[1] > window[1]:
         del taken["max_output_tokens"]
 
 
-def _conflicts(values: _Values, taken: _Taken) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
-    for field, stated in values.items():
-        winner = taken.get(field)
-        others = {(one.source, one.value): None for one in stated if winner is None or one.value != winner.value}
-        if others:
-            found[field] = _labelled(others)
-    return found
-
-
-def _labelled(others: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Values by their source; a source that contradicts itself gets numbered entries."""
-    kept: dict[str, object] = {}
-    numbers: dict[str, int] = {}
-    for source, value in others:
-        label = source
-        while label in kept:  # each number is tried once, however many values there are
-            numbers[source] = numbers.get(source, 1) + 1
-            label = f"{source} #{numbers[source]}"
-        kept[label] = value
-    return kept
-
-
-def _collected_provenance(ordered: Sequence[Claim]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for field in ("deprecated", "aliases"):
-        sources = (claim.source for claim in ordered if stated_value(claim.info, field) is not None)
-        if (source := next(sources, None)) is not None:
-            found[field] = source
-    return found
-
-
-def _aliases(name: str, ordered: Sequence[Claim]) -> tuple[str, ...]:
-    names = (other for claim in ordered for other in (claim.info.name, *claim.info.aliases))
-    return tuple(dict.fromkeys(other for other in names if other != name))
+def _others(stated: Sequence[_Stated], taken: object) -> dict[str, object]:
+    """The values that were not taken, by source; further ones of a source that contradicts itself are numbered."""
+    others: dict[str, object] = {}
+    numbers: Counter[str] = Counter()
+    for source, value in dict.fromkeys((claim.source, value) for claim, value in stated if value != taken):
+        numbers[source] += 1
+        others[source if numbers[source] == 1 else f"{source} ({numbers[source]})"] = value
+    return others

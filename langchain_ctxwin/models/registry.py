@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,9 +28,9 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.cache import SourceCache, SourceState
 from langchain_ctxwin.models.merging import (
-    FIELDS,
     GUESS,
     LEARNED,
+    SHOWN_FIELDS,
     Claim,
     declared_limits,
     guessed,
@@ -65,8 +66,6 @@ TIMEOUT_SECONDS = 9.0
 
 MAX_ANSWERS = 4096
 """Merged facts kept, about 2 kB each."""
-
-SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
 
 ADDRESS_ARGUMENTS = ("openai_api_base", "base_url")
 """Where OpenAI's client keeps the address of another server that speaks its language."""
@@ -164,12 +163,11 @@ class ModelRegistry:
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
         self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
-            [(name, source) for name, source in named if not isinstance(source, LearnedSource)],
+            [(name, _Reread(source) if isinstance(source, LearnedSource) else source) for name, source in named],
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
             cache_path=None if cache_path is None else place(cache_path),
-            beside=[memory.refresh for memory in self._memories],
         )
 
     @classmethod
@@ -203,7 +201,7 @@ class ModelRegistry:
             UnknownModelError: no source lists the model, or none states its window or input limit.
         """
         asked = _asked_about(model)
-        self._settle(asked)
+        self._cache.settle(asked.names, partial(self._has_facts, asked))
         return self._answer(asked)
 
     async def alookup(self, model: Any) -> ModelInfo:
@@ -213,10 +211,9 @@ class ModelRegistry:
             UnknownModelError: as in `lookup`.
         """
         asked = _asked_about(model)
-        if not self._is_settled(asked):
-            await asyncio.shield(asyncio.wrap_future(self._cache.settling()))
-        if not self._is_settled(asked) and self._needs_more(asked):
-            await asyncio.wrap_future(in_daemon(partial(self._settle, asked)))
+        for jobs, seconds in self._cache.settling(asked.names, partial(self._has_facts, asked)):
+            if jobs:
+                await asyncio.wait(list(map(asyncio.wrap_future, jobs)), timeout=seconds)
         return self._answer(asked)
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
@@ -295,7 +292,7 @@ class ModelRegistry:
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
         asked = _asked_about(model)
-        self._settle(asked)
+        self._cache.settle(asked.names, partial(self._has_facts, asked))
         resolved = self._cache.listing.resolve(asked.name, asked.provider)
         claims = self._claims(asked, resolved)
         try:
@@ -312,22 +309,6 @@ class ModelRegistry:
             sources=self._cache.states(),
         )
 
-    def _settle(self, asked: _Asked) -> None:
-        if self._is_settled(asked):
-            return
-        self._cache.settle()
-        self._cache.ask(asked.names, has_facts=self._has_facts(asked))
-        if not self._has_facts(asked):
-            self._cache.finish()  # before a name is called unknown, what is on its way is waited for
-
-    def _is_settled(self, asked: _Asked) -> bool:
-        if self._cache.is_settled(asked.names):
-            return True
-        return self._cache.is_settled(asked.names, has_facts=True) and self._has_facts(asked)
-
-    def _needs_more(self, asked: _Asked) -> bool:
-        return not self._has_facts(asked) or bool(self._cache.askable(asked.names, has_facts=True))
-
     def _has_facts(self, asked: _Asked) -> bool:
         info = self._facts(asked)
         return info is not None and info.limits.known
@@ -336,12 +317,12 @@ class ModelRegistry:
         """A name with its provider's id, however that was spelled; another name as it is."""
         head, slash, tail = name.partition("/")
         provider = provider_id(head) if slash and tail else ""
-        return f"{provider}/{tail}" if provider in self._cache.listing.names.providers - {GENERIC} else name
+        return f"{provider}/{tail}" if provider in self._cache.listing.providers - {GENERIC} else name
 
     def _answer(self, asked: _Asked) -> ModelInfo:
         info = self._facts(asked)
         if info is None or not info.limits.known:
-            near = self._cache.listing.names.like(asked.name) if info is None else ()
+            near = self._cache.listing.like(asked.name) if info is None else ()
             raise UnknownModelError(_unknown(asked.name, info, near, self._cache.states()))
         if info.deprecated or info.retires_on is not None:
             self._warn_of_retirement(info)
@@ -416,18 +397,27 @@ class ModelRegistry:
 
 def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
     """Give each source a name of its own, so that provenance and conflicts tell them apart."""
-    taken: set[str] = set()
+    numbers: Counter[str] = Counter()
     for source in sources:
         if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
             raise ConfigError(f"{source!r} is no model source: give objects with a method fetch(name)")
         stated = getattr(source, "name", None)
-        base = name = stated if isinstance(stated, str) and stated else type(source).__name__
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base} #{number}"
-        taken.add(name)
-        yield name, source
+        name = stated if isinstance(stated, str) and stated else type(source).__name__
+        numbers[name] += 1
+        yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
+
+
+class _Reread:
+    """Reads a file of learned limits again whenever sources are asked; what it holds counts by rules of its own."""
+
+    tier = LEARNED
+
+    def __init__(self, memory: LearnedSource) -> None:
+        self._memory = memory
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
+        self._memory.refresh()
+        return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -476,14 +466,9 @@ def _named(name: Any, model: object) -> _Asked:
 def _served_by(part: Any) -> str:
     provider = provider_of(part) or ""
     address = next((url for key in ADDRESS_ARGUMENTS if isinstance(url := getattr(part, key, None), str) and url), "")
-    return _host_provider(address) if provider == ADAPTABLE and address else provider
-
-
-def _host_provider(address: str) -> str:
-    """The provider behind an address; an unknown server is one of its own."""
     try:
-        return provider_at(address)
-    except ValueError:
+        return provider_at(address) if provider == ADAPTABLE and address else provider
+    except ValueError:  # an unknown server is a provider of its own
         return ""
 
 
@@ -494,18 +479,17 @@ def _own(part: Any, name: str) -> tuple[Claim, ...]:
 
 
 def _lowering(claims: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
+    """The claims without limits above those that the model's own provider states."""
     own = [claim.info for claim in listed if claim.tier == "provider"]
     window = next((info.context_window for info in own if info.context_window), None)
     largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
-    tops = {"context_window": window, "max_input_tokens": largest_input}
-    return [replace(claim, info=_capped(claim.info, tops)) for claim in claims]
-
-
-def _capped(info: ModelInfo, tops: Mapping[str, int | None]) -> ModelInfo:
-    """The facts without limits above those that the provider states."""
-    stated = ((field, getattr(info, field), top) for field, top in tops.items() if top is not None)
-    higher = [field for field, heard_tokens, top in stated if heard_tokens is not None and heard_tokens > top]
-    return replace(info, **dict.fromkeys(higher)) if higher else info  # type: ignore[arg-type]  # limits may be None
+    lowered = []
+    for claim in claims:
+        stated = (claim.info.context_window or 0, claim.info.max_input_tokens or 0)
+        tops = {"context_window": window, "max_input_tokens": largest_input}
+        higher = [field for (field, top), tokens in zip(tops.items(), stated, strict=True) if top and tokens > top]
+        lowered.append(replace(claim, info=replace(claim.info, **dict.fromkeys(higher))))  # type: ignore[arg-type]  # limits may be None
+    return lowered
 
 
 def _unknown(name: str, info: ModelInfo | None, near: Sequence[str], sources: Sequence[SourceState]) -> str:
@@ -521,16 +505,16 @@ def _unknown(name: str, info: ModelInfo | None, near: Sequence[str], sources: Se
 
 def _statements(info: ModelInfo | None, claims: Iterable[Claim]) -> tuple[Statement, ...]:
     """What each source states, field by field."""
-    ordered = in_order(claims)
-    found = ((name, claim, stated_value(claim.info, name)) for name in SHOWN_FIELDS for claim in ordered)
+    provenance = info.provenance if info else {}
     return tuple(
-        Statement(field=name, source=claim.source, tier=claim.tier, value=value, counts=_counts(info, name, claim))
-        for name, claim, value in found
-        if value is not None
+        Statement(
+            field=name,
+            source=claim.source,
+            tier=claim.tier,
+            value=value,
+            counts=provenance.get(name) == claim.source and (name == "aliases" or getattr(info, name) == value),
+        )
+        for name in SHOWN_FIELDS
+        for claim in in_order(claims)
+        if (value := stated_value(claim.info, name)) is not None
     )
-
-
-def _counts(info: ModelInfo | None, name: str, claim: Claim) -> bool:
-    if info is None or info.provenance.get(name) != claim.source:
-        return False
-    return bool(getattr(info, name) == getattr(claim.info, name)) or name == "aliases"

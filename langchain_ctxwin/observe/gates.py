@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from types import MappingProxyType
@@ -122,6 +122,8 @@ class RequestRecord:
         stated = message.response_metadata.get("route")
         route: Mapping[str, Any] = stated if isinstance(stated, Mapping) else {}
         sizes = report or {}
+        failed = route.get("fallbacks")
+        listed = failed if isinstance(failed, list | tuple) else ()
         return cls(
             model=_text(route.get("model")) or answered_by(message),
             input_limit=_count(sizes.get("input_limit")) or None,
@@ -130,8 +132,8 @@ class RequestRecord:
             tool_tokens=_count(sizes.get("tool_tokens")),
             reserved_tokens=_count(sizes.get("reserved_tokens")),
             reason=_DETAIL.split(_text(route.get("reason")), maxsplit=1)[0].strip(),
-            fallbacks=_length(route.get("fallbacks")),
-            overflows=_refusals(route.get("fallbacks")),
+            fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
+            overflows=sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in listed),
             cost=_cost(usage, info) if info or largest else _amount(route.get("estimated_cost")),
             largest_cost=_cost(usage, largest),
         )
@@ -258,28 +260,28 @@ class QualityReport:
 
     def table(self) -> str:
         """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
-        verdicts = self.verdicts
-        rows = [
-            ("measure", "value", "amounts", "unknown", "gate", "verdict"),
-            *(self._row(name, ratio, verdicts) for name, ratio in self.measures.items()),
-        ]
+        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict"), *map(self._row, self.measures)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(_line(row, widths) for row in rows)
+        lines = (
+            [f"{cell:{side}{width}}" for cell, side, width in zip(row, "<>>><<", widths, strict=True)] for row in rows
+        )
+        return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON values; amounts of money are texts, so that they stay exact."""
         return {
             "requests": self.requests,
             "passed": self.passed,
-            "measures": {name: _ratio_values(ratio) for name, ratio in self.measures.items()},
-            "gates": {name: _gate_values(gate) | {"passed": self.verdicts[name]} for name, gate in self.gates.items()},
+            "measures": {name: _json(ratio) for name, ratio in self.measures.items()},
+            "gates": {name: asdict(gate) | {"passed": self.verdicts[name]} for name, gate in self.gates.items()},
         }
 
-    def _row(self, name: str, ratio: Ratio, verdicts: Mapping[str, bool | None]) -> tuple[str, ...]:
+    def _row(self, name: str) -> tuple[str, ...]:
+        ratio, gate = self.measures[name], self.gates.get(name)
         value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
         amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
-        judged = (str(self.gates[name]), _VERDICTS[verdicts[name]]) if name in self.gates else ("", "")
-        return (name, value, amounts, f"{ratio.unknown:,}", *judged)
+        verdict = _VERDICTS[self.verdicts[name]] if gate else ""
+        return (name, value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
 
 
 def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate] = DEFAULT_GATES) -> QualityReport:
@@ -294,18 +296,18 @@ def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate
         ConfigError: a gate is named after no measure.
     """
     kept = tuple(records)
-    known = measures(kept)
-    unmeasured = [name for name in gates if name not in known and not name.startswith(ROUTING)]
-    if unmeasured:
+    known = {name: sum(map(measure, kept), NOT_CONCERNED) for name, measure in MEASURES.items()}
+    if unmeasured := [name for name in gates if name not in known and not name.startswith(ROUTING)]:
         raise ConfigError(
             f"gates for {', '.join(map(repr, unmeasured))}: no such measure, "
             f"use {', '.join(known)} or {ROUTING}<reason>"
         )
-    routed = sum(bool(record.reason) for record in kept)
-    never_taken = Ratio(denominator=routed, requests=routed, unknown=len(kept) - routed)
-    shares = {ROUTING + reason: share for reason, share in routing_shares(kept).items()}
-    judged = {name: never_taken for name in gates if name.startswith(ROUTING)}
-    return QualityReport(requests=len(kept), measures={**known, **judged, **shares}, gates=dict(gates))
+    taken = Counter(ROUTING + record.reason for record in kept if record.reason)
+    most_first = sorted(taken, key=lambda name: (-taken[name], name))
+    routed = Ratio(denominator=taken.total(), requests=taken.total(), unknown=len(kept) - taken.total())
+    judged = (name for name in gates if name.startswith(ROUTING))
+    shares = {name: replace(routed, numerator=taken[name]) for name in dict.fromkeys([*judged, *most_first])}
+    return QualityReport(requests=len(kept), measures={**known, **shares}, gates=dict(gates))
 
 
 _VERDICTS = {True: "passed", False: "failed", None: "unknown"}
@@ -315,75 +317,34 @@ def _shown(amount: Amount) -> str:
     return f"{amount:,}" if isinstance(amount, int) else f"{amount:,f}"
 
 
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    name, *rest, gate, verdict = row
-    cells = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:-2], strict=True))]
-    return "  ".join((*cells, gate.ljust(widths[-2]), verdict)).rstrip()
-
-
-def _ratio_values(ratio: Ratio) -> dict[str, Any]:
-    return {
-        "value": ratio.value,
-        "numerator": _json(ratio.numerator),
-        "denominator": _json(ratio.denominator),
-        "requests": ratio.requests,
-        "unknown": ratio.unknown,
-    }
-
-
-def _gate_values(gate: Gate) -> dict[str, Any]:
-    return {"at_least": gate.at_least, "at_most": gate.at_most, "min_known": gate.min_known}
-
-
-def _json(amount: Amount) -> int | str:
-    return amount if isinstance(amount, int) else str(amount)
+def _json(ratio: Ratio) -> dict[str, Any]:
+    amounts = {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(ratio).items()}
+    return {"value": ratio.value, **amounts}
 
 
 UNKNOWN = Ratio(unknown=1)
 NOT_CONCERNED = Ratio()
 
 
-def measures(records: Iterable[RequestRecord]) -> dict[str, Ratio]:
-    """Every ratio of `MEASURES` by its name, summed over the requests."""
-    kept = tuple(records)
-    return {name: sum(map(measure, kept), NOT_CONCERNED) for name, measure in MEASURES.items()}
-
-
-def routing_shares(records: Iterable[RequestRecord]) -> dict[str, Ratio]:
-    """Share of the routed requests per reason, the most frequent first; the shares add up to 1."""
-    counts = Counter(record.reason for record in records)
-    unknown = counts.pop("", 0)
-    routed = counts.total()
-    return {
-        reason: Ratio(numerator=count, denominator=routed, requests=routed, unknown=unknown)
-        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    }
-
-
-def _over(part: Amount | None, whole: Amount | None) -> Ratio:
+def _over(part: Amount | bool | None, whole: Amount | None = 1) -> Ratio:
+    """One request's part; of a fact, whether it holds."""
     if part is None or whole is None:
         return UNKNOWN
-    return Ratio(numerator=part, denominator=whole, requests=1)
-
-
-def _yes(fact: bool | None) -> Ratio:
-    return _over(None if fact is None else int(fact), 1)
+    return Ratio(numerator=int(part) if isinstance(part, bool) else part, denominator=whole, requests=1)
 
 
 def _compliance(record: RequestRecord) -> Ratio:
     """Within the input limit of its model; one that a provider refused as too long was not."""
-    if record.overflows:
-        return _yes(False)
-    if record.input_limit is None or record.input_tokens is None:
-        return UNKNOWN
-    return _yes(record.input_tokens <= record.input_limit)
+    if record.overflows or record.input_limit is None or record.input_tokens is None:
+        return _over(False if record.overflows else None)
+    return _over(record.input_tokens <= record.input_limit)
 
 
 def _survived(record: RequestRecord) -> Ratio:
     """Got an answer although its first candidate failed, whether or not another one was there."""
     if record.succeeded and record.fallbacks == 0:
         return NOT_CONCERNED
-    return UNKNOWN if record.succeeded and record.fallbacks is None else _yes(record.succeeded)
+    return _over(None if record.succeeded and record.fallbacks is None else record.succeeded)
 
 
 def _efficiency(record: RequestRecord) -> Ratio:
@@ -406,28 +367,13 @@ def _waste(record: RequestRecord) -> Ratio:
     return _over(max(0, record.reserved_tokens - record.output_tokens), record.reserved_tokens)
 
 
-def _cost_share(record: RequestRecord) -> Ratio:
-    """What it cost, over what it had cost if the candidate with the largest window had answered."""
-    return _over(record.cost, record.largest_cost)
-
-
-def _optimality(record: RequestRecord) -> Ratio:
-    """Its model was judged the best choice, of those that were judged."""
-    return _yes(record.optimal)
-
-
-def _utilization(record: RequestRecord) -> Ratio:
-    """Input tokens over the input limit: windows are what is paid for."""
-    return _over(record.input_tokens, record.input_limit)
-
-
 MEASURES: Mapping[str, Callable[[RequestRecord], Ratio]] = MappingProxyType(
     {
         "limit_compliance": _compliance,
         "fallback_success": _survived,
-        "cost_against_largest": _cost_share,
-        "optimal_routing": _optimality,
-        "utilization": _utilization,
+        "cost_against_largest": lambda record: _over(record.cost, record.largest_cost),
+        "optimal_routing": lambda record: _over(record.optimal),  # of those that were judged
+        "utilization": lambda record: _over(record.input_tokens, record.input_limit),
         "token_efficiency": _efficiency,
         "reserve_waste": _waste,
     }
@@ -450,17 +396,6 @@ def _count(value: object) -> int | None:
     return value if is_count(value) else 0 if type(value) is int and value == 0 else None
 
 
-def _length(value: object) -> int | None:
-    """How many there are: a number, or the things themselves."""
-    return len(value) if isinstance(value, Sized) and not isinstance(value, str) else _count(value)
-
-
-def _refusals(value: object) -> int:
-    """How many of the listed candidates refused the request as too long."""
-    listed = value if isinstance(value, list | tuple) else ()
-    return sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in listed)
-
-
 def _amount(value: object) -> Decimal | None:
     try:
         amount = Decimal(_text(value))
@@ -471,16 +406,11 @@ def _amount(value: object) -> Decimal | None:
 
 def _cost(usage: Mapping[str, Any], info: ModelInfo | None) -> Decimal | None:
     """Price of the usage; what one model read from its cache counts as cached at every other one too."""
-    sizes = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    if info is None or info.input_price is None or info.output_price is None or None in sizes:
+    read, written = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    if info is None or info.input_price is None or info.output_price is None or read is None or written is None:
         return None
-    read, written = (size or 0 for size in sizes)
-    cached = min(read, _cached(usage))
+    details = usage.get("input_token_details")
+    cached = min(read, _count(details.get("cache_read")) or 0) if isinstance(details, Mapping) else 0
     cache_price = info.input_price if info.cache_read_price is None else info.cache_read_price
     priced = (read - cached) * info.input_price + cached * cache_price + written * info.output_price
     return priced / PRICED_TOKENS
-
-
-def _cached(usage: Mapping[str, Any]) -> int:
-    details = usage.get("input_token_details")
-    return _count(details.get("cache_read")) or 0 if isinstance(details, Mapping) else 0

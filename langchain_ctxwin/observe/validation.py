@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random as randomness
-import re
-import string
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from statistics import fmean
@@ -67,20 +65,10 @@ PROFILED_MESSAGES = 1_000
 
 CountedBy = Literal["usage", "exact"]
 
-_ASCII_CLASSES = {
-    "ascii_letters": string.ascii_letters.encode(),
-    "digits": string.digits.encode(),
-    "whitespace": string.whitespace.encode(),
-}
-_BEYOND_ASCII = bytes(range(0x80, 0x100))
-_CJK = re.compile(
-    "["
-    "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"  # Korean
-    "\u3040-\u30ff\u31f0-\u31ff"  # Japanese syllables
-    "\u2e80-\u303f\u3100-\u312f\u31a0-\u31ef\u3200-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # ideographs
-    "\uff00-\uffef"  # full-width forms
-    "]+"
-)
+KINDS = ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")
+FIRST_CJK = "\u2e80"
+"""From here on nearly all letters are Chinese, Japanese or Korean."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -111,16 +99,10 @@ class Accuracy:
     mean_error: float
     """Mean of the errors with their signs: above 0 when we count too much."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """A request that was answered, our count of it, and how often the model had started anew by then."""
-
-    model: str
-    messages: Sequence[AnyMessage]
-    tools: Sequence[Any]
-    expected_tokens: int
-    resets: int
+    @property
+    def is_too_low(self) -> bool:
+        """True when what was learned about the model is not to be believed any more."""
+        return self.samples >= MIN_SAMPLES and self.share < MIN_ACCURATE_SHARE
 
 
 class Validator:
@@ -133,8 +115,7 @@ class Validator:
     - `validation.discrepancy`: an error over 30 %, with a profile of the text and never the text; at most one a minute
       and model, `unlogged` says how many were passed over since the last one.
     - `validation.accuracy_dropped`: less than 85 % of a model's latest 40 counts were at most 20 % off.
-    - `validation.count_failed`: the exact counter gave no count; once, and again after one that succeeded, at most one
-      a minute; `lost` says how many samples were lost in all.
+    - `validation.count_failed`: the exact counter gave no count; at most one a minute, `lost` says how many in all.
 
     Setup:
         ```bash
@@ -173,16 +154,24 @@ class Validator:
     ) -> None:
         if not 0 <= share <= 1:
             raise ConfigError(f"share={share!r} is not from 0 to 1: give a share of the answers, for example 0.01")
-        self._exact = None if counter is None else ExactCounts(counter, clock=clock)
+        # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
+        count: Any = getattr(counter, "count_request", None) or counter
+        if counter is not None and not callable(count):
+            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
+        self._count: Callable[..., Any] | None = count
+        self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
+        self._lost = 0
+        self._loss_pace = LogPace()
         self._share = share
         self._clock = clock
         self._random = random
-        self._tracks = Tracks()
+        self._tracks: OrderedDict[str, _Track] = OrderedDict()
+        self._lock = ForkSafeLock()
 
     @property
     def lost_samples(self) -> int:
         """Requests that were to be counted exactly and could not be."""
-        return 0 if self._exact is None else self._exact.lost
+        return self._lost
 
     def check(
         self,
@@ -207,71 +196,117 @@ class Validator:
         """
         if not is_count(expected_tokens):
             return Verdict()
-        request = _Request(
-            model=model,
-            messages=messages,
-            tools=tools,
-            expected_tokens=expected_tokens,
-            resets=self._tracks.resets(model),
-        )
-        error = None
+        resets, error = self.resets(model), None
+        sent, bound = list(messages), list(tools)  # kept for the counter, while the caller goes on with its own
+        compare = partial(self._compare, model, sent, bound, expected_tokens, resets)
         if is_count(reported_tokens) and not is_absurd(reported_tokens, expected_tokens):
-            error = self._compare(request, reported_tokens, "usage")
-        if self._exact is not None and self._random() < self._share:
-            kept = replace(request, messages=list(messages), tools=list(tools))
-            self._exact.submit(kept.messages, kept.tools, lambda counted: self._compare(kept, counted, "exact"))
-        return Verdict(error=error, reset=self._tracks.take_reset(model))
+            error = compare(reported_tokens, "usage")
+        if self._count is not None and self._random() < self._share:
+            self._sample(partial(self._count, sent, tools=bound), lambda counted: compare(counted, "exact"))
+        with self._lock:
+            track = self._track(model)
+            due, track.reset_due = track.reset_due, False
+        return Verdict(error=error, reset=due)
 
     def accuracy(self, model: str) -> Accuracy | None:
         """Return how close the latest counts came; None when nothing was compared, or not since the last reset."""
-        return self._tracks.accuracy(model)
+        with self._lock:
+            track = self._tracks.get(model)
+            return _accuracy(track.comparisons) if track and track.comparisons else None
 
     def resets(self, model: str) -> int:
         """Return how often the counts of a model were found wrong: what was calibrated before the last time is void."""
-        return self._tracks.resets(model)
+        with self._lock:
+            return self._track(model).resets
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all samples are counted or lost; false when that takes longer. Blocks its thread."""
-        return self._exact is None or self._exact.flush(timeout_seconds)
+        return self._worker.flush(timeout_seconds)
 
-    def _compare(self, request: _Request, counted_tokens: int, counted_by: CountedBy) -> float:
-        error = (request.expected_tokens - counted_tokens) / counted_tokens
-        if abs(error) > DISCREPANCY:
-            self._report(request, counted_tokens, counted_by, error)
-        comparison = Comparison(error=error, counted_by=counted_by)
-        fallen = self._tracks.record(request.model, comparison, resets=request.resets)
-        if fallen is not None:
+    def _sample(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+        """Have a request counted, one after the other, in a thread that no exit waits for and no callback sees."""
+        try:
+            is_accepted = self._worker.submit(partial(self._count_one, count, use))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._lose(str(error))
+        else:
+            if not is_accepted:
+                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
+
+    def _count_one(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+        try:
+            counted = count()
+        except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
+            self._lose(type(error).__name__)  # its text may quote the request
+            return
+        if is_count(counted):
+            use(counted)
+        else:
+            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            self._lost += 1
+            is_early = self._loss_pace.take(self._clock()) is None
+        if not is_early:
+            _log.warning("validation.count_failed", reason=reason, lost=self._lost)
+
+    def _compare(
+        self,
+        model: str,
+        messages: Sequence[AnyMessage],
+        tools: Sequence[Any],
+        expected_tokens: int,
+        resets: int,
+        counted_tokens: int,
+        counted_by: CountedBy,
+    ) -> float:
+        """Remember and return the error; where it makes the accuracy too low, the model starts anew.
+
+        A count of ours that was made before the latest reset is not remembered.
+        """
+        error = (expected_tokens - counted_tokens) / counted_tokens
+        unlogged = fallen = None
+        with self._lock:
+            track = self._track(model)
+            if abs(error) > DISCREPANCY:
+                unlogged = track.pace.take(self._clock())
+            if track.resets == resets:
+                track.comparisons.append((error, counted_by))
+                accuracy = _accuracy(track.comparisons)
+                fallen = accuracy if accuracy.is_too_low else None
+            if fallen:
+                track.comparisons.clear()
+                track.resets += 1
+                track.reset_due = True
+        if unlogged is not None:
+            _log.warning(
+                "validation.discrepancy",
+                model=model,
+                expected_tokens=expected_tokens,
+                counted_tokens=counted_tokens,
+                counted_by=counted_by,
+                error=round(error, SHARE_DIGITS),
+                unlogged=unlogged,
+                profile=profile(messages, tools),
+            )
+        if fallen:
             share = round(fallen.share, SHARE_DIGITS)
-            _log.warning("validation.accuracy_dropped", model=request.model, share=share, samples=fallen.samples)
+            _log.warning("validation.accuracy_dropped", model=model, share=share, samples=fallen.samples)
         return error
 
-    def _report(self, request: _Request, counted_tokens: int, counted_by: CountedBy, error: float) -> None:
-        unlogged = self._tracks.take_log(request.model, self._clock())
-        if unlogged is None:
-            return
-        _log.warning(
-            "validation.discrepancy",
-            model=request.model,
-            expected_tokens=request.expected_tokens,
-            counted_tokens=counted_tokens,
-            counted_by=counted_by,
-            error=round(error, SHARE_DIGITS),
-            unlogged=unlogged,
-            profile=profile(request.messages, request.tools),
-        )
+    def _track(self, model: str) -> _Track:
+        """What is known of a model, used just now; the lock is held."""
+        track = self._tracks.setdefault(model, _Track())
+        self._tracks.move_to_end(model)
+        if len(self._tracks) > MAX_MODELS:
+            self._tracks.popitem(last=False)
+        return track
 
 
 def is_count(tokens: object) -> TypeGuard[int]:
     """Say whether a value is the size of some request."""
     return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One count of ours against a better one."""
-
-    error: float
-    counted_by: CountedBy
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,144 +327,20 @@ class LogPace:
 
 @dataclass(slots=True, kw_only=True)
 class _Track:
-    comparisons: deque[Comparison] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    comparisons: deque[tuple[float, CountedBy]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     resets: int = 0
     reset_due: bool = False
     pace: LogPace = field(default_factory=LogPace)
 
 
-class Tracks:
-    """Keeps accuracies per model; thread-safe, and forgets the models that were used least recently."""
-
-    def __init__(self) -> None:
-        self._tracks: OrderedDict[str, _Track] = OrderedDict()
-        self._lock = ForkSafeLock()
-
-    def resets(self, model: str) -> int:
-        """Return how often the model started anew: a comparison belongs to the count's time, not to its own."""
-        with self._lock:
-            return self._track(model).resets
-
-    def record(self, model: str, comparison: Comparison, *, resets: int) -> Accuracy | None:
-        """Remember a comparison; return the accuracy if it is too low by now, and start anew.
-
-        One of a count that was made before the latest reset is ignored.
-        """
-        with self._lock:
-            track = self._track(model)
-            if track.resets != resets:
-                return None
-            track.comparisons.append(comparison)
-            accuracy = _accuracy(track.comparisons)
-            if accuracy.samples < MIN_SAMPLES or accuracy.share >= MIN_ACCURATE_SHARE:
-                return None
-            track.comparisons.clear()
-            track.resets += 1
-            track.reset_due = True
-            return accuracy
-
-    def accuracy(self, model: str) -> Accuracy | None:
-        """Return the accuracy of the latest counts; None when there are none."""
-        with self._lock:
-            track = self._tracks.get(model)
-            return _accuracy(track.comparisons) if track and track.comparisons else None
-
-    def take_reset(self, model: str) -> bool:
-        """Say once that the model started anew."""
-        with self._lock:
-            track = self._track(model)
-            due, track.reset_due = track.reset_due, False
-            return due
-
-    def take_log(self, model: str, now: float) -> int | None:
-        """Return how many discrepancies were not logged since the last one that was, or None: too early for another."""
-        with self._lock:
-            return self._track(model).pace.take(now)
-
-    def _track(self, model: str) -> _Track:
-        """The track of a model, used just now; the lock is held."""
-        track = self._tracks.setdefault(model, _Track())
-        self._tracks.move_to_end(model)
-        if len(self._tracks) > MAX_MODELS:
-            self._tracks.popitem(last=False)
-        return track
-
-
-def _accuracy(comparisons: Collection[Comparison]) -> Accuracy:
-    errors = [comparison.error for comparison in comparisons]
+def _accuracy(comparisons: Collection[tuple[float, CountedBy]]) -> Accuracy:
+    errors = [error for error, _ in comparisons]
     return Accuracy(
         share=sum(abs(error) <= ACCURATE_WITHIN for error in errors) / len(errors),
         samples=len(errors),
-        exact_samples=sum(comparison.counted_by == "exact" for comparison in comparisons),
+        exact_samples=sum(counted_by == "exact" for _, counted_by in comparisons),
         mean_error=fmean(errors),
     )
-
-
-class ExactCounts:
-    """Counts requests one after the other, in a daemon thread that lives while there is something to count.
-
-    Exit does not wait for it, and callbacks do not see it: its context is empty. Requests that cannot be counted are
-    lost: the counter failed, or others still wait for one that hangs. The first loss is logged, and after a count that
-    succeeded the next one, at most one a minute.
-
-    Raises:
-        ConfigError: the counter is none.
-    """
-
-    def __init__(self, counter: RequestCounter | TokenCounter, *, clock: Clock) -> None:
-        # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
-        count: Any = getattr(counter, "count_request", None) or counter
-        if not callable(count):
-            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
-        self._count: Callable[..., Any] = count
-        self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
-        self._lost = 0
-        self._is_reported = False
-        self._pace = LogPace()
-        self._clock = clock
-        self._lock = ForkSafeLock()
-
-    @property
-    def lost(self) -> int:
-        """Requests that were given and not counted."""
-        return self._lost
-
-    def submit(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
-        """Have a request counted and `use` called with its size, some time in another thread; returns at once.
-
-        The sequences are kept until then: give copies.
-        """
-        try:
-            is_accepted = self._worker.submit(partial(self._count_one, messages, tools, use))
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._lose(str(error))
-        else:
-            if not is_accepted:
-                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
-
-    def flush(self, timeout_seconds: float) -> bool:
-        """Wait until nothing is left to count; false when that takes longer. Blocks its thread."""
-        return self._worker.flush(timeout_seconds)
-
-    def _count_one(self, messages: Sequence[AnyMessage], tools: Sequence[Any], use: Callable[[int], object]) -> None:
-        try:
-            counted = self._count(messages, tools=tools)
-        except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
-            self._lose(type(error).__name__)  # its text may quote the request
-            return
-        if is_count(counted):
-            self._is_reported = False
-            use(counted)
-        else:
-            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
-
-    def _lose(self, reason: str) -> None:
-        with self._lock:
-            self._lost += 1
-            if self._is_reported or self._pace.take(self._clock()) is None:
-                return
-            self._is_reported = True
-        _log.warning("validation.count_failed", reason=reason, lost=self._lost)
 
 
 def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, Any]:
@@ -444,14 +355,17 @@ def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, A
         read = [_read(message) for message in looked_at]
     except Exception:  # noqa: BLE001  # content of any shape, perhaps being changed: what is known of it is enough
         return sizes
-    text = "".join(text for text, _ in read)
+    texts = [text for text, _ in read]
+    text = "".join(texts)
+    kinds = Counter(map(_kind, sample(text)))
+    shares = {kind: round(kinds[kind] / max(1, kinds.total()), SHARE_DIGITS) for kind in KINDS}
     return {
         **sizes,
         "profiled_messages": len(looked_at),
         "characters": len(text),
-        "longest_message_characters": max((len(text) for text, _ in read), default=0),
+        "longest_message_characters": max(map(len, texts), default=0),
         "media_blocks": sum(media for _, media in read),
-        **_shares(sample(text)),
+        **shares,
     }
 
 
@@ -462,11 +376,9 @@ def _read(message: BaseMessage) -> tuple[str, int]:
     return "".join(texts), len(found) - len(texts)
 
 
-def _shares(text: str) -> dict[str, float]:
-    """Share of each class of characters; they add up to 1, or are all 0 for an empty text."""
-    ascii_text = text.encode("utf-8", "replace").translate(None, _BEYOND_ASCII)
-    counts = {name: len(ascii_text) - len(ascii_text.translate(None, chars)) for name, chars in _ASCII_CLASSES.items()}
-    counts["punctuation"] = len(ascii_text) - sum(counts.values())
-    counts["cjk"] = sum(map(len, _CJK.findall(text)))
-    counts["other"] = len(text) - sum(counts.values())
-    return {name: round(count / max(1, len(text)), SHARE_DIGITS) for name, count in counts.items()}
+def _kind(character: str) -> str:
+    if character.isascii():
+        if character.isalpha():
+            return "ascii_letters"
+        return "digits" if character.isdigit() else "whitespace" if character.isspace() else "punctuation"
+    return "cjk" if character.isalpha() and character >= FIRST_CJK else "other"

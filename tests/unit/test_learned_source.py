@@ -1,7 +1,6 @@
 """What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -26,7 +25,7 @@ from langchain_ctxwin.models.sources.learned import (
     limits_file,
     merged,
 )
-from langchain_ctxwin.util.files import alone, replace_text
+from langchain_ctxwin.util.files import alone
 from support.model_sources import NOON, Watch
 
 DAY = 24 * 3600.0
@@ -71,38 +70,22 @@ def warnings_of(logs):
 # What is remembered
 
 
-def test_what_was_learned_is_recalled_per_model():
-    """Fields that were stated at different times stand together, other models know nothing of them."""
-    source = LearnedSource()
-    source.learn("m", {"context_window": 8192})
-    source.learn("m", {"max_input_tokens": 6000})
-    assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
-    assert source.recall("other") == {}
-
-
 @pytest.mark.parametrize("latest", [4096, 16_384])
-def test_the_latest_statement_wins(latest, path):
-    """Smaller or larger, in memory and in the file, even when the clock stands still."""
-    source = saved(LearnedSource(path, clock=Watch()), context_window=8192)
-    saved(source, context_window=latest)
-    assert source.recall("m") == LearnedSource(path, clock=Watch()).recall("m") == {"context_window": latest}
-
-
-def test_the_latest_statement_wins_when_the_clock_was_set_back(path):
-    """A statement is newer than the one it replaces, whatever the clock says."""
+@pytest.mark.parametrize("passed_seconds", [0, -DAY])
+def test_the_latest_statement_wins(latest, passed_seconds, path):
+    """Smaller or larger, in memory and in the file, even when the clock stands still or was set back."""
     watch = Watch()
     source = saved(LearnedSource(path, clock=watch), context_window=8192)
-    watch.now -= DAY
-    saved(source, context_window=16_384)
-    assert LearnedSource(path, clock=watch).recall("m") == {"context_window": 16_384}
+    watch.now += passed_seconds
+    saved(source, context_window=latest)
+    assert source.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"context_window": latest}
 
 
 def test_a_statement_expires(path):
-    """Each field by itself, in memory and in the file."""
     watch = Watch()
-    source = saved(LearnedSource(path, clock=watch), context_window=8192)
+    source = saved(LearnedSource(path, clock=watch), context_window=8192, max_input_tokens=6000)
     watch.now += DAY
-    saved(source, max_input_tokens=6000)
+    saved(source, max_input_tokens=6000)  # heard again, it lives on
     watch.now = NOON + LEARNED_TTL_SECONDS - 1
     assert source.recall("m") == {"context_window": 8192, "max_input_tokens": 6000}
     watch.now = NOON + LEARNED_TTL_SECONDS
@@ -111,31 +94,13 @@ def test_a_statement_expires(path):
     assert (source.recall("m"), source.fetch(None)) == ({}, [])
 
 
-def test_hearing_a_limit_again_extends_it():
-    """The expiry counts from the last time the provider said so."""
-    watch = Watch()
-    source = LearnedSource(ttl_seconds=DAY, clock=watch)
-    source.learn("m", {"context_window": 8192})
-    watch.now += DAY - 1
-    source.learn("m", {"context_window": 8192})
-    watch.now += DAY - 1
-    assert source.recall("m") == {"context_window": 8192}
-
-
-def test_a_statement_from_far_ahead_does_not_count(path):
-    """It was written while a clock was wrong, and would win for ever."""
-    path.write_text(document(m={"context_window": entry(heard_at=NOON + 2 * LEARNED_TTL_SECONDS)}))
+@pytest.mark.parametrize("heard_at", [NOON + 2 * LEARNED_TTL_SECONDS, float("nan"), float("inf"), -float("inf")])
+def test_a_statement_of_an_impossible_time_does_not_count(path, heard_at):
+    path.write_text(document(m={"context_window": entry(heard_at=heard_at)}))
     source = LearnedSource(path, clock=Watch())
     assert source.recall("m") == {}
     saved(source, context_window=4096)
     assert LearnedSource(path, clock=Watch()).recall("m") == {"context_window": 4096}
-
-
-def test_an_unnamed_model_is_not_remembered(path):
-    """Its limit would apply to every other unnamed model."""
-    source = LearnedSource(path)
-    source.learn("", {"context_window": 8192})
-    assert (source.flush(), source.recall(""), source.fetch(None), path.exists()) == (True, {}, [], False)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +121,19 @@ def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
     assert source.recall("m") == {}
 
 
-@pytest.mark.parametrize("ttl_seconds", [0, -1.0, float("nan")])
-def test_a_lifetime_that_is_not_positive_is_refused(ttl_seconds):
-    """Nothing would ever be recalled."""
-    with pytest.raises(ConfigError, match=f"ttl_seconds={ttl_seconds}"):
-        LearnedSource(ttl_seconds=ttl_seconds)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(({"ttl_seconds": seconds}, f"ttl_seconds={seconds}") for seconds in (0, -1.0, float("nan"))),
+        *(({"path": nowhere}, "path=") for nowhere in ("~nobody-of-this-name/learned.json", "a\0b")),
+    ],
+)
+def test_what_can_never_work_is_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        LearnedSource(**arguments)
 
 
 def test_the_models_heard_of_longest_ago_leave_first(path):
-    """In memory and in the file; hearing of a model again keeps it."""
     full = {f"m{n}": {"context_window": Statement(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
     limits_file(path).update(lambda _: full)
     watch = Watch(NOON + DAY)
@@ -177,7 +146,6 @@ def test_the_models_heard_of_longest_ago_leave_first(path):
 
 
 def test_threads_may_learn_at_once():
-    """No statement is lost."""
     source = LearnedSource()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: source.learn(f"m{number}", {"context_window": number + 1}), range(200)))
@@ -188,9 +156,9 @@ def test_threads_may_learn_at_once():
 
 
 def test_entries_are_fetched_as_model_infos():
-    """One model by name, or all in the order of their names, each field with its provenance."""
     source = LearnedSource()
-    source.learn("b", {"context_window": 8192, "max_input_tokens": 6000})
+    source.learn("b", {"context_window": 8192})
+    source.learn("b", {"max_input_tokens": 6000})
     source.learn("a", {"max_input_tokens": 100})
     both = {"context_window": "learned", "max_input_tokens": "learned"}
     infos = [
@@ -229,7 +197,6 @@ def test_another_process_knows_what_was_saved(path):
 @settings(max_examples=20)
 @given(heard=heard)
 def test_statements_survive_the_file(tmp_path_factory, heard):
-    """What is written is read again, whatever the models are called."""
     path = tmp_path_factory.getbasetemp() / "round_trip.json"
     path.unlink(missing_ok=True)
     file = limits_file(path)
@@ -239,7 +206,6 @@ def test_statements_survive_the_file(tmp_path_factory, heard):
 @settings(max_examples=30)
 @given(one=heard, other=heard, third=heard)
 def test_merging_keeps_the_newest(one, other, third):
-    """The order of merging does not matter, and merging again changes nothing."""
     both = merged(one, other)
     assert both == merged(other, one) == merged(both, one) == merged(both, other)
     assert merged(both, third) == merged(one, merged(other, third))
@@ -247,12 +213,6 @@ def test_merging_keeps_the_newest(one, other, third):
     newest = {(m, f): max(s.heard_at for n, g, s in said if (n, g) == (m, f)) for m, f, _ in said}
     assert {(m, f): s.heard_at for m, known in both.items() for f, s in known.items()} == newest
     assert all((m, f, s) in said for m, known in both.items() for f, s in known.items())
-
-
-def test_of_two_statements_of_one_instant_the_smaller_wins():
-    """Any rule would do that does not depend on who merges; the smaller is safe."""
-    small, large = ({"m": {"context_window": Statement(tokens=n, heard_at=NOON)}} for n in (4096, 8192))
-    assert merged(small, large) == merged(large, small) == small
 
 
 def test_what_others_saved_meanwhile_is_kept(path):
@@ -272,20 +232,8 @@ def test_what_others_saved_meanwhile_is_kept(path):
     assert second.recall("c") == {"context_window": 3000}
 
 
-def test_an_older_statement_does_not_replace_a_newer_one_of_another_process(path):
-    """The newest counts for each model and field, whoever saves last."""
-    watch = Watch()
-    early, late = LearnedSource(path, clock=watch), LearnedSource(path, clock=watch)
-    saved(early, "m", context_window=8192)
-    watch.now += 1
-    saved(late, "m", context_window=4096)
-    saved(early, "other", context_window=1000)
-    assert early.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"context_window": 4096}
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
 def test_sources_that_save_at_once_lose_nothing(path):
-    """The lock makes them read and write one after the other."""
     sources = [LearnedSource(path) for _ in range(4)]
 
     def learn_many(number):
@@ -299,11 +247,12 @@ def test_sources_that_save_at_once_lose_nothing(path):
 
 
 def test_nothing_is_written_while_nothing_changed(path):
-    """Reading, learning nothing and being refused leave the file alone, and make none."""
-    source = LearnedSource(path, clock=Watch())
+    with capture_logs() as logs:
+        source = LearnedSource(path, clock=Watch())
     source.learn("m", {})
+    source.learn("", {"context_window": 8192})  # it would apply to every other unnamed model
     source.refresh()
-    assert (source.flush(), list(path.parent.iterdir())) == (True, [])
+    assert (source.flush(), list(path.parent.iterdir()), logs, source.fetch(None)) == (True, [], [], [])
     saved(source)
     before = path.stat().st_ino  # a file that is written is a new one
     source.refresh()
@@ -324,33 +273,20 @@ def test_a_file_that_already_says_it_better_is_not_written(path):
 
 
 def test_the_path_is_fixed_when_the_source_is_made(tmp_path, monkeypatch):
-    """`~` is the home folder, a missing folder is made, and a later change of folder changes nothing."""
+    """`~` is the home folder, a missing folder is made, a link stays one; a later change of folder changes nothing."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     saved(LearnedSource("~/made/learned.json"))
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "made" / "linked.json")
+    saved(LearnedSource(link))
     monkeypatch.chdir(tmp_path)
     relative = LearnedSource("relative.json")
     monkeypatch.chdir(tmp_path / "made")
     saved(relative)
-    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json")} == {
-        str(Path("made", "learned.json")),
-        "relative.json",
-    }
-
-
-def test_a_link_to_the_file_stays_a_link(path, tmp_path):
-    """The file it points to is replaced."""
-    link = tmp_path / "link.json"
-    link.symlink_to(path)
-    saved(LearnedSource(link))
-    assert (link.is_symlink(), LearnedSource(path).recall("m")) == (True, {"context_window": 8192})
-
-
-@pytest.mark.parametrize("nowhere", ["~nobody-of-this-name/learned.json", "a\0b"])
-def test_a_path_that_names_no_place_is_refused(nowhere):
-    """A setting that can never work is said at once."""
-    with pytest.raises(ConfigError, match="path="):
-        LearnedSource(nowhere)
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json") if not file.is_symlink()}
+    assert files == {str(Path("made", "learned.json")), str(Path("made", "linked.json")), "relative.json"}
+    assert (link.is_symlink(), LearnedSource(link).recall("m")) == (True, {"context_window": 8192})
 
 
 # Trouble with the file
@@ -359,17 +295,20 @@ def test_a_path_that_names_no_place_is_refused(nowhere):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b"\xff\xfe\xff",
-        b"[" * 100_000,
-        b"9" * 5000,
-        b"null",
-        b"[]",
-        b"{}",
-        b'{"version": 0, "models": {}}',
-        b'{"version": 1, "models": []}',
-        b'{"version": 1}',
+        *(b"", b"{", b"\xff\xfe\xff", b"[" * 100_000, b"9" * 5000, b"null", b"[]", b"{}"),
+        *(b'{"version": 0, "models": {}}', b'{"version": 1, "models": []}', b'{"version": 1}'),
+        *(
+            document(bad=invalid, good={"context_window": entry(4096)}).encode()
+            for invalid in (
+                8192,
+                {"context_window": 8192},
+                {"context_window": None},
+                *({"context_window": entry(tokens=tokens)} for tokens in (0, True, 1e4, "8192", MAX_TOKENS + 1)),
+                *({"context_window": entry(heard_at=heard_at)} for heard_at in ("now", None)),
+                {"context_window": {"tokens": 8192}},
+                {"price": entry()},
+            )
+        ),
     ],
 )
 def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
@@ -377,52 +316,18 @@ def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
     path.write_bytes(content)
     with capture_logs() as logs:
         source = LearnedSource(path)
-        assert source.recall("m") == {}
+        assert source.fetch(None) == []
         saved(source)
     assert warnings_of(logs) == [("models.learned_unreadable", str(path))]
     assert path.with_name("learned.json.corrupt").read_bytes() == content
     assert LearnedSource(path).recall("m") == {"context_window": 8192}
 
 
-@pytest.mark.parametrize(
-    "invalid",
-    [
-        8192,
-        {"context_window": 8192},
-        {"context_window": None},
-        {"context_window": entry(tokens=0)},
-        {"context_window": entry(tokens=True)},
-        {"context_window": entry(tokens=1e4)},
-        {"context_window": entry(tokens="8192")},
-        {"context_window": entry(tokens=MAX_TOKENS + 1)},
-        {"context_window": entry(heard_at="now")},
-        {"context_window": entry(heard_at=None)},
-        {"context_window": {"tokens": 8192}},
-        {"price": entry()},
-    ],
-)
-def test_valid_entries_beside_invalid_ones_are_kept(path, invalid):
-    """The invalid one is reported by name, and stays readable in the file that is set aside."""
-    before = document(bad=invalid, good={"context_window": entry(4096)})
-    path.write_text(before)
+def test_the_fault_of_a_file_is_named(path):
+    path.write_text(document(m={"context_window": entry(tokens=0)}))
     with capture_logs() as logs:
-        source = LearnedSource(path, clock=Watch())
-        assert [info.name for info in source.fetch(None)] == ["good"]
-        saved(source)
-    assert warnings_of(logs) == [("models.learned_unreadable", str(path))]
-    assert "1 invalid entries, the first is 'bad." in logs[0]["reason"]
-    assert path.with_name("learned.json.corrupt").read_text() == before
-    assert [info.name for info in LearnedSource(path, clock=Watch()).fetch(None)] == ["good", "m"]
-
-
-@pytest.mark.parametrize("heard_at", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400])
-def test_an_impossible_time_has_expired(path, heard_at):
-    """Such a statement neither counts nor stands in the way of a new one."""
-    path.write_text('{"version": 1, "models": {"m": {"context_window": {"tokens": 1, "heard_at": %s}}}}' % heard_at)  # noqa: UP031  # braces
-    source = LearnedSource(path, clock=Watch())
-    assert source.recall("m") == {}
-    saved(source)
-    assert LearnedSource(path, clock=Watch()).recall("m") == {"context_window": 8192}
+        LearnedSource(path)
+    assert logs[0]["reason"] == "no limits of version 1: models.m.context_window.tokens"
 
 
 def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
@@ -436,6 +341,7 @@ def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
         source.refresh()
     assert warnings_of(logs) == [("models.learned_not_saved", str(path)), ("models.learned_unreadable", str(path))]
     assert {log["reason"].partition(":")[0] for log in logs} == {"IsADirectoryError"}
+    assert {file.name for file in path.parent.iterdir()} == {"learned.json", "learned.json.lock"}  # no draft is left
     path.rmdir()
     saved(source, "c")
     assert [info.name for info in LearnedSource(path).fetch(None)] == ["a", "b", "c"]
@@ -447,7 +353,6 @@ def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
 
 
 def test_a_place_where_no_file_can_be_is_reported(path):
-    """A file stands where the folder should be: nothing can be read, made or written there."""
     path.write_text("not a folder")
     below = path / "learned.json"
     with capture_logs() as logs:
@@ -456,19 +361,7 @@ def test_a_place_where_no_file_can_be_is_reported(path):
     assert source.recall("m") == {"context_window": 8192}
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_reported(path):
-    """The source goes on in memory."""
-    path.parent.chmod(0o500)
-    with capture_logs() as logs:
-        source = saved(LearnedSource(path))
-    path.parent.chmod(0o700)
-    assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
-    assert source.recall("m") == {"context_window": 8192}
-
-
 def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
-    """What might be of use to somebody stays where it is."""
     path.write_text("{")
     occupied = path.with_name("learned.json.corrupt")
     occupied.mkdir()
@@ -478,27 +371,11 @@ def test_a_faulty_file_that_cannot_be_set_aside_is_not_overwritten(path):
     assert (path.read_text(), occupied.is_dir()) == ("{", True)
 
 
-def test_a_failed_write_leaves_no_draft(path):
-    """Nothing but what was there before."""
-    path.mkdir()
-    with pytest.raises(OSError, match="directory"):
-        replace_text(path, "{}")
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_missing_file_is_no_trouble(path):
-    """The first process finds none."""
-    with capture_logs() as logs:
-        assert LearnedSource(path).recall("m") == {}
-    assert logs == []
-
-
 # Not in the caller's thread
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
 def test_learning_does_not_wait_for_the_file(path):
-    """While another process writes it, learning returns all the same, and flush gives up."""
     source = LearnedSource(path)
     with alone(path):
         source.learn("m", {"context_window": 8192})
@@ -509,8 +386,6 @@ def test_learning_does_not_wait_for_the_file(path):
 
 
 def test_a_process_without_more_threads_goes_on_in_memory(path, monkeypatch):
-    """The statement is reported as not saved, and saved with the next one."""
-
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 

@@ -2,17 +2,13 @@
 
 import json
 import os
-import stat
 from datetime import date
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.util import files
@@ -56,43 +52,20 @@ FULL = ModelInfo(
 
 
 def test_every_fact_comes_back(path):
-    """Prices to the last digit, free ones too; a model of which nothing is known as well."""
     stored = {"api": snapshot(FULL, ModelInfo(name="bare"))}
     save(snapshot_file(path), stored)
     assert snapshot_file(path).read() == stored
 
 
-@settings(max_examples=30)
-@given(
-    st.dictionaries(
-        st.text(min_size=1), st.lists(st.text(min_size=1).map(lambda name: ModelInfo(name=name))), max_size=3
-    )
-)
-def test_any_names_come_back(tmp_path_factory, listed):
-    """Names are other people's texts."""
-    path = tmp_path_factory.mktemp("names") / "models.json"
-    stored = {key: snapshot(*models) for key, models in listed.items()}
-    save(snapshot_file(path), stored)
-    assert snapshot_file(path).read() == stored
-
-
-def test_a_missing_file_holds_nothing(path):
-    """Without a word."""
-    with capture_logs() as logs:
-        assert snapshot_file(path).read() == {}
-    assert logs == []
-
-
 def test_saving_keeps_the_snapshots_of_others(path):
-    """Programs share the file."""
     save(snapshot_file(path), {"one": snapshot(FULL)})
     save(snapshot_file(path), {"two": snapshot()})
     save(snapshot_file(path), {"one": snapshot(fetched_at=NOON + 1)})
     assert snapshot_file(path).read() == {"one": snapshot(fetched_at=NOON + 1), "two": snapshot()}
+    assert sorted(file.name for file in path.parent.iterdir()) == ["models.json", "models.json.lock"]  # no draft
 
 
 def test_the_file_does_not_grow_without_limit():
-    """The oldest snapshots leave."""
     many = {str(index): snapshot(fetched_at=NOON + index) for index in range(MAX_SNAPSHOTS + 2)}
     assert list(newest(many)) == [str(index) for index in range(2, MAX_SNAPSHOTS + 2)]
 
@@ -131,7 +104,6 @@ def entry(**fields):
     ],
 )
 def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
-    """It may be a disk error that somebody wants to look at, so it is moved and not deleted."""
     cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
         assert cache.read() == {}
@@ -142,7 +114,6 @@ def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
 
 
 def test_a_file_of_a_newer_version_is_left_alone(path):
-    """Two versions of this package may run on one machine; the older one goes without."""
     text = json.dumps({"version": FILE_VERSION + 1, "snapshots": "in another shape"})
     cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
@@ -155,34 +126,6 @@ def test_a_file_of_a_newer_version_is_left_alone(path):
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_told_once(path):
-    """The program goes on without."""
-    write(path, "{}").parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    cache = snapshot_file(path)
-    with capture_logs() as logs:
-        save(cache, {"api": snapshot(FULL)})
-        save(cache, {"api": snapshot(FULL)})
-    path.parent.chmod(stat.S_IRWXU)
-    assert events(logs) == ["models.cache_not_saved"]
-
-
-def test_a_place_that_cannot_be_written_is_told_once(tmp_path):
-    """A file where the folder should be stops root as well."""
-    cache = snapshot_file(write(tmp_path / "file", "") / "models.json")
-    with capture_logs() as logs:
-        assert cache.read() is None
-        save(cache, {"api": snapshot(FULL)})
-        save(cache, {"api": snapshot(FULL)})
-    assert events(logs) == ["models.cache_unreadable", "models.cache_not_saved"]
-
-
-def test_no_draft_stays_behind(path):
-    """A reader never sees a part of a file, and the folder holds the file and its lock."""
-    save(snapshot_file(path), {"api": snapshot(FULL)})
-    assert sorted(file.name for file in path.parent.iterdir()) == ["models.json", "models.json.lock"]
-
-
 # In a registry
 
 
@@ -191,84 +134,58 @@ def restarted(path, source, watch, **options):
 
 
 def test_a_restart_asks_nothing_within_the_time_to_live(path):
-    """Prices, limits and aliases are there at once."""
-    watch = Watch()
-    first = ListSource(model(), name="api", cache_key="provider api")
+    """After it, old facts serve while the source fails: a network that is down takes no model away."""
+    watch, first = Watch(), ListSource(model(), cache_key="provider api")
     registry = restarted(path, first, watch)
     registry.refresh()
     watch.now += 30
-    second = ListSource(name="api", cache_key="provider api")
+    second = ListSource(cache_key="provider api", failing=OSError("down"))
     assert restarted(path, second, watch).lookup("nova-1") == registry.lookup("nova-1")
     assert (first.fetched, second.fetched) == ([None], [])
-
-
-def test_a_restart_serves_old_facts_while_the_source_fails(path):
-    """A network that is down at the start of a program takes no model away."""
-    watch = Watch()
-    restarted(path, ListSource(model(), name="api", cache_key="provider api"), watch).refresh()
     watch.now += 10_000
-    failing = ListSource(name="api", cache_key="provider api", failing=OSError("down"))
-    assert restarted(path, failing, watch).lookup("nova-1").context_window == 8192
-    assert failing.fetched == [None]
+    assert restarted(path, second, watch).lookup("nova-1").context_window == 8192
+    assert second.fetched == [None]
 
 
 def test_a_file_from_the_future_is_not_trusted_to_be_fresh(path):
-    """The clock was set back: nobody knows how old the facts are."""
     watch = Watch()
-    restarted(path, ListSource(model(), name="api", cache_key="provider api"), watch).refresh()
+    restarted(path, ListSource(model(), cache_key="provider api"), watch).refresh()
     watch.now -= 1_000_000
-    source = ListSource(model(context_window=4096), name="api", cache_key="provider api")
+    source = ListSource(model(context_window=4096), cache_key="provider api")
     registry = restarted(path, source, watch)
     registry.refresh()
     assert registry.lookup("nova-1").context_window == 4096
 
 
-def test_what_the_caller_states_is_not_stored(path):
-    """It may have changed until the next start; only APIs and catalogs are worth storing."""
-    watch = Watch()
-    for tier in ("explicit", "profile"):
-        restarted(path, ListSource(model(), name=tier, tier=tier, cache_key=tier), watch).refresh()
+@pytest.mark.parametrize(
+    ("tier", "cache_key"),
+    [("explicit", "mine"), ("profile", "mine"), ("provider", "")],
+    ids=["may change", "is here", "nobody's"],
+)
+def test_what_may_change_or_has_no_place_is_not_stored(path, tier, cache_key):
+    restarted(path, ListSource(model(), tier=tier, cache_key=cache_key), Watch()).refresh()
     assert snapshot_file(path).read() == {}
 
 
 def test_sources_at_different_addresses_are_stored_apart(path):
-    """Two servers of one kind serve different models under the same name of a source."""
     watch = Watch()
-    here, there = (
-        ListSource(model(), name="api", cache_key="provider api"),
-        ListSource(model(context_window=4096), name="api", cache_key="provider api"),
-    )
-    here.cache_key, there.cache_key = "api here", "api there"
-    restarted(path, here, watch).refresh()
-    restarted(path, there, watch).refresh()
+    restarted(path, ListSource(model(), cache_key="api here"), watch).refresh()
+    restarted(path, ListSource(model(context_window=4096), cache_key="api there"), watch).refresh()
     windows = {key: stored.models[0].context_window for key, stored in snapshot_file(path).read().items()}
     assert windows == {"api here": 8192, "api there": 4096}
 
 
-def test_a_source_that_does_not_say_whose_facts_it_states_is_not_stored(path):
-    """Another program's source of the same name may state others."""
-    restarted(path, ListSource(model(), name="api"), Watch()).refresh()
-    assert snapshot_file(path).read() == {}
-
-
-def test_a_place_that_is_no_file_is_not_read(tmp_path):
+def test_what_is_no_file_of_ours_is_not_read_to_its_end(path, tmp_path, monkeypatch):
     """A pipe would be waited for, for ever."""
-    os.mkfifo(tmp_path / "models.json")
-    with capture_logs() as logs:
-        assert snapshot_file(tmp_path / "models.json").read() is None
-    assert events(logs) == ["models.cache_unreadable"]
-
-
-def test_a_file_beyond_all_measure_is_set_aside(path, monkeypatch):
-    """It is not read to its end."""
+    os.mkfifo(tmp_path / "pipe.json")
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
     with capture_logs() as logs:
+        assert snapshot_file(tmp_path / "pipe.json").read() is None
         assert snapshot_file(write(path, " " * 11)).read() == {}
-    assert events(logs) == ["models.cache_unreadable"]
+    assert events(logs) == ["models.cache_unreadable"] * 2
 
 
 def test_flushing_waits_until_what_was_fetched_is_saved(path):
-    """A program that ends at once loses nothing."""
     registry = restarted(path, ListSource(model(), cache_key="api"), Watch())
     registry.lookup("nova-1")
     assert registry.flush()
@@ -276,9 +193,8 @@ def test_flushing_waits_until_what_was_fetched_is_saved(path):
 
 
 def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
-    """Another process may have stored newer ones meanwhile."""
     watch = Watch()
-    source = ListSource(model(), name="api", cache_key="provider api")
+    source = ListSource(model(), cache_key="provider api")
     registry = restarted(path, source, watch)
     registry.refresh()
     newer = {"provider api": snapshot(model(context_window=1), fetched_at=NOON + 5)}
@@ -286,9 +202,3 @@ def test_a_failed_refresh_does_not_store_old_facts_as_new(path):
     source.failing = OSError()
     registry.refresh()
     assert snapshot_file(path).read() == newer
-
-
-def test_a_path_that_names_no_place_is_refused():
-    """Before anything is fetched."""
-    with pytest.raises(ConfigError, match="give the path of a file"):
-        ModelRegistry([], cache_path="~nobody-of-this-name/models.json")

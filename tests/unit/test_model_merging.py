@@ -3,6 +3,7 @@
 from datetime import date
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,7 +77,6 @@ def test_conflicts_keep_every_other_value(claims):
 
 @given(claims_of(["catalog"]).flatmap(lambda claims: st.tuples(st.just(claims), st.permutations(claims))))
 def test_the_order_of_catalogs_changes_no_limit(orders):
-    """None of the tables is better than the others."""
     one, other = (merge(*claims) for claims in orders)
     fields = (*LIMIT_FIELDS, "retires_on", "deprecated")
     assert [getattr(one, field) for field in fields] == [getattr(other, field) for field in fields]
@@ -84,7 +84,6 @@ def test_the_order_of_catalogs_changes_no_limit(orders):
 
 @given(claims_of(["catalog"]))
 def test_no_limit_is_larger_than_the_smallest_of_the_catalogs(claims):
-    """A limit that is too large fails requests, one that is too small wastes a little."""
     info = merge(*claims)
     for field in LIMIT_FIELDS:
         if getattr(info, field) is not None:
@@ -93,7 +92,6 @@ def test_no_limit_is_larger_than_the_smallest_of_the_catalogs(claims):
 
 @given(claims_of(TIERS), infos())
 def test_an_explicit_price_beats_all_others(claims, info):
-    """The most trusted tier that states a field counts, wherever it stands."""
     claims = [one for one in claims if one.tier != "explicit"]
     merged_info = merge(*claims, Claim(source="mine", tier="explicit", info=info))
     for field in PRICE_FIELDS:
@@ -104,112 +102,93 @@ def test_an_explicit_price_beats_all_others(claims, info):
 # Examples
 
 
-def test_the_first_tier_that_states_a_field_counts_field_by_field():
-    """An explicit window does not hide the prices and output limit of others."""
-    info = merge(
-        claim("table", "catalog", context_window=900, max_output_tokens=100, input_price=Decimal(3)),
-        claim("api", "provider", context_window=800, capabilities=frozenset({"tools"})),
-        claim("mine", "explicit", context_window=700),
-    )
-    assert info == ModelInfo(
-        name="m",
-        provider="p",
-        context_window=700,
-        max_output_tokens=100,
-        input_price=Decimal(3),
-        capabilities=frozenset({"tools"}),
-        provenance={
-            "context_window": "mine",
-            "max_output_tokens": "table",
-            "input_price": "table",
-            "capabilities": "api",
-        },
-        conflicts={"context_window": {"api": 800, "table": 900}},
-    )
+TABLE_A = claim("a", context_window=200)
 
 
-def test_of_catalogs_the_smaller_limit_and_the_first_price_count():
-    """Prices are no safety margin: the order of the sources says which table is preferred."""
-    info = merge(
-        claim("one", context_window=900, input_price=Decimal(3)),
-        claim("two", context_window=800, input_price=Decimal(2)),
-    )
-    assert (info.context_window, info.input_price) == (800, Decimal(3))
-    assert info.conflicts == {"context_window": {"one": 900}, "input_price": {"two": Decimal(2)}}
-
-
-def test_a_price_of_zero_is_a_statement():
-    """Free is not unknown."""
-    info = merge(claim("api", "provider", input_price=Decimal(0)), claim("table", input_price=Decimal(2)))
-    assert (info.input_price, info.conflicts) == (Decimal(0), {"input_price": {"table": Decimal(2)}})
-
-
-def test_an_input_limit_above_the_window_leaves_in_the_same_tier():
-    """Two tables mean different things by the same word: the window allows the smaller request."""
-    info = merge(claim("a", context_window=200), claim("b", context_window=400, max_input_tokens=272))
-    assert (info.context_window, info.max_input_tokens) == (200, None)
-    assert info.conflicts == {"context_window": {"b": 400}, "max_input_tokens": {"b": 272}}
-
-
-def test_an_input_limit_below_a_more_trusted_window_leaves_nothing_to_doubt():
-    """A window that the caller states is kept, a larger input limit of a table is not."""
-    info = merge(claim("mine", "explicit", context_window=100), claim("table", max_input_tokens=272))
-    assert (info.context_window, info.max_input_tokens, info.conflicts) == (
-        100,
-        None,
-        {"max_input_tokens": {"table": 272}},
-    )
-
-
-def test_a_more_trusted_input_limit_raises_the_window_to_itself():
-    """What goes in fits the window, so a smaller window of a table is out of date; how much larger nobody said."""
-    info = merge(claim("heard", "learned", max_input_tokens=300), claim("table", context_window=200))
-    assert (info.context_window, info.max_input_tokens) == (300, 300)
-    assert info.provenance == {"context_window": "heard", "max_input_tokens": "heard"}
-    assert info.conflicts == {"context_window": {"table": 200}}
-
-
-def test_an_output_limit_above_the_window_leaves():
-    """Requests are sized by the window, whoever stated the output limit."""
-    info = merge(claim("mine", "explicit", max_output_tokens=64), claim("table", context_window=32))
-    assert (info.context_window, info.max_output_tokens) == (32, None)
-    assert info.conflicts == {"max_output_tokens": {"mine": 64}}
-
-
-def test_one_warning_of_retirement_is_enough_and_the_earliest_day_counts():
-    """A retirement that is noticed too late fails requests."""
-    info = merge(
-        claim("a", retires_on=date(2030, 5, 1)), claim("b", retires_on=date(2030, 2, 1)), claim("c", deprecated=True)
-    )
-    assert (info.deprecated, info.retires_on) == (True, date(2030, 2, 1))
-    assert info.provenance == {"deprecated": "c", "retires_on": "b"}
-
-
-def test_aliases_and_other_spellings_are_collected():
-    """Each source may know other names."""
-    info = merge(claim("a", aliases=("m-latest",)), claim("b", name="M", aliases=("m-latest", "m-2")))
-    assert (info.aliases, info.provenance) == (("m-latest", "M", "m-2"), {"aliases": "a"})
-
-
-def test_a_source_that_contradicts_itself_keeps_both_values():
-    """Two rows about one model come from one table; neither value hides the other."""
-    info = merge(claim(context_window=1), claim(context_window=2), claim(context_window=3), claim(context_window=3))
-    assert info.conflicts == {"context_window": {"a": 2, "a #2": 3}}
-
-
-def test_many_values_of_one_source_are_told_apart():
-    """However many there are, each keeps an entry, beside those of a source that is named like one of them."""
-    info = merge(*(claim(context_window=size) for size in range(1, 5)), claim("a #2", context_window=9))
-    assert info.conflicts == {"context_window": {"a": 2, "a #2": 3, "a #3": 4, "a #2 #2": 9}}
-
-
-def test_nothing_is_known_without_claims():
-    """The name stays."""
-    assert merge() == ModelInfo(name="m", provider="p")
+@pytest.mark.parametrize(
+    ("claims", "facts"),
+    [
+        (
+            # Prices are no safety margin: the order of the sources says which table is preferred.
+            [
+                claim("one", context_window=900, input_price=Decimal(0)),
+                claim("two", context_window=800, input_price=Decimal(2)),
+            ],
+            {
+                "context_window": 800,
+                "input_price": Decimal(0),
+                "provenance": {"context_window": "two", "input_price": "one"},
+                "conflicts": {"context_window": {"one": 900}, "input_price": {"two": Decimal(2)}},
+            },
+        ),
+        (
+            # Two tables mean different things by the same word: the window allows the smaller request.
+            [TABLE_A, claim("b", context_window=400, max_input_tokens=272)],
+            {
+                "context_window": 200,
+                "provenance": {"context_window": "a"},
+                "conflicts": {"context_window": {"b": 400}, "max_input_tokens": {"b": 272}},
+            },
+        ),
+        (
+            # A window that the caller states is kept, a larger input limit of a table is not.
+            [claim("mine", "explicit", context_window=100), claim("table", max_input_tokens=272)],
+            {
+                "context_window": 100,
+                "provenance": {"context_window": "mine"},
+                "conflicts": {"max_input_tokens": {"table": 272}},
+            },
+        ),
+        (
+            # What goes in fits the window, so a smaller window of a table is out of date.
+            [claim("heard", "learned", max_input_tokens=300), TABLE_A],
+            {
+                "context_window": 300,
+                "max_input_tokens": 300,
+                "provenance": {"context_window": "heard", "max_input_tokens": "heard"},
+                "conflicts": {"context_window": {"a": 200}},
+            },
+        ),
+        (
+            # Requests are sized by the window, whoever stated the output limit.
+            [claim("mine", "explicit", max_output_tokens=640), TABLE_A],
+            {
+                "context_window": 200,
+                "provenance": {"context_window": "a"},
+                "conflicts": {"max_output_tokens": {"mine": 640}},
+            },
+        ),
+        (
+            # A retirement that is noticed too late fails requests.
+            [claim(day, retires_on=date(2030, 1, int(day))) for day in "52"] + [claim("c", deprecated=True)],
+            {
+                "deprecated": True,
+                "retires_on": date(2030, 1, 2),
+                "provenance": {"deprecated": "c", "retires_on": "2"},
+                "conflicts": {"retires_on": {"5": date(2030, 1, 5)}},
+            },
+        ),
+        (
+            [claim("a", aliases=("m-latest",)), claim("b", name="M", aliases=("m-latest", "m-2"))],
+            {"aliases": ("m-latest", "M", "m-2"), "provenance": {"aliases": "a"}},
+        ),
+        (
+            # Neither value of a source that contradicts itself hides the other, or that of a source named like it.
+            [*(claim(context_window=size) for size in (1, 2, 3, 3)), claim("a #2", context_window=9)],
+            {
+                "context_window": 1,
+                "provenance": {"context_window": "a"},
+                "conflicts": {"context_window": {"a": 2, "a (2)": 3, "a #2": 9}},
+            },
+        ),
+        ([], {}),
+    ],
+)
+def test_claims_are_merged_to_one_value_per_field(claims, facts):
+    assert merge(*claims) == ModelInfo(name="m", provider="p", **facts)
 
 
 def test_a_window_is_guessed_only_where_no_limit_is_known():
-    """Four times the output limit, marked, and never over what somebody stated."""
     guess = guessed(ModelInfo(name="m", max_output_tokens=100))
     assert (guess.context_window, guess.limits.source) == (400, "guess")
     for info in (ModelInfo(name="m"), ModelInfo(name="m", max_input_tokens=8), ModelInfo(name="m", context_window=8)):

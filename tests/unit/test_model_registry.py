@@ -6,17 +6,16 @@ import signal
 import threading
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.runnables import RunnableLambda
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import cache
 from langchain_ctxwin.models.cache import Feed, SourceCache
-from langchain_ctxwin.models.names import MAX_CLAIMS
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
 from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
@@ -64,92 +63,50 @@ def chat(**fields):
 # Answers
 
 
-def test_facts_of_all_tiers_are_merged_whatever_the_order_of_the_sources():
-    """Each value names its source, every other one is kept."""
-    sources = [
-        ListSource(model(context_window=900, max_output_tokens=100), name="table", tier="catalog"),
-        ListSource(model(context_window=800), name="api"),
-        ListSource(model(context_window=700, provider=None), name="mine", tier="explicit"),
-    ]
-    expected = ModelInfo(
-        name="nova-1",
-        provider="acme",
-        context_window=700,
-        max_output_tokens=100,
-        provenance={"context_window": "mine", "max_output_tokens": "table"},
-        conflicts={"context_window": {"api": 800, "table": 900}},
-    )
-    for order in (sources, sources[::-1]):
-        assert registry(*order).lookup("acme/nova-1") == expected
-
-
 @pytest.mark.parametrize("stated", ["nova-1", "Nova-1", "acme/nova-1", "models/nova-1", "nova"])
 @pytest.mark.parametrize("asked", ["nova-1", "acme/nova-1", "ACME/nova-1", "nova", "acme/nova"])
 def test_what_is_stated_for_any_provider_holds_under_each_name(stated, asked):
-    """A person writes the name as it came to mind."""
     known = registry(ListSource(model(aliases=("nova",))), ExplicitSource({stated: {"context_window": 5}}))
     info = known.lookup(asked)
     assert (info.provider, info.name, info.context_window) == ("acme", "nova-1", 5)
 
 
 def test_what_a_server_states_without_a_provider_holds_at_no_other_one():
-    """Where a provider is named, only what a person stated or an error said holds for any."""
     local = ListSource(model(provider=None, context_window=1_000_000), name="local")
     table = ListSource(model(provider="groq"), name="table", tier="catalog")
     known = registry(local, table)
     assert (window(known, "groq/nova-1"), window(known, "nova-1")) == (8192, 1_000_000)
 
 
-def test_the_very_spelling_counts_where_a_list_has_several():
-    """Providers that care about case may serve two models."""
-    known = registry(ListSource(model(context_window=9), model("NOVA-1", context_window=5)))
-    assert [window(known, name) for name in ("nova-1", "NOVA-1")] == [9, 5]
-
-
-def test_of_two_rows_of_one_list_the_smaller_limits_count():
-    """Nobody knows which of them answers."""
-    assert window(registry(ListSource(model(context_window=9), model(context_window=5)))) == 5
-
-
-def test_a_name_that_is_listed_thousands_of_times_keeps_few_statements():
-    """Among them the smallest limits."""
-    known = registry(ListSource(*(model(context_window=size) for size in range(4000, 0, -1))))
-    info = known.lookup("nova-1")
-    assert (info.context_window, len(info.conflicts["context_window"])) == (1, MAX_CLAIMS - 1)
+@pytest.mark.parametrize(
+    ("listed", "windows"),
+    [
+        ([model(context_window=9), model("NOVA-1", context_window=5)], {"nova-1": 9, "NOVA-1": 5}),
+        ([model(context_window=9), model(context_window=5)], {"nova-1": 5}),  # nobody knows which of them answers
+    ],
+)
+def test_rows_of_one_list_about_one_name_are_told_apart_by_spelling_else_the_smaller_counts(listed, windows):
+    known = registry(ListSource(*listed))
+    assert {name: window(known, name) for name in windows} == windows
 
 
 def test_what_is_stated_about_a_variant_holds_for_the_variant_alone():
-    """At its provider the other facts are those of the model; a private variant of that name has none."""
     known = registry(ListSource(model(input_price=Decimal(2))), ExplicitSource({"nova-1:free": {"context_window": 5}}))
     facts = [(info.context_window, info.input_price) for info in map(known.lookup, ("acme/nova-1:free", "nova-1:free"))]
     assert (facts, window(known)) == ([(5, Decimal(2)), (5, None)], 8192)
 
 
-def test_sources_of_one_name_are_told_apart():
-    """Otherwise one would hide the other's value among the conflicts."""
-    info = registry(
-        *(ListSource(model(context_window=w), name="table", tier="catalog") for w in (900, 800, 700))
-    ).lookup("nova-1")
-    assert (info.provenance, info.conflicts) == (
-        {"context_window": "table #3"},
-        {"context_window": {"table": 900, "table #2": 800}},
-    )
-
-
-def test_a_source_without_name_and_tier_is_a_provider_named_after_its_class():
-    """The protocol asks for `fetch` only."""
-
-    class Plain:
-        def fetch(self, name):
-            return [model()]
-
-    assert registry(Plain(), ListSource(model(context_window=1), tier="catalog")).lookup("nova-1").provenance == {
-        "context_window": "Plain"
-    }
+def test_sources_of_one_name_are_told_apart_and_a_nameless_one_is_named_after_its_class():
+    tables = (ListSource(model(context_window=w), name="table", tier="catalog") for w in (900, 800, 700))
+    info = registry(*tables).lookup("nova-1")
+    conflicts = {"context_window": {"table": 900, "table #2": 800}}
+    assert (info.provenance, info.conflicts) == ({"context_window": "table #3"}, conflicts)
+    plain = SimpleNamespace(fetch=lambda name: [model()])
+    lower = ListSource(model(context_window=1), tier="catalog")
+    assert registry(plain, lower).lookup("nova-1").provenance == {"context_window": "SimpleNamespace"}
 
 
 def test_an_unknown_model_names_the_nearest_known_ones_and_what_to_do():
-    """The sources that were asked are shown, with why one could not answer."""
     known = registry(ListSource(model()), ListSource(name="down", failing=TimeoutError()))
     with pytest.raises(UnknownModelError) as caught:
         known.lookup("acme/nova-2")
@@ -161,13 +118,11 @@ def test_an_unknown_model_names_the_nearest_known_ones_and_what_to_do():
 
 @pytest.mark.parametrize("name", ["", "  ", None, 7, RunnableLambda(lambda x: x)])
 def test_what_names_no_model_is_unknown(name):
-    """Instead of the error of some attribute."""
     with pytest.raises(UnknownModelError, match=r"names no model|listed by no source"):
         registry(ListSource(model())).lookup(name)
 
 
 def test_a_model_without_limits_is_unknown_unless_a_guess_is_allowed():
-    """Four times the output limit, marked as a guess; without an output limit there is nothing to guess from."""
     listed = ListSource(model(context_window=None, max_output_tokens=100), model("bare", context_window=None))
     with pytest.raises(UnknownModelError, match=r"no source states its context window.*allow a guess"):
         registry(listed).lookup("nova-1")
@@ -178,7 +133,6 @@ def test_a_model_without_limits_is_unknown_unless_a_guess_is_allowed():
 
 
 def test_all_models_are_listed_by_provider_and_name():
-    """Those without limits too; facts for any provider have no row of their own where somebody serves the model."""
     known = registry(
         ListSource(model("b", context_window=None), model("a"), model("a", provider="cloud")),
         ExplicitSource({"a": {"context_window": 5}, "own": {"context_window": 6}}),
@@ -189,7 +143,6 @@ def test_all_models_are_listed_by_provider_and_name():
 
 
 def test_explain_shows_who_states_what():
-    """Which statement counts, where else the name is served, and how the sources are doing."""
     watch = Watch()
     known = registry(
         ListSource(model(), model(provider="cloud")),
@@ -211,10 +164,7 @@ def test_explain_shows_who_states_what():
     ]
     assert (told.info, told.how, told.problem) == (known.lookup("acme/nova-1"), "name", "")
 
-
-def test_explain_answers_for_an_unknown_model_too():
-    """With the text of the error that a lookup raises."""
-    told = registry(ListSource(model("x"))).explain("nova")
+    told = known.explain("nova")
     assert (told.info, told.statements, told.how) == (None, (), "")
     assert "'nova' is listed by no source" in told.problem
 
@@ -223,26 +173,21 @@ def test_explain_answers_for_an_unknown_model_too():
 
 
 def test_a_chat_model_is_looked_up_at_its_provider():
-    """The name alone is served by several; bindings are looked through, and what is bound replaces the model."""
-    served = [model(provider=p, context_window=w) for p, w in (("acme", 800), ("cloud", 700))]
+    """Bindings are looked through; OpenAI's client speaks to many servers, of which a well-known address is named."""
+    windows = {"acme": 800, "cloud": 700, "openai": 600, "groq": 500, "localhost:8000": 400, "aaa": 300}
+    served = [model(provider=provider, context_window=size) for provider, size in windows.items()]
     known = registry(ListSource(*served, model("nova-2", provider="cloud", context_window=5)))
     cloud = chat(served_by="cloud")
     assert [known.lookup(m).context_window for m in (chat(), cloud, cloud.bind(stop=["x"]))] == [800, 700, 700]
     assert known.lookup(cloud.bind(model="nova-2")).context_window == 5
-
-
-def test_a_client_at_another_address_is_not_its_makers():
-    """OpenAI's client speaks to many servers: a well-known address names the provider, another one nothing."""
-    served = [model(provider=p, context_window=w) for p, w in (("openai", 800), ("groq", 700), ("zzz", 600))]
-    known = registry(ListSource(*served))
-    addresses = {None: 800, "https://api.groq.com/openai/v1": 700, "http://localhost:8000/v1": 600}
+    local, elsewhere = "http://localhost:8000/v1", "http://nobody:1/v1"
+    addresses = {None: 600, "https://api.groq.com/openai/v1": 500, local: 400, elsewhere: 300}
     for address, expected in addresses.items():
-        model_at = chat(served_by="openai", openai_api_base=address)
-        assert known.lookup(model_at).context_window == expected
+        client = chat(served_by="openai", openai_api_base=address)
+        assert known.lookup(client).context_window == expected
 
 
 def test_the_profile_of_a_chat_model_counts_where_nothing_better_is_known():
-    """Above catalogs, below APIs."""
     own = chat(profile={"max_input_tokens": 5000, "max_output_tokens": 50})
     assert registry().lookup(own).context_window == 5000
     assert registry(ListSource(model(), tier="catalog")).lookup(own).context_window == 5000
@@ -250,7 +195,6 @@ def test_the_profile_of_a_chat_model_counts_where_nothing_better_is_known():
 
 
 def test_a_bare_name_at_several_providers_takes_the_smallest_limits_with_one_warning():
-    """Nothing says which one is meant."""
     known = registry(
         ListSource(*(model(provider=p, context_window=w) for p, w in (("a", 900), ("b", 700), ("c", 800))))
     )
@@ -268,33 +212,25 @@ def day(year, month, number):
     return datetime(year, month, number, tzinfo=UTC).timestamp()
 
 
-def test_a_retirement_is_told_once_before_and_once_after_it():
-    """Lookups answer all the same."""
+def test_a_retirement_is_told_once_before_and_once_after_it_and_a_deprecation_once():
     watch = Watch(day(2030, 1, 1))
-    known = registry(ListSource(model(retires_on=date(2030, 2, 1))), watch=watch)
+    listed = (model(retires_on=date(2030, 2, 1)), model("old", deprecated=True), model("x"))
+    known = registry(ListSource(*listed), watch=watch)
     with capture_logs() as logs:
         for now in (day(2030, 1, 1), day(2030, 1, 31), day(2030, 2, 1), day(2030, 2, 1) + 3600):
             watch.now = now
-            assert window(known) == 8192
+            assert [window(known, info.name) for info in listed] == [8192] * 3
     assert [(log["event"], log["model"], log["retires_on"]) for log in logs] == [
         ("models.deprecated", "nova-1", "2030-02-01"),
+        ("models.deprecated", "old", None),
         ("models.retired", "nova-1", "2030-02-01"),
     ]
-
-
-def test_a_deprecated_model_without_a_day_is_told_once():
-    """And others are not mentioned."""
-    known = registry(ListSource(model(deprecated=True), model("x")))
-    with capture_logs() as logs:
-        assert (window(known), window(known), window(known, "x")) == (8192, 8192, 8192)
-    assert events(logs) == ["models.deprecated"]
 
 
 # Learning
 
 
 def test_a_registry_is_a_memory_of_limits():
-    """What was learned is recalled under its name and counts at once, more than APIs do."""
     known = registry(ListSource(model(), model(provider="cloud")))
     assert window(known, "acme/nova-1") == 8192
     known.learn("nova-1", {"context_window": 4096})
@@ -309,42 +245,30 @@ def test_a_registry_is_a_memory_of_limits():
     assert memory.recall("other") == {}
 
 
+TOO_LONG = "prompt is too long: 208656 tokens > 200000 maximum"
+THREE_QUARTERS = "prompt is too long: 9000 tokens > 6144 maximum"  # what is left beside the answer
+
+
 @pytest.mark.parametrize(
-    ("said", "facts", "learned"),
+    ("said", "window_tokens", "learned"),
     [
-        (SHARED_OVERFLOW, {}, {"context_window": 4096}),
-        (ValueError("prompt is too long: 208656 tokens > 200000 maximum"), {}, {"max_input_tokens": 200_000}),
-        (
-            "prompt is too long: 208656 tokens > 200000 maximum",
-            {"context_window": 1_000_000},
-            {"context_window": 200_000},
-        ),
-        (
-            "prompt is too long: 9000 tokens > 6144 maximum",  # three quarters: what is left beside the answer
-            {"context_window": 8192},
-            {"max_input_tokens": 6144},
-        ),
-        ({"max_input_tokens": 100}, {}, {"max_input_tokens": 100}),
-        (
-            {"error": {"message": "prompt is too long: 208656 tokens > 200000 maximum"}},
-            {},
-            {"max_input_tokens": 200_000},
-        ),
-        ("429: too many tokens per minute", {}, {}),
-        (RuntimeError("boom"), {}, {}),
-        (None, {}, {}),
+        (SHARED_OVERFLOW, None, {"context_window": 4096}),
+        (ValueError(TOO_LONG), None, {"max_input_tokens": 200_000}),
+        (TOO_LONG, 1_000_000, {"context_window": 200_000}),
+        (THREE_QUARTERS, 8192, {"max_input_tokens": 6144}),
+        ({"max_input_tokens": 100}, None, {"max_input_tokens": 100}),
+        ({"error": {"message": TOO_LONG}}, None, {"max_input_tokens": 200_000}),
+        *((said, None, {}) for said in ("429: too many tokens per minute", RuntimeError("boom"), None)),
     ],
 )
-def test_limits_are_learned_from_errors_texts_and_mappings(said, facts, learned):
-    """What states no limit is passed over; a stated input limit corrects a window that is known to be shared."""
-    known = registry(ListSource(model(**{"context_window": None, **facts})))
+def test_limits_are_learned_from_errors_texts_and_mappings(said, window_tokens, learned):
+    known = registry(ListSource(model(context_window=window_tokens)))
     known.refresh()
     known.learn("nova-1", said)
     assert dict(known.recall("nova-1")) == learned
 
 
 def test_what_one_provider_said_is_not_learned_for_another():
-    """Both serve a model of this name, with windows of their own."""
     known = registry(ListSource(model(context_window=5000), model(provider="cloud", context_window=9000)))
     known.refresh()
     known.learn(chat(served_by="cloud"), {"context_window": 7000})
@@ -352,80 +276,59 @@ def test_what_one_provider_said_is_not_learned_for_another():
     assert (known.recall("cloud/nova-1"), known.recall("nova-1")) == ({"context_window": 7000}, {})
 
 
-def test_what_was_learned_with_the_provider_may_raise_its_limit():
-    """It was restarted with more room than its list says."""
+@pytest.mark.parametrize(
+    ("name", "learned", "limits"),
+    [
+        (chat(), {"context_window": 7000}, (7000, None)),  # restarted with more room than its list says
+        ("nova-1", {"context_window": 7000}, (5000, None)),  # it may have been somebody else's
+        ("nova-1", {"max_input_tokens": 7000}, (5000, None)),
+    ],
+)
+def test_only_what_was_learned_with_the_provider_raises_its_limit(name, learned, limits):
     known = registry(ListSource(model(context_window=5000)))
-    known.learn(chat(), {"context_window": 7000})
-    assert window(known) == 7000
-
-
-@pytest.mark.parametrize("field", ["context_window", "max_input_tokens"])
-def test_what_was_learned_under_a_bare_name_raises_no_limit_of_a_provider(field):
-    """It may have been somebody else's."""
-    known = registry(ListSource(model(context_window=5000)))
-    known.learn("nova-1", {field: 7000})
-    limits = known.lookup("acme/nova-1").limits
-    assert (limits.context_window, limits.max_input_tokens) == (5000, None)
+    known.learn(name, learned)
+    info = known.lookup("acme/nova-1")
+    assert (info.context_window, info.max_input_tokens) == limits
 
 
 def test_spellings_of_a_provider_recall_the_same_limits():
-    """Its id has several."""
     known = registry(ListSource(model(provider="google")))
     known.refresh()
     known.learn("gemini/nova-1", {"context_window": 5})
     assert (known.recall("google_genai/nova-1"), window(known)) == ({"context_window": 5}, 5)
 
 
-def test_what_is_learned_goes_into_the_given_source():
-    """So that it is saved where the caller wants it."""
+def test_what_is_learned_goes_into_the_given_source_and_answers_alone():
     learned = LearnedSource()
-    registry(learned).learn("nova-1", {"context_window": 4096})
-    assert learned.recall("nova-1") == {"context_window": 4096}
-
-
-def test_learning_garbage_is_refused():
-    """A mapping holds limits by their names."""
-    with pytest.raises(ConfigError, match="no limit that can be learned"):
-        registry().learn("nova-1", {"window": 1})
-
-
-def test_a_learned_limit_answers_for_a_model_that_nobody_lists():
-    """A private deployment is known from its errors alone."""
-    known = registry()
+    known = registry(learned)
     known.learn("private", {"context_window": 4096})
+    assert learned.recall("private") == {"context_window": 4096}
     assert known.lookup("private").limits.source == "learned"
+    with pytest.raises(ConfigError, match="no limit that can be learned"):
+        known.learn("nova-1", {"window": 1})
 
 
 # Time
 
 
-def test_sources_are_asked_once_within_the_time_to_live():
-    """However many lookups and names, unknown ones included."""
-    watch, source = Watch(), ListSource(model())
-    known = registry(source, watch=watch)
-    for _ in range(3):
-        window(known)
-        with pytest.raises(UnknownModelError):
-            known.lookup("other")
-    watch.now += 0.8 * TTL
-    window(known)
-    assert source.fetched == [None]
-
-
 def test_the_world_changes_within_one_time_to_live():
-    """Added, changed, deprecated and removed models, without a word from the caller."""
+    """Until then sources are asked once, however many names are looked up, unknown ones included."""
     watch, source = Watch(), ListSource(model(), model("old"))
     known = registry(source, watch=watch)
-    assert (window(known), window(known, "old")) == (8192, 8192)
+    for _ in range(3):
+        assert (window(known), window(known, "old")) == (8192, 8192)
+        with pytest.raises(UnknownModelError):
+            known.lookup("new")
+        watch.now += 0.3 * TTL
+    assert source.fetched == [None]
     source.models = [model(context_window=4096, deprecated=True), model("new")]
-    watch.now += TTL
+    watch.now += 0.2 * TTL
     assert (window(known), window(known, "new"), known.lookup("nova-1").deprecated) == (4096, 8192, True)
     with pytest.raises(UnknownModelError):
         known.lookup("old")
 
 
 def test_a_removed_model_is_not_answered_with_a_similar_one():
-    """A date that was never listed means the undated model; one that was listed and left means nothing."""
     watch, source = Watch(), ListSource(model("x"), model("x-20250101"))
     known = registry(source, watch=watch)
     assert (known.lookup("x-20250101").name, known.lookup("x-20240101").name) == ("x-20250101", "x")
@@ -441,22 +344,7 @@ def test_a_removed_model_is_not_answered_with_a_similar_one():
     assert known.lookup("x-20250101").name == "x-20250101"
 
 
-def test_a_model_that_was_respelled_is_gone_under_its_old_name():
-    """And back when the old spelling is."""
-    watch, source = Watch(), ListSource(model("Nova"))
-    known = registry(source, watch=watch)
-    assert known.lookup("Nova").name == known.lookup("NOVA").name == "Nova"
-    for listed, gone in (("nova", "Nova"), ("nova", "Nova"), ("Nova", "nova")):
-        source.models = [model(listed)]
-        watch.now += TTL
-        known.refresh()
-        assert known.lookup(f"acme/{listed}").name == listed
-        with pytest.raises(UnknownModelError):
-            known.lookup(gone)
-
-
 def test_a_clock_that_goes_back_makes_facts_expire():
-    """Nobody knows how old they are; and no failure lasts until the clock is where it was."""
     watch, source = Watch(), ListSource(model())
     known = registry(source, watch=watch)
     window(known)
@@ -468,27 +356,14 @@ def test_a_clock_that_goes_back_makes_facts_expire():
     assert window(known) == 4096
 
 
-def test_a_refresh_comes_a_little_early_and_never_late():
-    """Programs that were started together do not ask together."""
-    watch = Watch()
-    for chance, due_after in ((0.0, TTL), (1.0, 0.9 * TTL)):
-        feed = Feed(ListSource(model()), "api", TTL, watch, lambda chance=chance: chance)
-        feed.fetch()
-        watch.now += due_after - 1
-        assert not feed.is_due
-        watch.now += 1
-        assert feed.is_due
-
-
 def test_a_failing_source_is_asked_ever_more_rarely():
-    """Half to the whole of a pause that doubles, up to the longest one or the time to live."""
     watch = Watch()
-    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, lambda: 0.0)
+    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, 9.0)
     pauses = []
     for _ in range(8):
         feed.fetch()
         failed_at = watch.now
-        while not feed.is_due:
+        while not feed.is_due():
             watch.now += FIRST_PAUSE_SECONDS
         pauses.append(watch.now - failed_at)
     assert pauses == [10, 20, 40, 80, 160, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
@@ -504,22 +379,6 @@ class OddError(BaseException):
         raise RuntimeError
 
 
-@pytest.mark.parametrize(
-    "failing", [OSError("x"), OddError(), KeyboardInterrupt(), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
-)
-def test_a_raising_source_breaks_no_lookup(failing):
-    """Old facts serve; the trouble is told once, and again only after it was over."""
-    watch, source = Watch(), ListSource(model())
-    known = registry(source, ListSource(model("other"), name="b"), watch=watch)
-    assert window(known) == 8192
-    with capture_logs() as logs:
-        for trouble in (failing, failing, None, failing):
-            source.failing = trouble
-            known.refresh()
-            assert (window(known), window(known, "other")) == (8192, 8192)
-    assert events(logs) == ["models.source_failed"] * 2
-
-
 class Evil(list):
     """A list that cannot be walked."""
 
@@ -527,136 +386,87 @@ class Evil(list):
         raise RuntimeError
 
 
-@pytest.mark.parametrize(
-    "garbage", [None, 7, "models", b"models", {"nova-1": 8192}, iter([]), ["nova-1"], [None], Evil([1]), [{}], object()]
-)
-def test_garbage_from_a_source_breaks_no_lookup(garbage):
-    """It counts as a failure: what was known before stays."""
-    watch, source = Watch(), ListSource(model())
-    known = registry(source, watch=watch)
-    assert window(known) == 8192
-    source.fetch = lambda name: garbage
-    with capture_logs() as logs:
-        known.refresh()
-        known.refresh()
-        assert window(known) == 8192
-    assert events(logs) == ["models.source_failed"]
+ERRORS = [OSError("x"), OddError(), KeyboardInterrupt(), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
+GARBAGE = [None, 7, "models", b"models", {"nova-1": 8192}, iter([]), ["nova-1"], [None], Evil([1]), [{}], object()]
 
 
-def test_entries_that_are_no_models_are_dropped():
-    """The others count."""
+@pytest.mark.parametrize("answer", [*ERRORS, *GARBAGE], ids=lambda answer: type(answer).__name__)
+def test_a_source_that_fails_or_answers_garbage_breaks_no_lookup(answer):
+    """Old facts serve; the trouble is told once, and again only after it was over."""
     source = ListSource(model())
-    source.fetch = lambda name: [None, model(), "x"]
+    known = registry(source, ListSource(model("other"), name="b"))
+    good = source.fetch
+
+    def bad(name):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    assert window(known) == 8192
     with capture_logs() as logs:
-        assert window(registry(source)) == 8192
-    assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "2 entries are no models")]
+        for source.fetch in (bad, bad, good, bad):
+            known.refresh()
+            assert (window(known), window(known, "other")) == (8192, 8192)
+    assert events(logs) == ["models.source_failed"] * 2
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"name": 5},
-        {"provider": ["p"]},
-        {"aliases": None},
-        {"aliases": (5,)},
-        {"capabilities": ["tools"]},
-        {"retires_on": "2026-01-01"},
-        {"retires_on": datetime(2026, 1, 1, tzinfo=UTC)},
-        {"deprecated": "no"},
-        {"tokenizer_family": 5},
+        *(None, "x"),
+        *(model(name=5), model(provider=["p"]), model(aliases=None), model(aliases=(5,)), model(deprecated="no")),
+        *(model(capabilities=["tools"]), model(tokenizer_family=5), model(retires_on="2026-01-01")),
+        model(retires_on=datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_model_with_fields_of_another_kind_is_dropped(wrong):
-    """The other ones of its source count, and those of other sources."""
-    bad, other = ListSource(model("nova-2"), model(**wrong)), ListSource(model(), tier="catalog")
+def test_an_entry_with_fields_of_another_kind_is_dropped(wrong):
+    bad, other = ListSource(), ListSource(model(), tier="catalog")
+    bad.fetch = lambda name: [model("nova-2"), wrong]
     with capture_logs() as logs:
         known = registry(bad, other)
         assert (window(known), window(known, "nova-2"), len(known.models())) == (8192, 8192, 2)
     assert [(log["event"], log["reason"]) for log in logs] == [("models.entries_dropped", "1 entries are no models")]
 
 
-class EvilInfo(ModelInfo):
-    """Facts that cannot be listed."""
-
-    def __post_init__(self):
-        """Check nothing."""
-
-    def __getattribute__(self, name):
-        if name == "max_output_tokens":
-            raise RuntimeError
-        return super().__getattribute__(name)
-
-
-def test_a_source_that_cannot_be_listed_takes_no_other_down():
-    """Its state says so."""
-    known = registry(ListSource(EvilInfo(name="evil", context_window=1), name="evil"), ListSource(model()))
-    assert (window(known), known.sources[0].fault) == (8192, "RuntimeError")
-
-
 def test_the_text_of_a_foreign_error_is_not_logged():
-    """It may quote an address with a key in it."""
     with capture_logs() as logs:
         registry(ListSource(failing=ValueError("https://host/models?key=secret"))).refresh()
     assert [log["reason"] for log in logs] == ["ValueError"]
 
 
 def test_a_hanging_source_is_waited_for_once():
-    """Others answer; its late answer is used when it comes."""
-    hanging, watch = HeldSource(model("late")), Watch()
-    known = registry(hanging, ListSource(model(), name="b"), watch=watch, timeout_seconds=0.05)
-    with capture_logs() as logs:
-        assert (window(known), window(known)) == (8192, 8192)
-    assert [(log["event"], log["reason"]) for log in logs] == [
-        ("models.source_failed", "no answer within 0.05 seconds")
-    ]
-    listed, waited = known._cache.listing, threading.Event()
-    hanging.released.set()
-    for _ in range(5000):
-        if known._cache.listing is not listed:
-            break
-        waited.wait(0.001)
-    assert (window(known, "late"), len(hanging.fetched)) == (8192, 1)
-
-
-def test_a_source_that_has_not_returned_is_not_asked_again():
-    """However often it is due, it holds one thread."""
+    """It holds one thread, however often it is due; its late answer is used when it comes."""
     hanging, good, watch = HeldSource(model("late")), ListSource(model(), name="b"), Watch()
-    known = registry(hanging, good, watch=watch, timeout_seconds=0.01)
-    for _ in range(3):
-        window(known)
-        known.refresh()
-        watch.now += TTL
-    asked = len(good.fetched)
+    known = registry(hanging, good, watch=watch, timeout_seconds=0.3)
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert (window(known), window(known)) == (8192, 8192)
+            known.refresh()
+            watch.now += TTL
+    reasons = [(log["event"], log["reason"]) for log in logs]
+    assert reasons == [("models.source_failed", "no answer within 0.3 seconds")]
+    call = known._cache.feeds[0].ask()
     hanging.released.set()
-    known._cache.feeds[0].asking().result()
-    assert (hanging.fetched, asked) == ([None], 6)
-
-
-def test_an_answer_that_comes_while_it_is_given_up_leaves_the_source_askable():
-    """The call returns in that very moment: nothing hangs."""
-    feed = Feed(AskedSource(model()), "api", TTL, Watch(), lambda: 0.0, lambda: feed.give_up("nova-1", 1.0))
-    feed.asking("nova-1").result()
-    assert not feed.is_stuck
+    call.result()
+    assert (window(known, "late"), hanging.fetched, len(good.fetched)) == (8192, [None], 7)
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
-    """A lookup waits for a moment only; the next ones not at all; after the refresh they see the new facts."""
+    """A name that they lack waits: an error is final, a moment of patience is not."""
     monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     watch, slow = Watch(), HeldSource(model())
     slow.released.set()
     known = registry(slow, watch=watch, timeout_seconds=30)
     assert window(known) == 8192
     slow.released.clear()
-    slow.models = [model(context_window=4096)]
+    slow.models = [model(context_window=4096), model("new")]
     watch.now += TTL
     assert (window(known), window(known)) == (8192, 8192)
-    slow.released.set()
-    known._cache.finish()
-    assert (window(known), len(slow.fetched)) == (4096, 2)
+    threading.Timer(0.1, slow.released.set).start()
+    assert (window(known, "new"), window(known), len(slow.fetched)) == (8192, 4096, 2)
 
 
 def test_a_refresh_asks_every_source_whatever_is_under_way():
-    """A round of those that are due is not one of all."""
     slow, other, watch = HeldSource(failing=OSError()), ListSource(model(), name="b"), Watch()
     slow.released.set()
     known = registry(slow, other, watch=watch, timeout_seconds=30)
@@ -670,41 +480,19 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
     slow.released.set()
     looking.result()
     refreshing_all.result()
-    assert other.fetched == [None, None]
-
-
-def test_an_unknown_name_waits_for_a_refresh_that_may_bring_it(monkeypatch):
-    """An error is final, a moment of patience is not."""
-    monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
-    watch, slow = Watch(), HeldSource(model())
-    slow.released.set()
-    known = registry(slow, watch=watch, timeout_seconds=30)
-    window(known)
-    slow.released.clear()
-    slow.models = [model("new")]
-    watch.now += TTL
-    finish = known._cache.finish
-    monkeypatch.setattr(known._cache, "finish", lambda: (slow.released.set(), finish()))
-    assert window(known, "new") == 8192
+    assert (other.fetched, slow.fetched) == ([None] * 2, [None] * 3)  # what was asked before does not count
 
 
 def test_many_threads_ask_a_source_once():
-    """The first lookup fetches, the others wait for it."""
     slow = HeldSource(model())
     known = registry(slow, timeout_seconds=30)
-    windows = []
-    threads = [threading.Thread(target=lambda: windows.append(window(known))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
+    jobs = [in_daemon(lambda: window(known)) for _ in range(8)]
     slow.asked.wait()
     slow.released.set()
-    for thread in threads:
-        thread.join()
-    assert (windows, slow.fetched) == ([8192] * 8, [None])
+    assert ([job.result() for job in jobs], slow.fetched) == ([8192] * 8, [None])
 
 
 def test_an_interrupt_of_the_caller_is_not_swallowed(monkeypatch):
-    """The user pressed a key while the first lookup waited; the next one works."""
     known = registry(ListSource(model()))
 
     def interrupted(*args):
@@ -718,8 +506,6 @@ def test_an_interrupt_of_the_caller_is_not_swallowed(monkeypatch):
 
 
 def test_no_thread_to_be_had_is_a_failure_like_others(monkeypatch):
-    """The process is at its limit or about to end."""
-
     def refused(work):
         raise RuntimeError("can't start new thread")
 
@@ -733,7 +519,6 @@ def test_no_thread_to_be_had_is_a_failure_like_others(monkeypatch):
 
 
 def test_a_source_that_lists_nothing_is_asked_by_name():
-    """Once per name and time to live, whether it knows the model or not; with and without the provider."""
     watch, source = Watch(), AskedSource(model())
     known = registry(source, watch=watch)
     for _ in range(2):
@@ -748,24 +533,25 @@ def test_a_source_that_lists_nothing_is_asked_by_name():
 
 
 def test_a_source_that_fails_by_name_is_left_alone_for_a_while():
-    """What it said before serves."""
     watch, source = Watch(), AskedSource(model())
     known = registry(source, watch=watch)
     assert window(known) == 8192
     source.failing = OSError()
     watch.now += TTL
     assert (window(known), window(known)) == (8192, 8192)
-    assert source.fetched == ["", "nova-1", ""]
+    assert (source.fetched, known.sources[0].fault) == (["", "nova-1", ""], "OSError")
+    source.failing = None
+    watch.now += LONGEST_PAUSE_SECONDS
+    assert (window(known), source.fetched[-1], known.sources[0].fault) == (8192, "nova-1", "")
 
 
 def test_a_known_model_does_not_wait_for_sources_that_are_asked_by_name(monkeypatch):
-    """They are asked beside it, one question at a time, and count when they answer."""
     monkeypatch.setattr(cache, "GRACE_SECONDS", 0.01)
     slow = HeldByNameSource(model(max_output_tokens=5), model("nova-2"))
     known = registry(ExplicitSource({"nova-1": 9, "nova-2": 9}), slow, timeout_seconds=30)
     assert (window(known), window(known, "nova-2"), slow.fetched) == (9, 9, [""])
     slow.released.set()
-    known._cache.feeds[1].asking("nova-1").result()
+    known.flush()
     assert known.lookup("acme/nova-1").max_output_tokens == 5
 
 
@@ -782,9 +568,19 @@ class HeldByNameSource(AskedSource):
         return super().fetch(name)
 
 
-def test_a_source_that_cannot_list_is_asked_by_name():
-    """The protocol asks for a method; somebody may have written it for names only."""
+def test_a_source_that_hangs_by_name_is_asked_about_no_other_one():
+    slow = HeldByNameSource()
+    known = registry(slow, timeout_seconds=0.3)
+    for name in ("a", "b", "c"):
+        with pytest.raises(UnknownModelError):
+            known.lookup(name)
+    call = known._cache.feeds[0].ask("a")
+    slow.released.set()
+    call.result()
+    assert slow.fetched == ["", "a"]
 
+
+def test_a_source_that_cannot_list_is_asked_by_name():
     class Table:
         def fetch(self, name):
             return [model(name, context_window={"nova-1": 8192}[name])]
@@ -792,62 +588,27 @@ def test_a_source_that_cannot_list_is_asked_by_name():
     assert window(registry(Table())) == 8192
 
 
-def test_a_source_that_answers_by_name_again_has_no_fault():
-    """What was wrong is over."""
-    watch, source = Watch(), AskedSource(model(), model("nova-2"))
-    known = registry(source, watch=watch)
-    window(known)
-    source.failing = OSError()
-    known.refresh()
-    assert known.sources[0].fault == "OSError"
-    source.failing = None
-    watch.now += LONGEST_PAUSE_SECONDS
-    window(known, "nova-2")
-    assert (source.fetched[-1], known.sources[0].fault) == ("nova-2", "")
-
-
 # Async
 
 
-async def test_a_lookup_leaves_the_event_loop_free():
-    """While a source is slow, others run; then it answers like the sync one."""
+async def test_lookups_on_an_event_loop_wait_without_threads_of_their_own():
+    """Who is cancelled takes nothing from the others."""
     slow = HeldSource(model())
     known = registry(slow, timeout_seconds=30)
-    waiting = asyncio.create_task(known.alookup("nova-1"))
+    cancelled, *waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(50)]
     await asyncio.wrap_future(in_daemon(slow.asked.wait))
+    threads = threading.active_count()
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
     slow.released.set()
-    assert await waiting == await known.alookup("nova-1") == known.lookup("nova-1")
+    assert set(await asyncio.gather(*waiting)) == {await known.alookup("nova-1")} == {known.lookup("nova-1")}
+    assert (slow.fetched, threads < len(waiting)) == ([None], True)
     with pytest.raises(UnknownModelError):
         await known.alookup("other")
 
 
-async def test_many_first_lookups_wait_in_one_thread():
-    """A server that starts under load needs no thread per request."""
-    slow = HeldSource(model())
-    known = registry(slow, timeout_seconds=30)
-    waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(50)]
-    await asyncio.wrap_future(in_daemon(slow.asked.wait))
-    threads = threading.active_count()
-    slow.released.set()
-    assert {info.context_window for info in await asyncio.gather(*waiting)} == {8192}
-    assert threads < len(waiting)
-
-
-async def test_a_cancelled_lookup_leaves_the_registry_as_it_was():
-    """Who waits is cancelled, the question is not."""
-    slow = HeldSource(model())
-    known = registry(slow, timeout_seconds=30)
-    waiting = asyncio.create_task(known.alookup("nova-1"))
-    await asyncio.wrap_future(in_daemon(slow.asked.wait))
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    slow.released.set()
-    assert ((await known.alookup("nova-1")).context_window, slow.fetched) == (8192, [None])
-
-
 async def test_the_other_async_methods_do_what_the_sync_ones_do():
-    """Refreshing and listing."""
     source = ListSource(model())
     known = registry(source)
     assert await known.amodels("acme") == known.models("acme")
@@ -859,31 +620,27 @@ async def test_the_other_async_methods_do_what_the_sync_ones_do():
 # Making one
 
 
-@pytest.mark.parametrize("options", [{"ttl_seconds": 0}, {"ttl_seconds": float("nan")}, {"timeout_seconds": -1}])
-def test_times_must_be_positive(options):
-    """Before anything is fetched."""
-    with pytest.raises(ConfigError, match="give a positive number of seconds"):
-        ModelRegistry([], **options)
-
-
-@pytest.mark.parametrize("source", ["models.json", None, ListSource])
-def test_what_cannot_be_asked_is_no_source(source):
-    """A path, nothing, or a class that was not called."""
-    with pytest.raises(ConfigError, match="is no model source"):
-        ModelRegistry([source])
+@pytest.mark.parametrize(
+    ("sources", "options", "said"),
+    [
+        *(([], options, "positive number of seconds") for options in ({"ttl_seconds": 0}, {"timeout_seconds": -1})),
+        ([], {"ttl_seconds": float("nan")}, "positive number of seconds"),
+        ([], {"cache_path": "~nobody-of-this-name/models.json"}, "give the path of a file"),
+        *(([source], {}, "is no model source") for source in ("models.json", None, ListSource)),
+    ],
+)
+def test_what_can_never_work_is_refused(sources, options, said):
+    with pytest.raises(ConfigError, match=said):
+        ModelRegistry(sources, **options)
 
 
 def test_without_keys_and_addresses_nothing_on_the_network_is_asked():
-    """Only what is installed; catalogs where they are given."""
     assert [source.name for source in sources_of({})] == ["profile"]
-    assert [source.name for source in sources_of({"OPENAI_API_KEY": ""}, catalogs=["models.json"])] == [
-        "profile",
-        "models.json",
-    ]
+    found = sources_of({"OPENAI_API_KEY": ""}, catalogs=["models.json"])
+    assert [source.name for source in found] == ["profile", "models.json"]
 
 
-def test_each_usual_key_brings_its_source(monkeypatch):
-    """And an address that Ollama's own programs read."""
+def test_each_usual_key_brings_its_source():
     names = ["GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY"]
     more = ["GROQ_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY", "OLLAMA_HOST"]
     found = sources_of(dict.fromkeys(names + more, "secret"))
@@ -892,58 +649,37 @@ def test_each_usual_key_brings_its_source(monkeypatch):
     assert "secret" not in repr([source for source in found if source.name != "ollama"])
 
 
-def test_the_key_of_the_given_environment_is_used(monkeypatch):
-    """Not that of the process."""
+def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
+    """A key for a server of one's own is not sent to the maker; an address that is none fails its source alone."""
     monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
-    (source, _) = sources_of({"GOOGLE_API_KEY": "given"})
-    assert source._headers() == {"x-goog-api-key": "given"}
-
-
-def test_an_address_that_is_none_is_the_fault_of_its_source_alone():
-    """The others are asked."""
-    (source, other) = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
-    assert (source.name, other.name) == ("openai", "profile")
+    gemini, _ = sources_of({"GOOGLE_API_KEY": "given"})
+    assert gemini._headers() == {"x-goog-api-key": "given"}
+    own, _ = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
+    assert repr(own) == "OpenAICompatibleSource('http://localhost:8000/v1', provider='localhost:8000')"
+    wrong, other = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
+    assert (wrong.name, other.name) == ("openai", "profile")
     with pytest.raises(ConfigError, match="base_url='gateway'"):
-        source.fetch(None)
-
-
-def test_a_client_at_an_unknown_address_is_answered_with_what_that_server_lists():
-    """And not with what others list under the same name."""
-    here = ListSource(model(provider="localhost:8000", context_window=5000))
-    known = registry(here, ListSource(model(provider="openai"), name="b"))
-    client = chat(served_by="openai", openai_api_base="http://localhost:8000/v1")
-    assert known.lookup(client).context_window == 5000
-
-
-def test_a_key_follows_the_address_of_its_client():
-    """A key for a server of one's own is not sent to the maker of the client."""
-    (source, _) = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
-    assert repr(source) == "OpenAICompatibleSource('http://localhost:8000/v1', provider='localhost:8000')"
+        wrong.fetch(None)
 
 
 @pytest.mark.parametrize(
-    ("host", "address"),
+    ("hosts", "address"),
     [
-        ("localhost", "http://localhost:11434"),
-        ("0.0.0.0:8080", "http://127.0.0.1:8080"),
-        ("https://ollama.example.com", "https://ollama.example.com"),
-        ("http://[::1]:11434/", "http://[::1]:11434"),
-        ("[::1]", "http://[::1]:11434"),
-        ("::1", "http://[::1]:11434"),
-        ("::", "http://127.0.0.1:11434"),
-        (":8080", "http://127.0.0.1:8080"),
-        ("10.0.0.0:11434", "http://10.0.0.0:11434"),
-        ("http://gateway/ollama", "http://gateway/ollama"),
-        ("gateway/ollama", "http://gateway:11434/ollama"),
+        (["localhost"], "http://localhost:11434"),
+        (["0.0.0.0:8080", ":8080"], "http://127.0.0.1:8080"),
+        (["https://ollama.example.com"], "https://ollama.example.com"),
+        (["http://[::1]:11434/", "[::1]", "::1"], "http://[::1]:11434"),
+        (["::"], "http://127.0.0.1:11434"),
+        (["10.0.0.0:11434"], "http://10.0.0.0:11434"),
+        (["http://gateway/ollama"], "http://gateway/ollama"),
+        (["gateway/ollama"], "http://gateway:11434/ollama"),
     ],
 )
-def test_an_ollama_host_is_read_as_its_own_programs_do(host, address):
-    """Scheme and port may be missing, and where it listens is no address."""
-    assert ollama_address(host) == address
+def test_an_ollama_host_is_read_as_its_own_programs_do(hosts, address):
+    assert {ollama_address(host) for host in hosts} == {address}
 
 
 def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, monkeypatch):
-    """And takes further sources, which come first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     known = ModelRegistry.standard(sources=[ListSource(model(), cache_key="api")], environment={}, clock=Watch())
@@ -957,7 +693,6 @@ def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, 
 
 
 def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
-    """They did not survive; the child asks anew."""
     hanging = HeldSource(model())
     feeds = SourceCache([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.5)
     feeds.settle()

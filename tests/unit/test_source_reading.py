@@ -3,7 +3,6 @@
 import gzip
 import json
 import sys
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -28,8 +27,8 @@ from langchain_ctxwin.models.sources import (
     http,
 )
 from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected
-from langchain_ctxwin.models.sources.openai_compatible import entries_of, read_entry
+from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected, entries_of
+from langchain_ctxwin.models.sources.openai_compatible import read_entry
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,
@@ -59,9 +58,7 @@ class Visit:
         self.waits: list[float] = []
         self.now = 0.0
         client = httpx.Client(transport=httpx.MockTransport(self._answer), headers={"x-api-key": "secret"})
-        self.session = Session(
-            client, BASE, deadline=seconds, clock=lambda: self.now, sleep=self._sleep, chance=lambda: 0.5
-        )
+        self.session = Session(client, BASE, deadline=seconds, clock=lambda: self.now, sleep=self._sleep)
 
     def _answer(self, request):
         self.urls.append(str(request.url))
@@ -86,40 +83,48 @@ def busy(retry_after):
 GOOD = httpx.Response(200, json={"ok": 1})
 
 
-def test_waits_grow_between_attempts():
-    visit = Visit(httpx.Response(503), httpx.ConnectError("secret"), GOOD)
-    assert visit.session.get("/models") == {"ok": 1}
-    assert visit.waits == [0.25, 0.5]
+@pytest.mark.parametrize(
+    ("answers", "waits"),
+    [
+        ([httpx.Response(503), httpx.ConnectError("secret"), GOOD], [0.25, 0.5]),
+        ([busy("3"), GOOD], [3.0]),
+        ([busy("0"), GOOD], [0.25]),
+        ([busy("Thu, 01 Jan 1970 00:00:00 GMT"), GOOD], [0.25]),
+    ],
+)
+def test_what_may_pass_is_asked_again_after_a_wait(answers, waits):
+    visit = Visit(*answers)
+    assert (visit.session.get("/models"), visit.waits) == ({"ok": 1}, waits)
 
 
-def test_three_attempts_are_enough():
-    visit = Visit(httpx.Response(503))
-    with pytest.raises(SourceError, match=r"^http://maker\.test/v1/models answered HTTP 503$") as caught:
+@pytest.mark.parametrize(
+    ("answer", "said", "requests"),
+    [
+        (httpx.Response(503), r"^http://maker\.test/v1/models answered HTTP 503$", 3),
+        (busy("8"), "answered HTTP 429", 1),
+        *((httpx.Response(status), f"answered HTTP {status}", 1) for status in (400, 401, 403, 404, 501)),
+        *(
+            (moved(location), "redirects to another host", 1)
+            for location in (
+                "http://other.test/",
+                "//other.test/",
+                "http://maker.test:8080/",
+                "http://maker.test.other.test/",
+                "ftp://maker.test/",
+            )
+        ),
+        (
+            httpx.LocalProtocolError("value b'secret'"),
+            "models cannot be reached: LocalProtocolError$",
+            3,
+        ),
+    ],
+)
+def test_what_does_not_pass_is_a_typed_error_without_a_key(answer, said, requests):
+    visit = Visit(answer)
+    with pytest.raises(SourceError, match=said):
         visit.session.get("/models")
-    assert (len(visit.urls), caught.value.status) == (3, 503)
-
-
-@pytest.mark.parametrize(("asked", "waits"), [("3", [3.0]), ("0", [0.25]), ("Thu, 01 Jan 1970 00:00:00 GMT", [0.25])])
-def test_a_wait_that_the_server_asks_for_is_kept(asked, waits):
-    visit = Visit(busy(asked), GOOD)
-    assert visit.session.get() == {"ok": 1}
-    assert visit.waits == waits
-
-
-@pytest.mark.parametrize("asked", ["8", "3600", "Fri, 31 Dec 2199 00:00:00 GMT"])
-def test_a_wait_beyond_the_time_is_not_begun(asked):
-    visit = Visit(busy(asked), GOOD)
-    with pytest.raises(SourceError, match="answered HTTP 429"):
-        visit.session.get()
-    assert visit.waits == []
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 501])
-def test_a_plain_refusal_is_not_repeated(status):
-    visit = Visit(httpx.Response(status))
-    with pytest.raises(SourceError, match=f"answered HTTP {status}"):
-        visit.session.get()
-    assert len(visit.urls) == 1
+    assert len(visit.urls) == requests
 
 
 @pytest.mark.parametrize("location", ["/v2/models", "http://maker.test/v2/models", "https://maker.test/v2/models"])
@@ -127,23 +132,6 @@ def test_a_redirect_to_the_same_host_is_followed(location):
     visit = Visit(moved(location), GOOD)
     assert visit.session.get("/models") == {"ok": 1}
     assert visit.urls[-1].endswith("maker.test/v2/models")
-
-
-@pytest.mark.parametrize(
-    "location",
-    [
-        "http://other.test/",
-        "//other.test/",
-        "http://maker.test:8080/",
-        "http://maker.test.other.test/",
-        "ftp://maker.test/",
-    ],
-)
-def test_a_redirect_to_another_host_is_not_followed(location):
-    visit = Visit(moved(location), GOOD)
-    with pytest.raises(SourceError, match="redirects to another host"):
-        visit.session.get()
-    assert len(visit.urls) == 1
 
 
 def packed(content, encoding="gzip"):
@@ -162,13 +150,12 @@ def test_a_packed_answer_is_unpacked():
             "packed in a way that was not asked for",
         ),
         (packed(b"{}", "br"), "packed in a way that was not asked for"),
-        (packed(b"{}"), "something else than the gzip it announced"),
-        (packed(gzip.compress(b'{"ok": 1}', mtime=0)[:-9]), "did not finish its answer"),
+        (packed(b"{}"), "cannot be read: DecodingError"),
+        (packed(gzip.compress(b'{"ok": 1}', mtime=0)[:-14]), "that are no JSON"),
         (packed(gzip.compress(b"0" * 2000, mtime=0)), "answered more than 1,000 bytes"),
     ],
 )
 def test_a_packed_answer_that_cannot_be_believed_is_a_typed_error(answer, said, monkeypatch):
-    """It is never unpacked beyond the limit."""
     monkeypatch.setattr(http, "MAX_BYTES", 1000)
     with pytest.raises(SourceError, match=said):
         Visit(answer).session.get()
@@ -190,20 +177,17 @@ def test_a_packed_answer_that_cannot_be_believed_is_a_typed_error(answer, said, 
     ],
 )
 def test_a_key_from_the_environment_goes_where_its_client_sends_it(url, environment, key):
-    """To the provider over TLS, or to the server that the client's own variable names."""
     assert ANTHROPIC.key_for(url, {"ANTHROPIC_API_KEY": "k", **environment}) == key
 
 
 @pytest.mark.parametrize("kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource])
 def test_what_two_accounts_list_is_stored_apart(kind):
-    """The key itself stands nowhere."""
     keys = [kind("https://maker.test/v1", key).cache_key for key in ("secret-a", "secret-b")]
     assert keys[0] != keys[1]
     assert "secret" not in "".join(keys)
 
 
 def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
-    """The same name may have other limits elsewhere."""
     assert OpenAICompatibleSource("http://LocalHost:8000/v1")._provider == "localhost:8000"
 
 
@@ -211,19 +195,6 @@ def test_what_is_posted_is_not_redirected():
     visit = Visit(moved("/elsewhere", 307), GOOD)
     with pytest.raises(SourceError, match="redirects"):
         visit.session.post("/show", {"model": "m"})
-
-
-def test_a_session_does_not_move_to_another_host():
-    with pytest.raises(SourceError, match="is not on the host of"):
-        Visit(GOOD).session.at("http://other.test/")
-
-
-def test_no_error_text_holds_a_key():
-    """Not even that of an error which quotes it."""
-    visit = Visit(httpx.LocalProtocolError("Illegal header value b'secret'"))
-    with pytest.raises(SourceError) as caught:
-        visit.session.get()
-    assert str(caught.value) == f"{BASE} cannot be reached: LocalProtocolError"
 
 
 def test_a_key_that_is_no_header_is_a_typed_error():
@@ -247,7 +218,6 @@ def test_a_key_that_is_no_header_is_a_typed_error():
     ],
 )
 def test_an_address_that_is_none_is_refused(url, said):
-    """The text never shows what may be a secret."""
     with pytest.raises(ConfigError, match=said) as caught:
         base_of(url)
     assert "secret" not in str(caught.value)
@@ -257,7 +227,7 @@ def test_an_address_loses_its_last_slash():
     assert base_of(" http://localhost:8000/v1/ ") == "http://localhost:8000/v1"
 
 
-SCALARS = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats() | st.text(max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=45)
 KEYS = st.sampled_from(
     [
         *("id", "name", "models", "data", "limit", "cost", "modalities", "input", "output", "context", "tool_call"),
@@ -275,15 +245,15 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(st.dictionaries(KEYS, JSON, max_size=8))
 def test_no_entry_is_too_strange_to_read(entry):
-    """Whatever a server sends in the fields that are read, it is a statement or nothing."""
     read = [
         read_entry("s", entry, "p"),
         *(read_entry("s", inner, None) for inner in entries_of(entry)),
         read_provider_row("s", "p", "m", entry),
         read_price_row("s", "m", entry),
-        *GeminiSource()._read([entry]),
-        *AnthropicSource()._read([entry]),
-        OllamaSource()._info("m", entry, None),
+        *(
+            source._info({**entry, "_name": "m"}, None)
+            for source in (GeminiSource(), AnthropicSource(), OllamaSource())
+        ),
         ProfileSource()._info("m", entry, None),
     ]
     assert all(info is None or info.limits.source for info in read)
@@ -293,147 +263,68 @@ def test_no_entry_is_too_strange_to_read(entry):
 
 
 ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=5
 )
 
 
+def per_token(value):
+    return str(price(value, per=ONE_TOKEN))
+
+
+def per_million(value):
+    return str(price(value))
+
+
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("read", "expected", "written"),
     [
-        (131_072, 131_072),
-        (131_072.0, 131_072),
-        ("131072", 131_072),
-        (" 131,072 ", 131_072),
-        ("131_072 tokens", 131_072),
-        ("128k", 128_000),
-        ("1,048,576", 1_048_576),
-        ("128 K", 128_000),
-        ("1.5k", 1_500),
-        ("1M", 1_000_000),
-        ("128Ki", 131_072),
-        ("1e6", 1_000_000),
-        (MAX_TOKENS, MAX_TOKENS),
+        (tokens, 131_072, [131_072, 131_072.0, "131072", " 131,072 ", "131_072 tokens", "128Ki"]),
+        (tokens, 128_000, ["128k", "128 K"]),
+        (tokens, 1_048_576, ["1,048,576"]),
+        (tokens, 1_500, ["1.5k"]),
+        (tokens, 1_000_000, ["1M", "1e6"]),
+        (tokens, MAX_TOKENS, [MAX_TOKENS]),
+        (tokens, None, [0, -1, "0", "-5", 0.0, 0.5, "1.5", MAX_TOKENS + 1, "1e99", "9" * 5000, "1e7k", 10**5000]),
+        (tokens, None, [None, True, False, "", "k", "unlimited", "1 2", "12kk", "1,5k", "1,23,456"]),
+        (tokens, None, [float("nan"), float("inf"), -float("inf"), [], {}, [8192], b"8192", "\u0661\u0662"]),
+        (per_token, "0.25", [2.5e-07, "0.00000025", "2.5e-7"]),
+        (per_token, "0", [0]),
+        (per_token, "None", ["-1", -0.5, None, True, "", "free", "$3", float("nan"), "NaN", "sNaN", "inf", []]),
+        (per_token, "None", [10**30, "1e-99999999", "0e-99999999"]),
+        (per_token, "None", [1.0]),  # a price per million that was read as one per token
+        (per_million, "1.1", [1.1]),
+        (per_million, "10", [10]),
+        (per_million, "3", ["3.00"]),
+        (per_million, "0.075", [Decimal("0.075")]),
+        (lambda value: str(price(value, per=10_000 * MILLION)), "3", [30_000]),
+        (day, date(2026, 5, 31), ["2026-05-31", "2026-05-31T23:59:59Z", date(2026, 5, 31)]),
+        (day, date(2026, 5, 31), [datetime(2026, 5, 31, 8, tzinfo=UTC)]),
+        (day, date(2026, 5, 1), ["2026-5-1", "2026-05"]),
+        (day, date(2026, 1, 1), [1_767_225_600, 1_767_225_600.5]),
+        (day, None, ["2026-02-30", "2026-13", "31.5.2026", "", "soon", "9999-01-01"]),
+        (day, None, [0, 1_767_225_600_000, 1e300, True, None, {}]),
+        (provider_id, "google", ["google_genai", "Gemini"]),
+        (provider_id, "google-vertex", ["vertex_ai-language-models"]),
+        (provider_id, "google-vertex-anthropic", ["vertex_ai-anthropic_models"]),
+        (provider_id, "amazon-bedrock", ["bedrock_converse"]),
+        (provider_id, "azure", ["Azure OpenAI"]),
+        (provider_id, "togetherai", ["together_ai"]),
+        (provider_id, "xai", ["x-ai"]),
+        (provider_id, "my-gateway", ["My Gateway"]),
+        (provider_id, "", [""]),
     ],
 )
-def test_a_number_of_tokens_is_read_however_it_is_written(value, expected):
-    assert tokens(value) == expected
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(0, -1, "0", "-5", 0.0, 0.5, "1.5", MAX_TOKENS + 1, "1e99", "9" * 5000, "1e7k"),
-        *(None, True, False, "", "k", "unlimited", "1 2", "12kk", "1,5k", "1,23,456"),
-        *(float("nan"), float("inf"), -float("inf")),
-        *([], {}, [8192], b"8192", "\u0661\u0662", pytest.param(10**5000, id="huge")),
-    ],
-)
-def test_what_is_no_number_of_tokens_is_unknown(value):
-    assert tokens(value) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "per", "expected"),
-    [
-        (2.5e-07, ONE_TOKEN, "0.25"),
-        ("0.00000025", ONE_TOKEN, "0.25"),
-        ("2.5e-7", ONE_TOKEN, "0.25"),
-        (1.1, MILLION, "1.1"),
-        (10, MILLION, "10"),
-        ("3.00", MILLION, "3"),
-        (Decimal("0.075"), MILLION, "0.075"),
-        (30_000, 10_000 * MILLION, "3"),
-        (0, ONE_TOKEN, "0"),
-    ],
-)
-def test_a_price_is_usd_per_million_tokens_without_float_errors(value, per, expected):
-    assert str(price(value, per=per)) == expected
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "-1",
-        -0.5,
-        None,
-        True,
-        "",
-        "free",
-        "$3",
-        float("nan"),
-        "NaN",
-        "sNaN",
-        "inf",
-        10**30,
-        "1e-99999999",
-        "0e-99999999",
-        [],
-    ],
-)
-def test_what_is_no_price_is_unknown(value):
-    assert price(value, per=ONE_TOKEN) is None
-
-
-def test_a_price_in_the_wrong_unit_is_unknown():
-    """A dollar per token is a price per million that was read as one per token."""
-    assert price(1.0, per=ONE_TOKEN) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("2026-05-31", date(2026, 5, 31)),
-        ("2026-5-1", date(2026, 5, 1)),
-        ("2026-05-31T23:59:59Z", date(2026, 5, 31)),
-        ("2026-05", date(2026, 5, 1)),
-        (1_767_225_600, date(2026, 1, 1)),
-        (1_767_225_600.5, date(2026, 1, 1)),
-        (date(2026, 5, 31), date(2026, 5, 31)),
-        (datetime(2026, 5, 31, 8, tzinfo=UTC), date(2026, 5, 31)),
-    ],
-)
-def test_a_day_is_read_however_it_is_written(value, expected):
-    assert day(value) == expected
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["2026-02-30", "2026-13", "31.5.2026", "", "soon", 0, 1_767_225_600_000, 1e300, True, None, {}, "9999-01-01"],
-)
-def test_what_is_no_day_is_unknown(value):
-    assert day(value) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("google_genai", "google"),
-        ("Gemini", "google"),
-        ("vertex_ai-language-models", "google-vertex"),
-        ("vertex_ai-anthropic_models", "google-vertex-anthropic"),
-        ("bedrock_converse", "amazon-bedrock"),
-        ("Azure OpenAI", "azure"),
-        ("together_ai", "togetherai"),
-        ("x-ai", "xai"),
-        ("My Gateway", "my-gateway"),
-        ("", ""),
-    ],
-)
-def test_a_provider_has_one_id(text, expected):
-    assert provider_id(text) == expected
+def test_a_value_is_read_however_it_is_written_or_unknown(read, expected, written):
+    assert [read(value) for value in written] == [expected] * len(written)
 
 
 @given(st.text() | st.sampled_from(sorted({*SPELLINGS, *SPELLINGS.values()})))
 def test_an_id_of_a_provider_is_its_own_id(text):
-    """Reading an id again changes nothing."""
     assert provider_id(provider_id(text)) == provider_id(text)
 
 
 @given(ANY_JSON)
 def test_no_value_is_too_strange_to_read(value):
-    """Whatever comes is a value in bounds or unknown."""
     read_tokens, read_price, read_day = tokens(value), price(value, per=ONE_TOKEN), day(value)
     assert read_tokens is None or 1 <= read_tokens <= MAX_TOKENS
     assert read_price is None or 0 <= read_price <= MAX_PRICE
@@ -476,7 +367,6 @@ def one_price_row(**row):
 
 
 def test_a_catalog_of_providers_is_read(catalog):
-    """Provider and name stay apart, and a limit or price of nothing is unknown."""
     assert catalog(CATALOG).fetch(None) == [
         info(
             "test-pro",
@@ -495,7 +385,6 @@ def test_a_catalog_of_providers_is_read(catalog):
 
 
 def test_a_price_table_is_read(catalog):
-    """Its input limit is the window; the row that explains the others is none."""
     assert catalog(PRICE_TABLE).fetch(None) == [
         info(
             "test-pro",
@@ -513,14 +402,7 @@ def test_a_price_table_is_read(catalog):
     ]
 
 
-def test_the_oldest_field_is_the_output_limit_where_one_is_stated(catalog):
-    """And not a window."""
-    [found] = catalog(one_price_row(max_tokens=4096, max_output_tokens=4096)).fetch(None)
-    assert (found.context_window, found.max_output_tokens) == (None, 4096)
-
-
 def test_a_gateways_model_keeps_the_slash_of_its_name(catalog):
-    """Only the provider's own prefix is no part of the name."""
     row = {"litellm_provider": "openrouter", "max_input_tokens": 8192}
     [found] = catalog({"openrouter/maker/test-pro": row}).fetch(None)
     assert (found.provider, found.name) == ("openrouter", "maker/test-pro")
@@ -529,6 +411,7 @@ def test_a_gateways_model_keeps_the_slash_of_its_name(catalog):
 @pytest.mark.parametrize(
     ("row", "limits"),
     [
+        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096)),  # the oldest field is no window then
         ({"max_input_tokens": "128k", "max_output_tokens": "4e3"}, (128_000, 4000)),
         ({"max_input_tokens": 0, "max_output_tokens": None}, (None, None)),
         ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None)),
@@ -537,25 +420,20 @@ def test_a_gateways_model_keeps_the_slash_of_its_name(catalog):
     ],
 )
 def test_strange_limits_are_read_or_unknown(catalog, row, limits):
-    """An output limit above the window is not believed."""
     [found] = catalog(one_price_row(**row)).fetch(None)
     assert (found.context_window, found.max_output_tokens) == limits
 
 
-def test_a_row_that_says_nothing_of_tools_states_no_capabilities(catalog):
-    """A set that lacks tools would say that there are none."""
-    [found] = catalog(one_price_row(supports_vision=True)).fetch(None)
-    assert found.capabilities == frozenset()
-
-
-def test_a_row_without_tools_states_so(catalog):
-    """The set is not empty, which would be unknown."""
-    [found] = catalog(one_price_row(supports_function_calling=False)).fetch(None)
-    assert found.capabilities == frozenset({"text"})
+@pytest.mark.parametrize(
+    ("row", "capabilities"), [({"supports_vision": True}, set()), ({"supports_function_calling": False}, {"text"})]
+)
+def test_capabilities_are_stated_only_by_a_row_that_mentions_tools(catalog, row, capabilities):
+    """A set that lacks tools says that there are none; an empty one is unknown."""
+    [found] = catalog(one_price_row(**row)).fetch(None)
+    assert found.capabilities == capabilities
 
 
 def test_rows_that_cannot_be_read_are_counted(catalog):
-    """The others are not lost with them."""
     document = {
         "maker": {"models": {"good": {}, "": {}, "bad": 7, "\x1b[31m": {}}},
         "m": {"litellm_provider": 3},
@@ -567,20 +445,15 @@ def test_rows_that_cannot_be_read_are_counted(catalog):
     assert [(log["event"], log["skipped"]) for log in logs] == [("models.catalog_rows_skipped", 5)]
 
 
-def test_a_packed_catalog_is_unpacked(catalog):
-    assert len(catalog(CATALOG, "api.json.gz").fetch(None)) == 2
-
-
-def test_a_replaced_file_is_read_anew(catalog):
-    source = catalog({"maker": {"models": {"old": {}}}})
-    assert [found.name for found in source.fetch(None)] == ["old"]
-    catalog({"maker": {"models": {"new": {}}}})
+def test_a_catalog_may_be_packed_and_is_read_anew_after_it_was_replaced(catalog):
+    source = catalog(CATALOG, "api.json.gz")
+    assert len(source.fetch(None)) == 2
+    catalog({"maker": {"models": {"new": {}}}}, "api.json.gz")
     assert [found.name for found in source.fetch(None)] == ["new"]
 
 
 @pytest.mark.parametrize("name", ["test-pro", "maker/test-pro"])
 def test_one_model_is_found_with_its_provider_or_without(catalog, name):
-    """A gateway's name that looks the same is found too: who is meant is decided elsewhere."""
     providers = [found.provider for found in catalog(CATALOG).fetch(name)]
     assert providers == (["maker"] if name == "test-pro" else ["maker", "gateway"])
 
@@ -595,23 +468,18 @@ def test_one_model_is_found_with_its_provider_or_without(catalog, name):
         (gzip.compress(b"{}", mtime=0)[:-4], "is no JSON"),
         (b"[]", "has no models"),
         (b'{"models": {"m": 1}}', "has no models"),
+        (None, "cannot be read: No such file"),
     ],
 )
 def test_a_file_that_is_no_catalog_is_a_typed_error(tmp_path, content, reason):
-    """The text names the file."""
     path = tmp_path / "api.json"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(SourceError, match=rf"api\.json {reason}"):
         CatalogSource(path).fetch(None)
 
 
-def test_a_file_that_is_not_there_is_a_typed_error(tmp_path):
-    with pytest.raises(SourceError, match=r"api\.json cannot be read: No such file"):
-        CatalogSource(tmp_path / "api.json").fetch(None)
-
-
 def test_a_file_that_unpacks_without_end_is_left(tmp_path, monkeypatch):
-    """No more than the limit is unpacked."""
     monkeypatch.setattr("langchain_ctxwin.models.sources.catalog.MAX_BYTES", 100)
     path = tmp_path / "api.json.gz"
     path.write_bytes(gzip.compress(b" " * 100_000))
@@ -619,33 +487,19 @@ def test_a_file_that_unpacks_without_end_is_left(tmp_path, monkeypatch):
         CatalogSource(path).fetch(None)
 
 
-def test_a_catalog_needs_a_place():
-    with pytest.raises(ConfigError, match="path_or_url=''"):
-        CatalogSource("")
-
-
-def test_a_catalog_is_called_after_its_place():
-    """Neither a name nor a cache key holds what follows the path of a URL."""
+def test_a_catalog_is_called_and_stored_after_its_place(tmp_path):
+    """Neither a name nor a cache key holds what follows the path of a URL; a file is read as fast as a copy."""
     source = CatalogSource(" HTTPS://example.com/api.json?token=secret")
     assert (source.name, repr(source)) == ("example.com", "CatalogSource('https://example.com/api.json')")
     assert source.cache_key.startswith("catalog https://example.com/api.json ")
     assert "secret" not in source.cache_key
-
-
-def test_catalogs_at_one_place_with_other_queries_are_stored_apart():
-    """The query may choose a plan or an account."""
     plans = [CatalogSource(f"https://example.com/api.json{query}").cache_key for query in ("?plan=a", "?plan=b", "")]
     assert len(set(plans)) == 3
-
-
-def test_a_file_is_not_stored_again(tmp_path):
-    """It may be replaced at any moment, and is read as fast as a copy."""
     assert CatalogSource(tmp_path / "catalog.json").cache_key == ""
 
 
-@pytest.mark.parametrize("place", ["http://user:secret@example.com/api.json", "http://[x", "http://"])
+@pytest.mark.parametrize("place", ["http://user:secret@example.com/api.json", "http://[x", "http://", ""])
 def test_a_url_that_is_none_or_holds_a_password_is_refused(place):
-    """The password would stand in every log of the HTTP client."""
     with pytest.raises(ConfigError) as refused:
         CatalogSource(place)
     assert "secret" not in str(refused.value)
@@ -654,9 +508,23 @@ def test_a_url_that_is_none_or_holds_a_password_is_refused(place):
 # What the user states
 
 
-def test_a_number_is_the_context_window():
-    [info] = ExplicitSource({"small": 8192}).fetch(None)
-    assert info == ModelInfo(name="small", context_window=8192, provenance={"context_window": "explicit"})
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (8192, ModelInfo(name="small", context_window=8192, provenance={"context_window": "explicit"})),
+        *((nothing, ModelInfo(name="small")) for nothing in (None, {}, {"context_window": None})),
+        (
+            ModelInfo(name="small", provider="maker", provenance={"provider": "elsewhere"}),
+            ModelInfo(name="small", provider="maker", provenance={"provider": "explicit"}),
+        ),
+        (
+            ModelInfo(name="nova-1", aliases=("nova",)),
+            ModelInfo(name="small", aliases=("nova-1", "nova"), provenance={"aliases": "explicit"}),
+        ),
+    ],
+)
+def test_what_is_said_about_a_name_holds_under_it(said, expected):
+    assert ExplicitSource({"small": said}).fetch("small") == [expected]
 
 
 def test_limits_are_taken_without_what_a_request_asks_for():
@@ -696,12 +564,6 @@ def test_fields_are_read_in_the_ways_people_write_them():
     assert info == expected
 
 
-def test_a_model_info_is_kept_under_the_name_of_this_source():
-    given = ModelInfo(name="small", provider="maker", input_price=Decimal(0), provenance={"input_price": "elsewhere"})
-    [info] = ExplicitSource({"small": given}).fetch("small")
-    assert info == replace(given, provenance={"provider": "explicit", "input_price": "explicit"})
-
-
 def test_a_model_is_found_by_its_name_or_an_alias():
     source = ExplicitSource({"small": 8192, "large": {"context_window": 200_000, "aliases": ["big"]}})
     assert [info.name for info in source.fetch("big")] == ["large"]
@@ -715,7 +577,6 @@ def test_a_model_is_found_by_its_name_or_an_alias():
         ({"small": 0}, "small: context_window=0: give a whole number of tokens from 1 to 1,000,000,000, or None"),
         ({"small": -5}, "context_window=-5"),
         ({"small": True}, "context_window=True"),
-        pytest.param({"small": 10**5000}, r"context_window=\(a huge int\)", id="huge"),
         ({"small": "large"}, "context_window='large'"),
         ({"small": [8192]}, r"context_window=\[8192\]"),
         ({"small": {"max_input_tokens": "x"}}, "small: max_input_tokens='x'"),
@@ -731,21 +592,8 @@ def test_a_model_is_found_by_its_name_or_an_alias():
     ],
 )
 def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
-    """The text names the model, the field, the value and what to give."""
     with pytest.raises(ConfigError, match=said):
         ExplicitSource(facts)
-
-
-@pytest.mark.parametrize("said", [None, {}, {"context_window": None}])
-def test_a_model_may_be_listed_without_facts(said):
-    """None is what is unknown."""
-    assert ExplicitSource({"small": said}).fetch(None) == [ModelInfo(name="small")]
-
-
-def test_facts_of_another_name_hold_under_the_name_they_are_given_for():
-    """So that an alias of one's own needs no second table."""
-    [info] = ExplicitSource({"mine": ModelInfo(name="nova-1", context_window=5, aliases=("nova",))}).fetch(None)
-    assert (info.name, info.aliases) == ("mine", ("nova-1", "nova"))
 
 
 # Profiles
@@ -793,16 +641,10 @@ def installed(tmp_path, monkeypatch):
 
 
 def test_the_profile_of_a_given_model_is_read():
-    """Under the name and the provider that the model states."""
-    source = ProfileSource([gemini(PROFILE).bind_tools([])], installed=False)
+    bare = [FakeListChatModel(responses=["x"], profile=profile) for profile in ({}, None)]
+    source = ProfileSource([gemini(PROFILE).bind_tools([]), *bare], installed=False)
     assert source.fetch(None) == [profiled("test-pro", provider="google", **EXPECTED)]
     assert source.fetch("unknown") == []
-
-
-@pytest.mark.parametrize("profile", [{}, None])
-def test_a_model_without_a_profile_states_nothing(profile):
-    model = FakeListChatModel(responses=["x"], profile=profile)
-    assert ProfileSource([model], installed=False).fetch(None) == []
 
 
 def test_the_table_of_an_integration_is_read_without_importing_it(installed):
@@ -813,7 +655,6 @@ def test_the_table_of_an_integration_is_read_without_importing_it(installed):
 
 
 def test_a_given_model_comes_before_the_tables(installed):
-    """The same model of the same provider is stated once."""
     installed(f"_PROFILES = {{'test-pro': {PROFILE!r}}}", "langchain_google_genai_copy")
     installed(f"_PROFILES = {{'test-pro': {PROFILE!r}, 'other': {PROFILE!r}}}", "langchain_gemini")
     source = ProfileSource([gemini({"max_input_tokens": 1})])
@@ -836,11 +677,9 @@ def test_a_given_model_comes_before_the_tables(installed):
     ],
 )
 def test_a_table_that_moved_or_changed_is_no_error(installed, table):
-    """At most the names it still has are left."""
     assert [one.limits.known for one in installed(table).fetch(None)] in ([], [False])
 
 
 def test_the_tables_of_real_integrations_are_read():
-    """Those that this environment has."""
     providers = {one.provider for one in ProfileSource().fetch(None)}
     assert providers >= {"google", "openai", "anthropic"}

@@ -25,22 +25,13 @@ from langchain_ctxwin.observe.validation import (
     WINDOW,
     profile,
 )
+from support.model_sources import Watch
 
 HUGE = pytest.param(10**5_000, id="huge")  # too long to be written out
 HI = [HumanMessage("hi")]
 CALLER = contextvars.ContextVar("CALLER", default="nobody")
 NOTHING = Verdict(error=None, reset=False)
 FEWEST_MISSES = 4  # of MIN_SAMPLES comparisons: one less is a share of exactly 85 %
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self, now=1_000.0):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 class Exact:
@@ -107,7 +98,6 @@ def events(logs, name):
 
 
 def test_every_reported_size_is_compared():
-    """The error has the sign of ours minus theirs, and there is no sample without a counter."""
     validator = Validator(share=1)
     assert counted(validator, (1_250, 1_000), (800, 1_000), (1_000, 1_000)) == [
         Verdict(error=0.25),
@@ -120,20 +110,19 @@ def test_every_reported_size_is_compared():
     assert (validator.flush(), validator.lost_samples) == (True, 0)
 
 
-@pytest.mark.parametrize("reported", [None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, HUGE, 51_001, [100]])
-def test_what_is_no_size_of_the_request_is_not_compared(reported):
-    """No usage, nonsense, and sizes that are too far from ours to be of this request."""
-    validator = Validator()
-    assert check(validator, 100, reported) == NOTHING
-    assert validator.accuracy("m") is None
-
-
-@pytest.mark.parametrize("expected", [0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1])
-def test_without_a_count_of_ours_nothing_is_compared_or_sampled(expected):
-    """A request that was not counted says nothing about counting."""
+@pytest.mark.parametrize(
+    ("expected", "reported"),
+    [
+        *((100, reported) for reported in (None, 0, -5, True, 100.0, float("nan"), "100", 10**9 + 1, 51_001, [100])),
+        pytest.param(100, 10**5_000, id="huge"),
+        *((expected, 100) for expected in (0, -1, True, 1.5, float("nan"), None, MAX_TOKENS + 1)),
+    ],
+)
+def test_what_is_no_size_of_the_request_is_not_compared(expected, reported):
+    """No usage, nonsense, and sizes that are too far from ours; without a count of ours nothing is sampled either."""
     exact = Exact()
-    validator = Validator(exact, share=1)
-    assert check(validator, expected, 100) == NOTHING
+    validator = Validator(exact, share=0 if expected == 100 else 1)
+    assert check(validator, expected, reported) == NOTHING
     assert (validator.flush(), exact.asked, validator.accuracy("m")) == (True, [], None)
 
 
@@ -174,18 +163,13 @@ def test_a_drop_resets_once_and_starts_anew():
     assert sum(verdict.reset for verdict in verdicts) == 1
     assert events(logs, "validation.accuracy_dropped") == [{"model": "m", "share": 0.8, "samples": MIN_SAMPLES}]
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=WINDOW, exact_samples=0, mean_error=0.0)
-
-
-def test_a_share_of_85_percent_is_no_drop():
-    """The limit itself is still good enough."""
-    pairs = [(100, 100)] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [(125, 100)] * (FEWEST_MISSES - 1)
+    pairs = [good] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [bad] * (FEWEST_MISSES - 1)
     validator = Validator()
     assert not any(verdict.reset for verdict in counted(validator, *pairs))
-    assert validator.accuracy("m").share == 0.85
+    assert validator.accuracy("m").share == 0.85  # which is still good enough
 
 
 def test_models_are_judged_apart():
-    """One model's misses do not reset another one."""
     validator = Validator()
     wrong = counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")
     right = counted(validator, *[(100, 100)] * MIN_SAMPLES, model="right")
@@ -194,7 +178,6 @@ def test_models_are_judged_apart():
 
 
 def test_the_models_seen_least_recently_are_forgotten():
-    """Memory is bounded, and a model that is in use stays."""
     validator = Validator()
     for number in range(MAX_MODELS + 5):
         counted(validator, (100, 100), model=f"m{number}")
@@ -205,7 +188,6 @@ def test_the_models_seen_least_recently_are_forgotten():
 
 
 def test_threads_share_a_validator():
-    """Eight threads at once: every drop resets once, no comparison is lost."""
     validator = Validator(Exact(100), share=0.5)
     with capture_logs() as logs, ThreadPoolExecutor(8) as pool:
         verdicts = list(pool.map(lambda number: check(validator, 100 + number % 2 * 25, 100), range(2_000)))
@@ -228,24 +210,18 @@ def test_a_sample_is_counted_exactly():
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=1, exact_samples=1, mean_error=0.1)
 
 
-def test_a_counter_of_requests_is_asked_for_requests():
-    """Its plain form may answer with an estimate, which would be compared with itself."""
-    validator = Validator(Remote(100), share=1)
-    check(validator, 150)
-    assert validator.flush()
-    assert validator.accuracy("m") == Accuracy(share=0.0, samples=1, exact_samples=1, mean_error=0.5)
-
-
-def test_an_answer_can_be_compared_twice():
-    """Usage and exact count of one request are two comparisons of the same model."""
-    validator = Validator(Exact(100), share=1)
+@pytest.mark.parametrize(("counter", "exact_tokens"), [(Exact(100), 100), (Remote(200), 200)])
+def test_an_answer_can_be_compared_twice(counter, exact_tokens):
+    """With its usage and with the exact count; the plain form of a counter of requests may be an estimate."""
+    validator = Validator(counter, share=1)
     assert check(validator, 110, 100) == Verdict(error=0.1)
     assert validator.flush()
-    assert validator.accuracy("m") == Accuracy(share=1.0, samples=2, exact_samples=1, mean_error=pytest.approx(0.1))
+    found = validator.accuracy("m")
+    assert (found.samples, found.exact_samples) == (2, 1)
+    assert found.mean_error == pytest.approx((0.1 + 110 / exact_tokens - 1) / 2)
 
 
 def test_the_sample_is_what_was_sent():
-    """A list that the caller goes on with afterwards is counted as it was."""
     gate, exact = Gate(), Exact(100)
     validator = Validator(lambda messages, tools: gate(messages) and exact(messages, tools=tools), share=1)
     messages = [HumanMessage("hi")]
@@ -256,42 +232,18 @@ def test_the_sample_is_what_was_sent():
     assert exact.asked == [([HumanMessage("hi")], [])]
 
 
-def test_chance_decides_which_answers_are_sampled():
-    """The same numbers choose the same answers: those below the share."""
-    draws = [0.0, 0.5, 0.2, 0.1999, 0.999, 0.1]
-    asked = []
-    for _ in range(2):
-        exact, drawn = Exact(), iter(draws)
-        validator = Validator(exact, share=0.2, random=lambda drawn=drawn: next(drawn))
-        for number in range(len(draws)):
-            check(validator, 100, messages=[HumanMessage(str(number))])
-            assert validator.flush()
-        asked.append([messages[0].content for messages, _ in exact.asked])
-    assert asked == [["0", "3", "5"]] * 2
-
-
-@pytest.mark.parametrize(("share", "sampled"), [(0, 0), (1, 50)])
-def test_none_or_all_are_sampled(share, sampled):
-    """A share of 0 asks the counter nothing, a share of 1 everything."""
-    exact = Exact()
-    validator = Validator(exact, share=share)
-    for _ in range(50):
+@pytest.mark.parametrize(("options", "sampled"), [({"share": 0}, 0), ({"share": 1}, 100), ({}, 1)])
+def test_a_share_of_the_answers_is_sampled(options, sampled):
+    """Of a hundred numbers evenly over the range; by default one in a hundred."""
+    exact, draws = Exact(), iter(range(100))
+    validator = Validator(exact, random=lambda: next(draws) / 100, **options)
+    for _ in range(100):
         check(validator, 100, 100)
         assert validator.flush()
     assert len(exact.asked) == sampled
 
 
-def test_by_default_one_answer_in_a_hundred_is_sampled():
-    """Of a hundred numbers evenly over the range, one is below the share."""
-    exact, draws = Exact(), iter(range(100))
-    validator = Validator(exact, random=lambda: next(draws) / 100)
-    for _ in range(100):
-        check(validator, 100)
-    assert (validator.flush(), len(exact.asked)) == (True, 1)
-
-
 def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
-    """Without any usage the samples decide, and the verdict that follows says so once."""
     validator = Validator(Exact(100), share=1)
     for _ in range(MIN_SAMPLES):
         assert check(validator, 125) == NOTHING
@@ -300,7 +252,6 @@ def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
 
 
 def test_a_sample_from_before_a_reset_does_not_count():
-    """It was counted by what has been forgotten since."""
     gate = Gate()
     validator = Validator(gate, share=1, random=iter([0.0, *[1.0] * WINDOW]).__next__)
     check(validator, 125)
@@ -327,28 +278,15 @@ def test_a_counter_without_a_usable_count_loses_the_sample(answer):
     assert (len(exact.asked), validator.lost_samples, validator.accuracy("m").exact_samples) == (3, 3, 0)
 
 
-def test_a_counter_that_fails_again_is_reported_again():
-    """One warning for each time it stops working, and at most one a minute."""
-    exact, clock = Exact(), Watch()
-    validator = Validator(exact, share=1, clock=clock)
+def test_a_counter_that_stays_down_is_reported_once_a_minute():
+    clock = Watch()
+    validator = Validator(Exact(None), share=1, clock=clock)
     with capture_logs() as logs:
-        for wait, exact.answer in [(0, None), (90, None), (0, 100), (0, None), (1, 100), (1, None)]:
+        for wait in (0, 1, LOG_SECONDS, 1):
             clock.now += wait
             check(validator, 100)
             assert validator.flush()
     assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 3]
-
-
-def test_a_failure_that_came_too_early_for_the_log_is_reported_later():
-    """A counter that stays down is in the log, although it stopped working less than a minute after the last entry."""
-    exact, clock = Exact(), Watch()
-    validator = Validator(exact, share=1, clock=clock)
-    with capture_logs() as logs:
-        for wait, exact.answer in [(0, None), (1, 100), (1, None), (1, None), (LOG_SECONDS, None), (1, None)]:
-            clock.now += wait
-            check(validator, 100)
-            assert validator.flush()
-    assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 4]
 
 
 def test_a_counter_that_hangs_holds_nobody_up():
@@ -371,8 +309,6 @@ def test_a_counter_that_hangs_holds_nobody_up():
 
 
 def test_a_process_without_more_threads_loses_samples_only(monkeypatch):
-    """The sample is lost and reported, and the next one finds a thread."""
-
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
@@ -404,7 +340,6 @@ print("done")
 
 
 def test_exit_does_not_wait_for_a_counter_that_hangs():
-    """A process ends although its counter never answers."""
     command = [sys.executable, "-B", "-c", EXIT_PROBE]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.stderr) == ("done\n", "")
@@ -436,74 +371,41 @@ def test_no_text_gets_into_the_log(answer):
 
 def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
     """Who counted what, how far off, and what kind of text it was."""
-    messages = [HumanMessage("ab 12 "), AIMessage("漢字!é")]
+    messages, clock = [HumanMessage("ab 12 "), AIMessage("漢字!é")], Watch()
+    validator = Validator(Exact(200), share=1, clock=clock)
     with capture_logs() as logs:
-        check(Validator(), 131, 100, messages=messages, tools=["tool"])
-    assert events(logs, "validation.discrepancy") == [
-        {
-            "model": "m",
-            "expected_tokens": 131,
-            "counted_tokens": 100,
-            "counted_by": "usage",
-            "error": 0.31,
-            "unlogged": 0,
-            "profile": profile(messages, ["tool"]),
-        }
-    ]
-
-
-def test_a_discrepancy_with_the_exact_counter_names_it():
-    """The exact count is the one that ours is compared with, not the usage."""
-    validator = Validator(Exact(200), share=1)
-    with capture_logs() as logs:
-        check(validator, 100, 100)
+        check(validator, 131, 100, messages=messages, tools=["tool"])
         assert validator.flush()
-    (found,) = events(logs, "validation.discrepancy")
-    assert (found["counted_by"], found["counted_tokens"], found["error"]) == ("exact", 200, -0.5)
+        clock.now += LOG_SECONDS
+        check(validator, 100, messages=messages, tools=["tool"])
+        assert validator.flush()
+    shared = {"model": "m", "profile": profile(messages, ["tool"])}
+    usage = {"expected_tokens": 131, "counted_tokens": 100, "counted_by": "usage", "error": 0.31, "unlogged": 0}
+    exact = {"expected_tokens": 100, "counted_tokens": 200, "counted_by": "exact", "error": -0.5, "unlogged": 1}
+    assert events(logs, "validation.discrepancy") == [usage | shared, exact | shared]
 
 
 @pytest.mark.parametrize(("expected", "logged"), [(130, 0), (131, 1), (70, 0), (69, 1)])
 def test_up_to_30_percent_is_no_discrepancy(expected, logged):
-    """The limit itself is not over it."""
     with capture_logs() as logs:
         check(Validator(), expected, 100)
     assert len(events(logs, "validation.discrepancy")) == logged
 
 
 def test_a_model_has_one_discrepancy_a_minute_in_the_log():
-    """The others are counted and reported with the next one; each model has its own minute."""
+    """The others are counted and reported with the next one; a clock that is set back silences nothing."""
     clock = Watch()
     validator = Validator(clock=clock)
+    asked = [(0, "a"), (1, "a"), (0, "b"), (LOG_SECONDS - 2, "a"), (1, "a"), (0, "b"), (1, "b"), (LOG_SECONDS, "a")]
     with capture_logs() as logs:
-        for wait, model in [
-            (0, "a"),
-            (1, "a"),
-            (0, "b"),
-            (LOG_SECONDS - 2, "a"),
-            (1, "a"),
-            (0, "b"),
-            (1, "b"),
-            (LOG_SECONDS, "a"),
-        ]:
+        for wait, model in [*asked, (-86_400, "a")]:
             clock.now += wait
             check(validator, 200, 100, model=model)
     found = [(entry["model"], entry["unlogged"]) for entry in events(logs, "validation.discrepancy")]
-    assert found == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("a", 0)]
-
-
-def test_a_clock_that_is_set_back_does_not_silence_the_log():
-    """A time before the last entry is as good as a minute after it."""
-    clock = Watch()
-    validator = Validator(clock=clock)
-    with capture_logs() as logs:
-        check(validator, 200, 100)
-        clock.now -= 86_400
-        check(validator, 200, 100)
-    assert len(events(logs, "validation.discrepancy")) == 2
+    assert found == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("a", 0), ("a", 0)]
 
 
 def test_a_profile_tells_sizes_and_kinds_of_characters():
-    """Calls and media count too; the shares are those of all texts together."""
     picture = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
     messages = [
         HumanMessage([{"type": "text", "text": "ab 1"}, picture]),
@@ -527,21 +429,17 @@ def test_a_profile_tells_sizes_and_kinds_of_characters():
     }
 
 
-def test_the_profile_of_nothing_is_all_zero():
-    """An empty request has no shares, and no division fails."""
+def test_a_profile_of_a_long_history_looks_at_some_messages():
+    found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
+    assert (found["messages"], found["profiled_messages"], found["characters"]) == (
+        2 * PROFILED_MESSAGES + 1,
+        667,
+        1334,
+    )
     assert set(profile([], []).values()) == {0}
 
 
-def test_a_profile_of_a_long_history_looks_at_some_messages():
-    """Evenly spaced ones, from the first on."""
-    found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
-    assert (found["messages"], found["profiled_messages"]) == (2 * PROFILED_MESSAGES + 1, 667)
-    assert found["characters"] == 2 * 667
-
-
 def test_a_content_that_cannot_be_read_has_a_short_profile():
-    """An object whose text fails does not fail the answer that was paid for."""
-
     class Broken:
         def __str__(self):
             raise ValueError(MARKER)
@@ -555,21 +453,22 @@ def test_a_content_that_cannot_be_read_has_a_short_profile():
 @given(st.text(st.characters(exclude_categories=()), max_size=300), st.integers(1, 200))
 @example("a\ud800é", 10)
 def test_shares_of_any_text_add_up(text, times):
-    """Lone surrogates and long texts included, each character is in one class."""
     found = profile([HumanMessage(text * times)], [])
     shares = [found[name] for name in ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")]
     assert min(shares) >= 0
     assert sum(shares) == pytest.approx(1.0 if text else 0.0, abs=0.004)
 
 
-@pytest.mark.parametrize("share", [-0.01, 1.01, float("nan"), float("inf")])
-def test_a_share_outside_its_range_is_refused(share):
-    """The error names the value and the range."""
-    with pytest.raises(ConfigError, match=rf"share={share!r} is not from 0 to 1"):
-        Validator(share=share)
-
-
-def test_a_counter_that_cannot_count_is_refused():
-    """A model's name, say, is found out when the validator is made."""
-    with pytest.raises(ConfigError, match="counter='some-model' cannot count"):
-        Validator("some-model")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(
+            ({"share": share}, f"share={share!r} is not from 0 to 1")
+            for share in (-0.01, 1.01, float("nan"), float("inf"))
+        ),
+        ({"counter": "some-model"}, "counter='some-model' cannot count"),
+    ],
+)
+def test_what_cannot_work_is_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        Validator(**arguments)

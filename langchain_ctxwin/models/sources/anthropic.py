@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, base_of
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
-from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
+from langchain_ctxwin.models.sources.reading import capabilities_of, mapping, stated, tokens
 
 VERSION = "/v1"
 PAGE_SIZE = 1000
@@ -39,23 +39,12 @@ class AnthropicSource(ApiSource):
         base = base_of(base_url or ANTHROPIC.url)
         super().__init__(base if base.endswith(VERSION) else base + VERSION, api_key, timeout_seconds)
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, also by an alias of it, or all of them.
+    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+        if name is None:
+            return session.entries("/models", {"limit": PAGE_SIZE})
+        return [mapping(session.find(f"/models/{quote(name, safe='')}"))]
 
-        Raises:
-            SourceError: the API cannot be read.
-        """
-        with self._connected() as session:
-            if name is not None:
-                return self._read([session.find(f"/models/{quote(name, safe='')}")], alias=name)
-            pages = session.pages("/models", {"limit": PAGE_SIZE}, _next_page)
-            return self._read([entry for page in pages for entry in items(mapping(page).get("data"))])
-
-    def _read(self, entries: list[Any], *, alias: str | None = None) -> list[ModelInfo]:
-        infos = (self._info(mapping(entry), alias) for entry in entries)
-        return [info for info in infos if info is not None]
-
-    def _info(self, entry: Any, alias: str | None) -> ModelInfo | None:
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
         return stated(
             self.name,
             entry.get("id"),
@@ -63,7 +52,7 @@ class AnthropicSource(ApiSource):
             context_window=tokens(entry.get("max_input_tokens")),
             max_output_tokens=tokens(entry.get("max_tokens")),
             capabilities=_capabilities(entry.get("capabilities")),
-            aliases=(alias,),
+            aliases=(name,),
         )
 
 
@@ -78,8 +67,3 @@ def _capabilities(stated_support: Any) -> frozenset[str]:
         structured_output=can.get("structured_outputs"),
         reasoning=can.get("thinking"),
     )
-
-
-def _next_page(page: Any) -> dict[str, Any]:
-    last = mapping(page).get("last_id")
-    return {"after_id": last} if mapping(page).get("has_more") is True and isinstance(last, str) else {}

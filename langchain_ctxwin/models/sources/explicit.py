@@ -117,16 +117,10 @@ def _read(model: str, field: str, value: Any) -> Any:
     read, wanted = READERS[field]
     found = read(value)
     if found is None:
-        raise ConfigError(f"{model}: {field}={_shown(value)}: give {wanted}, or None when it is unknown")
+        raise ConfigError(
+            f"{model}: {field}={repr(value)[:MAX_SHOWN_CHARS]}: give {wanted}, or None when it is unknown"
+        )
     return found
-
-
-def _shown(value: Any) -> str:
-    """The beginning of a value; a number of thousands of digits cannot be shown at all."""
-    try:
-        return repr(value)[:MAX_SHOWN_CHARS]
-    except ValueError:
-        return f"(a huge {type(value).__name__})"
 
 
 def _text(value: Any) -> str | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, base_of
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
 from langchain_ctxwin.models.sources.platforms import GEMINI
-from langchain_ctxwin.models.sources.reading import items, mapping, stated, tokens
+from langchain_ctxwin.models.sources.reading import mapping, stated, tokens
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 PAGE_SIZE = 1000
+PREFIX = "models/"
 GENERATES = "generateContent"
 
 
@@ -40,41 +42,21 @@ class GeminiSource(ApiSource):
         base = base_of(base_url or GEMINI.url)
         super().__init__(base if base.endswith(VERSIONS) else base + VERSIONS[0], api_key, timeout_seconds)
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model or all of them.
+    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+        if name is None:
+            return session.entries("/models", {"pageSize": PAGE_SIZE})
+        return [mapping(session.find(f"/models/{quote(name.removeprefix(PREFIX), safe='')}"))]
 
-        Raises:
-            SourceError: the API cannot be read.
-        """
-        with self._connected() as session:
-            if name is not None:
-                return self._read([session.find(f"/models/{quote(name.removeprefix('models/'), safe='')}")])
-            pages = session.pages("/models", {"pageSize": PAGE_SIZE}, _next_page)
-            return self._read([entry for page in pages for entry in items(mapping(page).get("models"))])
-
-    def _read(self, entries: list[Any]) -> list[ModelInfo]:
-        infos = (self._info(mapping(entry)) for entry in entries if _generates(mapping(entry)))
-        return [info for info in infos if info is not None]
-
-    def _info(self, entry: Any) -> ModelInfo | None:
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:  # noqa: ARG002  # the base's
+        methods, listed = entry.get("supportedGenerationMethods"), entry.get("name")
+        if not isinstance(listed, str) or (isinstance(methods, list) and GENERATES not in methods):
+            return None  # a model for something else, such as embeddings
         largest_input, largest_output = tokens(entry.get("inputTokenLimit")), tokens(entry.get("outputTokenLimit"))
-        separate = largest_input is not None and largest_output is not None
         return stated(
             self.name,
-            name.removeprefix("models/") if isinstance(name := entry.get("name"), str) else None,
+            listed.removeprefix(PREFIX),
             provider="google",
-            context_window=(largest_input or 0) + (largest_output or 0) if separate else None,
+            context_window=largest_input + largest_output if largest_input and largest_output else None,
             max_input_tokens=largest_input,
             max_output_tokens=largest_output,
         )
-
-
-def _generates(entry: Any) -> bool:
-    """True unless the entry says that it is for something else than generating, such as embeddings."""
-    methods = entry.get("supportedGenerationMethods")
-    return not isinstance(methods, list) or GENERATES in methods
-
-
-def _next_page(page: Any) -> dict[str, Any]:
-    token = mapping(page).get("nextPageToken")
-    return {"pageToken": token} if token and isinstance(token, str) else {}

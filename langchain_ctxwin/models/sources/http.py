@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import ssl
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, place_of
+from langchain_ctxwin.models.sources.reading import mapping
 
 TIMEOUT_SECONDS = 8.0
 """Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
@@ -32,11 +31,17 @@ MAX_REDIRECTS = 3
 MAX_PAGES = 50
 """Pages of one listing; the longest listings known have a few hundred entries, at 1,000 a page."""
 
+CURSORS = {"nextPageToken": "pageToken", "next_page_token": "page_token", "last_id": "after_id"}
+"""Where a page says how the next one is asked for -> parameter that asks for it."""
+
+LISTS = ("data", "models")
+"""Where the entries are, when the answer is not the list itself."""
+
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Statuses that may be over in a moment; 529 is how one provider says that it is overloaded."""
 
 FIRST_WAIT_SECONDS = 0.25
-"""Wait before the second attempt; doubled for the next, and varied so that many processes do not come back together."""
+"""Wait before the second attempt; doubled for the next."""
 
 NOT_FOUND = 404
 MOVED = frozenset({301, 302, 303, 307, 308})
@@ -45,16 +50,23 @@ MAX_BYTES = 32 * 1024 * 1024
 """Largest answer read, unpacked: about ten times the largest public catalog."""
 
 GZIP = "gzip"
-_GZIP_BITS = 16 + zlib.MAX_WBITS  # how zlib is told that there is a gzip header
 
 
 class SourceError(ContextWindowError):
     """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, may_pass: bool = False, retry_after_seconds: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.status = status
         """HTTP status of the answer; 0 when there was none."""
+
+        self.may_pass = may_pass
+        """True for trouble that may be over in a moment."""
+
+        self.retry_after_seconds = retry_after_seconds
+        """The wait that the server asked for; 0 when it asked for none."""
 
 
 def base_of(url: str) -> str:
@@ -103,7 +115,7 @@ def connected(
         yield Session(client, base_url, deadline=time.monotonic() + timeout_seconds)
 
 
-class ApiSource:
+class ApiSource(ABC):
     """A provider's API as a source: where it is, and on whose account it is asked."""
 
     name: str
@@ -122,6 +134,24 @@ class ApiSource:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._base_url!r})"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, by its name or an alias, or all of them.
+
+        Raises:
+            SourceError: the API cannot be read.
+        """
+        with self._connected() as session:
+            infos = [self._info(entry, name) for entry in self._entries(session, name)]
+        return [info for info in infos if info is not None]
+
+    @abstractmethod
+    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+        """What the API says about its models; about one alone, where it may be asked for one."""
+
+    @abstractmethod
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        """What an entry states, asked for by this name; None when it is about another model, or no chat model."""
 
     @property
     def cache_key(self) -> str:
@@ -151,18 +181,16 @@ class Session:
         deadline: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._base_url = base_url
         self._deadline = deadline
         self._clock = clock
         self._sleep = sleep
-        self._chance = chance
 
-    def get(self, path: str = "", params: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON at the path below the base URL."""
-        return self._json("GET", self._base_url + path, params=dict(params or {}))
+    def get(self, path: str = "", params: Mapping[str, Any] | None = None, *, without: str = "") -> Any:
+        """Return the JSON at the path below the base URL, or below what is before this end of it."""
+        return self._json("GET", self._base_url.removesuffix(without) + path, params=dict(params or {}))
 
     def find(self, path: str) -> Any:
         """Return the JSON at the path, or None when the server has nothing there."""
@@ -181,29 +209,17 @@ class Session:
         """Return what is at the base URL itself, whatever it is."""
         return self._body("GET", self._base_url)
 
-    def pages(self, path: str, params: Mapping[str, Any], cursor: Callable[[Any], Mapping[str, Any]]) -> Iterator[Any]:
-        """Yield the pages of a listing; `cursor` reads from a page what asks for the next one, empty at the end."""
-        seen: list[Mapping[str, Any]] = [{}]
-        for _ in range(MAX_PAGES):
-            page = self.get(path, {**params, **seen[-1]})
-            yield page
-            following = cursor(page)
-            if not following or following in seen:  # a cursor that comes again would never end
-                return
-            seen.append(following)
-
-    def at(self, base_url: str) -> Self:
-        """Return this session for another path of the same host."""
-        if place_of(base_url) != place_of(self._base_url):
-            raise SourceError(f"{shown(base_url)} is not on the host of {shown(self._base_url)}")
-        return type(self)(
-            self._client,
-            base_url,
-            deadline=self._deadline,
-            clock=self._clock,
-            sleep=self._sleep,
-            chance=self._chance,
-        )
+    def entries(self, path: str, params: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
+        """Return the entries of a listing, over all its pages."""
+        found: list[Mapping[str, Any]] = []
+        asked: list[Mapping[str, Any]] = []
+        cursor: Mapping[str, Any] = {}
+        while len(asked) < MAX_PAGES and cursor not in asked:  # a cursor that comes again would never end
+            asked.append(cursor)
+            page = self.get(path, {**(params or {}), **cursor})
+            found += entries_of(page)
+            cursor = _next_page(page)
+        return found
 
     def _json(self, method: str, url: str, **sent: Any) -> Any:
         body = self._body(method, url, **sent)
@@ -217,97 +233,81 @@ class Session:
         attempt = 0
         while True:
             attempt += 1
-            answer = self._attempt(method, url, **sent)
-            if isinstance(answer, bytes):
-                return answer
-            wait = self._wait_seconds(attempt, answer.retry_after_seconds)
-            if attempt == MAX_ATTEMPTS or not answer.may_pass or self._clock() + wait >= self._deadline:
-                raise SourceError(f"{shown(url)} {answer.reason}", status=answer.status)
+            try:
+                return self._followed(method, url, **sent)
+            except SourceError as error:
+                wait = max(FIRST_WAIT_SECONDS * 2 ** (attempt - 1), error.retry_after_seconds)
+                if attempt == MAX_ATTEMPTS or not error.may_pass or self._clock() + wait >= self._deadline:
+                    raise
             self._sleep(wait)
 
-    def _attempt(self, method: str, url: str, **sent: Any) -> bytes | _Failure:
+    def _followed(self, method: str, url: str, **sent: Any) -> bytes:
+        """One attempt, by the redirects that stay on the host."""
+        place = url
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                answer = self._ask(method, url, **sent)
+                answer = self._ask(method, place, **sent)
             except httpx.TransportError as error:  # its text may quote what was sent
-                return _Failure(reason=f"cannot be reached: {type(error).__name__}", may_pass=True)
+                raise SourceError(f"{shown(url)} cannot be reached: {type(error).__name__}", may_pass=True) from None
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-                return _Failure(reason=f"cannot be asked: {type(error).__name__}")
-            if not isinstance(answer, str):
+                raise SourceError(f"{shown(url)} cannot be read: {type(error).__name__}") from None
+            if isinstance(answer, bytes):
                 return answer
-            if method != "GET" or not _stays(url, answer):
-                return _Failure(reason="redirects to another host, which is not followed")
-            url, sent = answer, {}
-        return _Failure(reason=f"redirects more than {MAX_REDIRECTS} times")
+            if method != "GET" or not _stays(place, answer):
+                raise SourceError(f"{shown(url)} redirects to another host, which is not followed")
+            place, sent = answer, {}
+        raise SourceError(f"{shown(url)} redirects more than {MAX_REDIRECTS} times")
 
-    def _ask(self, method: str, url: str, **sent: Any) -> bytes | str | _Failure:
-        """One request: its body, where it was moved, or what is wrong."""
+    def _ask(self, method: str, url: str, **sent: Any) -> bytes | str:
+        """One request: its body, or where it was moved."""
         left = self._deadline - self._clock()
         if left <= 0:
-            return _Failure(reason="did not answer in time")
+            raise SourceError(f"{shown(url)} did not answer in time")
         with _queries_unlogged(), self._client.stream(method, url, timeout=left, **sent) as response:
-            if response.status_code in MOVED and "location" in response.headers:
+            status = response.status_code
+            if status in MOVED and "location" in response.headers:
                 return str(response.url.join(response.headers["location"]))
             if not response.is_success:
-                return _refusal(response)
-            return self._read(response)
+                asked = response.headers.get("retry-after", "").strip()
+                seconds = float(asked) if asked.isdecimal() else 0.0
+                reason = f"{shown(url)} answered HTTP {status}"
+                raise SourceError(reason, status=status, may_pass=status in RETRIED, retry_after_seconds=seconds)
+            if response.headers.get("content-encoding", GZIP).strip().lower() not in {"identity", GZIP}:
+                raise SourceError(f"{shown(url)} is packed in a way that was not asked for")
+            return self._read(url, response)
 
-    def _read(self, response: httpx.Response) -> bytes | _Failure:
-        """The answer, unpacked here, so that never more than `MAX_BYTES` and one piece is held."""
-        packing = response.headers.pop("content-encoding", "").strip().lower()
-        if packing not in {"", "identity", GZIP, "x-gzip"}:
-            return _Failure(reason="is packed in a way that was not asked for")
-        packed = zlib.decompressobj(_GZIP_BITS) if packing.endswith(GZIP) else None
+    def _read(self, url: str, response: httpx.Response) -> bytes:
+        """The answer, of which never more than `MAX_BYTES` and one unpacked piece is held."""
         content = bytearray()
-        try:
-            for piece in response.iter_bytes():
-                content += packed.decompress(piece, MAX_BYTES - len(content) + 1) if packed else piece
-                if len(content) > MAX_BYTES:
-                    return _Failure(reason=f"answered more than {MAX_BYTES:,} bytes")
-                if self._clock() >= self._deadline:
-                    return _Failure(reason="did not finish its answer in time")
-        except zlib.error:
-            return _Failure(reason="answered something else than the gzip it announced")
-        if packed and content and not packed.eof:
-            return _Failure(reason="did not finish its answer")
+        for piece in response.iter_bytes():
+            content += piece
+            if len(content) > MAX_BYTES:
+                raise SourceError(f"{shown(url)} answered more than {MAX_BYTES:,} bytes")
+            if self._clock() >= self._deadline:
+                raise SourceError(f"{shown(url)} did not finish its answer in time")
         return bytes(content)
 
-    def _wait_seconds(self, attempt: int, asked_seconds: float) -> float:
-        wait: float = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * (0.5 + self._chance())
-        return max(wait, asked_seconds)
+
+def entries_of(answer: Any) -> list[Mapping[str, Any]]:
+    """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
+    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
+    found = next((entries for entries in lists if isinstance(entries, list)), [])
+    return [entry for entry in found if isinstance(entry, dict)]
+
+
+def _next_page(page: Any) -> Mapping[str, Any]:
+    """What asks for the next page; empty at the end."""
+    known = mapping(page)
+    if known.get("has_more") is False:
+        return {}
+    tokens = ((parameter, known.get(field)) for field, parameter in CURSORS.items())
+    return next(({parameter: token} for parameter, token in tokens if token and isinstance(token, str)), {})
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
     """The certificates of the machine, whose loading takes longer than a request."""
     return httpx.create_ssl_context()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
-    """Why an attempt gave nothing."""
-
-    reason: str
-    status: int = 0
-    may_pass: bool = False
-    retry_after_seconds: float = 0.0
-
-
-def _refusal(response: httpx.Response) -> _Failure:
-    status = response.status_code
-    asked = _retry_after_seconds(response.headers.get("retry-after", ""))
-    may_pass = status in RETRIED
-    return _Failure(reason=f"answered HTTP {status}", status=status, may_pass=may_pass, retry_after_seconds=asked)
-
-
-def _retry_after_seconds(text: str) -> float:
-    """The wait that a server asks for, in seconds or as a date; 0 when it asks for none."""
-    if text.strip().isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _stays(old: str, new: str) -> bool:

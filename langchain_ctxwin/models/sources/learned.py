@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -22,12 +21,12 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SharedFile, place, read_table
+from langchain_ctxwin.util.files import SharedFile, place
 from langchain_ctxwin.util.forks import renew_after_fork
 
 SOURCE_NAME = "learned"
 LIMIT_FIELDS = ("context_window", "max_input_tokens")
-FILE_VERSION = 1
+FILE_VERSION: Final = 1
 
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
 """A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that
@@ -44,13 +43,17 @@ FLUSH_SECONDS = 5.0
 class Statement:
     """One limit as it was heard."""
 
-    tokens: Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
-    heard_at: Annotated[float, Field(strict=True)]
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
+
+    tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+    heard_at: float
     """Seconds since the epoch."""
 
-    is_withdrawn: Annotated[bool, Field(strict=True)] = False
+    is_withdrawn: bool = False
     """True once an accepted request refuted the limit: it counts no more, and stays to overrule older files."""
 
+
+LimitField = Literal["context_window", "max_input_tokens"]
 
 Heard = Mapping[str, Mapping[str, Statement]]
 """Model name -> limit field -> the newest statement about it."""
@@ -145,11 +148,8 @@ class LearnedSource:
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
         known = self._heard.get(model)
-        if not known:
-            return {}
-        now = self._clock()
-        counting = {field: heard for field, heard in known.items() if not heard.is_withdrawn}
-        return {field: heard.tokens for field, heard in counting.items() if self._is_live(heard, now)}
+        live = self._live({model: known}).get(model, {}) if known else {}
+        return {field: heard.tokens for field, heard in live.items() if not heard.is_withdrawn}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.
@@ -183,13 +183,13 @@ class LearnedSource:
             return self._heard
 
     def _live(self, heard: Heard) -> Heard:
-        now = self._clock()
-        live = {model: {f: s for f, s in known.items() if self._is_live(s, now)} for model, known in heard.items()}
+        """What has not expired; a statement from as far ahead is the mistake of a clock that was wrong."""
+        now, ttl = self._clock(), self._ttl_seconds
+        live = {
+            model: {field: said for field, said in known.items() if now - ttl < said.heard_at < now + ttl}
+            for model, known in heard.items()
+        }
         return {model: known for model, known in live.items() if known}
-
-    def _is_live(self, statement: Statement, now: float) -> bool:
-        """True until a statement expires; one from as far ahead is the mistake of a clock that was wrong."""
-        return now - self._ttl_seconds < statement.heard_at < now + self._ttl_seconds
 
     def _save_soon(self) -> None:
         """Save in another thread, because files must not be touched on an event loop; one that waits saves this too."""
@@ -243,9 +243,13 @@ def _precedence(said: Statement) -> tuple[float, bool, int]:
     return said.heard_at, not said.is_withdrawn, -said.tokens
 
 
-def is_plausible(tokens: object) -> TypeGuard[int]:
-    """Say whether this is a number of tokens that a provider may state as a limit."""
-    return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    version: Literal[1]
+    models: Mapping[Annotated[str, Field(min_length=1)], Mapping[LimitField, Statement]]
+
+
+_DOCUMENT = TypeAdapter(_Document)
 
 
 def limits_file(path: Path) -> SharedFile[Heard]:
@@ -256,27 +260,16 @@ def limits_file(path: Path) -> SharedFile[Heard]:
 
 
 def _read_statements(content: bytes) -> tuple[Heard, str]:
-    statements, fault = read_table(content, version=FILE_VERSION, key="models", read=_read_statement)
-    heard: dict[str, dict[str, Statement]] = {}
-    for (model, field), said in statements.items():
-        heard.setdefault(model, {})[field] = said
-    return heard, fault
-
-
-def _read_statement(model: str, field: str, value: Any) -> Statement | None:
     try:
-        return _STATEMENT.validate_python(value) if model and field in LIMIT_FIELDS else None
-    except ValidationError:
-        return None
+        heard: Any = _DOCUMENT.validate_json(content).models
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        return {}, f"no limits of version {FILE_VERSION}: {where or 'not JSON'}"
+    return heard, ""
 
 
 def _written(heard: Heard) -> str:
     """All statements as JSON; only a withdrawn one says so."""
-    models = {
-        model: {f: {k: v for k, v in asdict(said).items() if v is not False} for f, said in known.items()}
-        for model, known in heard.items()
-    }
-    return json.dumps({"version": FILE_VERSION, "models": models}, indent=1, sort_keys=True)
-
-
-_STATEMENT = TypeAdapter(Statement)
+    models: Any = heard
+    document = _Document(version=FILE_VERSION, models=models)
+    return _DOCUMENT.dump_json(document, exclude_defaults=True, indent=1).decode()

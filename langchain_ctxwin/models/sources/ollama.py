@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
-from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
+from langchain_ctxwin.models.sources.reading import capabilities_of, mapping, stated, tokens
 
 BASE_URL = "http://localhost:11434"
 WINDOW_VARIABLE = "OLLAMA_CONTEXT_LENGTH"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 LATEST = ":latest"
+
+NAME, LOADED = "_name", "_loaded"
+"""Fields added to what the server shows of a model: its name, and the window that it is loaded with."""
 
 _WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 
@@ -40,27 +44,23 @@ class OllamaSource(ApiSource):
     def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         super().__init__(base_of(base_url).removesuffix("/v1"), None, timeout_seconds)
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model or all that are on the server.
+    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+        listed = session.entries("/api/tags") if name is None else [{"name": name}]
+        names = [str(entry.get("model") or entry.get("name")) for entry in listed]
+        shown = {model: _shown(session, model, listed=name is None) for model in names}
+        loaded = _loaded_windows(session)
+        known = {model: loaded.get(model) or loaded.get(model + LATEST) for model in names}
+        return [{**shown[model], NAME: model, LOADED: known[model]} for model in names if shown[model] is not None]
 
-        Raises:
-            SourceError: the server cannot be read.
-        """
-        with self._connected() as session:
-            names = _names(session.get("/api/tags")) if name is None else [name]
-            shown = {model: _shown(session, model, listed=name is None) for model in names}
-            loaded = _loaded_windows(session)
-        infos = (self._info(model, shown[model], _of(model, loaded)) for model in names if shown[model] is not None)
-        return [info for info in infos if info is not None]
-
-    def _info(self, name: str, details: Any, loaded: int | None) -> ModelInfo | None:
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:  # noqa: ARG002  # the base's
+        known = entry.get(NAME)
         return stated(
             self.name,
-            name,
+            known,
             provider="ollama",
-            context_window=self._window(details, loaded),
-            capabilities=_capabilities(details.get("capabilities")),
-            aliases=(name.removesuffix(LATEST),),
+            context_window=self._window(entry, entry.get(LOADED)),
+            capabilities=_capabilities(entry.get("capabilities")),
+            aliases=(str(known).removesuffix(LATEST),),
         )
 
     def _window(self, details: Any, loaded: int | None) -> int | None:
@@ -85,23 +85,12 @@ def _shown(session: Session, name: str, *, listed: bool) -> Any:
         raise
 
 
-def _names(answer: Any) -> list[str]:
-    entries = (mapping(entry) for entry in items(mapping(answer).get("models")))
-    names = (entry.get("model") or entry.get("name") for entry in entries)
-    return [name for name in names if isinstance(name, str)]
-
-
 def _loaded_windows(session: Session) -> dict[str, int | None]:
     """Windows of the models that are in memory now; older servers do not say."""
-    answer: Any = {}
+    answer: list[Mapping[str, Any]] = []
     with suppress(SourceError):
-        answer = session.get("/api/ps")
-    entries = (mapping(entry) for entry in items(mapping(answer).get("models")))
-    return {str(entry.get("model") or entry.get("name")): tokens(entry.get("context_length")) for entry in entries}
-
-
-def _of(name: str, windows: dict[str, int | None]) -> int | None:
-    return windows.get(name) or windows.get(name + LATEST)
+        answer = session.entries("/api/ps")
+    return {str(entry.get("model") or entry.get("name")): tokens(entry.get("context_length")) for entry in answer}
 
 
 def _trained_window(facts: Any) -> int | None:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of, entries_of
 from langchain_ctxwin.models.sources.platforms import COMPATIBLE, digest, platform_at, provider_at
 from langchain_ctxwin.models.sources.reading import (
     MILLION,
@@ -38,9 +38,6 @@ TRAINED_WINDOW = "n_ctx_train"
 LLAMA_CPP_FACTS = "/props"
 LM_STUDIO_LIST = "/api/v0/models"
 
-LISTS = ("data", "models")
-"""Where the entries are, when the answer is not the list itself."""
-
 NAMES = ("id", "name")
 
 WINDOWS = (
@@ -52,6 +49,16 @@ WINDOWS = (
     "max_prompt_length",  # xAI
 )
 OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
+
+PRICES = {
+    "input_price": ("prompt", "input", "prompt_text_token_price"),
+    "output_price": ("completion", "output", "completion_text_token_price"),
+    "cache_read_price": ("input_cache_read", "cached_input", "cached_prompt_text_token_price"),
+}
+"""Fields of a table of prices, and at last xAI's, which stands in the entry itself."""
+
+RETIREMENTS = ("deprecation", "expiration_date", "deprecation_date", "deprecationDate")
+DAY_PARTS = ("year", "month", "day")
 
 TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")  # Mistral, Fireworks, Fireworks' own API
 TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")  # the same
@@ -110,36 +117,32 @@ class OpenAICompatibleSource(ApiSource):
         """Who is asked, on whose account."""
         return f"openai-compatible {self._provider} {self._base_url}{digest(self._key())}"
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, by its name or an alias, or all of them.
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        info = read_entry(self.name, entry, self._provider)
+        return info if info and name in (None, info.name, *info.aliases) else None
 
-        Raises:
-            SourceError: the list cannot be read.
-        """
-        with self._connected() as session:
-            infos = (read_entry(self.name, entry, self._provider) for entry in self._entries(session))
-            found = [info for info in infos if info is not None]
-        return found if name is None else [info for info in found if name in (info.name, *info.aliases)]
-
-    def _entries(self, session: Session) -> list[Mapping[str, Any]]:
+    def _entries(self, session: Session, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
         """The entries of the list, with what other paths of the same server say about them."""
-        entries = [entry for page in session.pages("/models", {}, _next_page) for entry in entries_of(page)]
-        root = self._base_url.removesuffix(VERSION)
+        entries = session.entries("/models")
         if any(TRAINED_WINDOW in mapping(entry.get("meta")) for entry in entries):
-            return _with_started_window(entries, session.at(root))
+            return _with_started_window(entries, session)
         owners = [entry.get("owned_by") for entry in entries]
         for path in (path for owner, path in OWNERS_WITH_MORE.items() if owner in owners):
             entries = _completed(entries, _optional(session, path))
         if self._is_known or any(window_of(entry) for entry in entries):
             return entries
-        return _completed(entries, _optional(session.at(root), LM_STUDIO_LIST))
+        return _completed(entries, _optional(session, LM_STUDIO_LIST, without=VERSION))
 
 
-def _with_started_window(entries: list[Mapping[str, Any]], server: Session) -> list[Mapping[str, Any]]:
+def _with_started_window(entries: list[Mapping[str, Any]], session: Session) -> list[Mapping[str, Any]]:
     """Entries of llama.cpp with the window of one of its slots, which is what a request meets."""
     started: Any = None
     with suppress(SourceError):  # switched off, or an older build: the list alone has to do
-        started = tokens(mapping(mapping(server.get(LLAMA_CPP_FACTS)).get("default_generation_settings")).get("n_ctx"))
+        started = tokens(
+            mapping(mapping(session.get(LLAMA_CPP_FACTS, without=VERSION)).get("default_generation_settings")).get(
+                "n_ctx"
+            )
+        )
     return entries if started is None else [{**entry, "context_window": started} for entry in entries]
 
 
@@ -149,45 +152,26 @@ def _completed(entries: list[Mapping[str, Any]], more: list[Mapping[str, Any]]) 
     return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
 
 
-def _optional(session: Session, path: str) -> list[Mapping[str, Any]]:
+def _optional(session: Session, path: str, *, without: str = "") -> list[Mapping[str, Any]]:
     try:
-        return entries_of(session.get(path))
+        return entries_of(session.get(path, without=without))
     except SourceError:  # most servers have no such path
         return []
 
 
-def _next_page(page: Any) -> dict[str, Any]:
-    """The token of the next page; most of these lists come as one."""
-    for said, asked in (("next_page_token", "page_token"), ("nextPageToken", "pageToken")):
-        token = mapping(page).get(said)
-        if token and isinstance(token, str):
-            return {asked: token}
-    return {}
-
-
-def entries_of(answer: Any) -> list[Mapping[str, Any]]:
-    """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
-    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
-    found = next((entries for entries in lists if isinstance(entries, list)), [])
-    return [entry for entry in found if isinstance(entry, dict)]
-
-
 def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:
     """Return what the entry states, or None when it has no name."""
-    prices = _prices(entry)
-    deprecated, retires_on = _retirement(entry)
+    flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
     return stated(
         source,
         next((entry[key] for key in NAMES if entry.get(key)), None),
         provider=provider,
         context_window=window_of(entry),
         max_output_tokens=_output_limit(entry),
-        input_price=prices[0],
-        output_price=prices[1],
-        cache_read_price=prices[2],
+        **_prices(entry),
         capabilities=_capabilities(entry),
-        deprecated=deprecated,
-        retires_on=retires_on,
+        deprecated=entry.get("active") is False or any(flag is True for flag in flags),
+        retires_on=_retires_on(entry),
         aliases=items(entry.get("aliases")),
     )
 
@@ -210,37 +194,20 @@ def _output_limit(entry: Mapping[str, Any]) -> int | None:
     return min(found, default=None)
 
 
-def _prices(entry: Mapping[str, Any]) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
-    """Input, output and cache prices: per token as text, per million as a number, or in xAI's unit."""
+def _prices(entry: Mapping[str, Any]) -> dict[str, Decimal | None]:
+    """Prices per token as text, per million as a number, or in xAI's unit."""
     table = mapping(entry.get("pricing"))
     if not table:
-        keys = ("prompt_text_token_price", "completion_text_token_price", "cached_prompt_text_token_price")
-        found = [price(entry.get(key), per=PER_TEN_BILLION) for key in keys]
-        return found[0], found[1], found[2]
-    return (
-        _listed_price(table, "prompt", "input"),
-        _listed_price(table, "completion", "output"),
-        _listed_price(table, "input_cache_read", "cached_input"),
-    )
+        return {field: price(entry.get(keys[-1]), per=PER_TEN_BILLION) for field, keys in PRICES.items()}
+    found = {field: _first(table, *keys) for field, keys in PRICES.items()}
+    return {field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION) for field, value in found.items()}
 
 
-def _listed_price(table: Mapping[str, Any], *keys: str) -> Decimal | None:
-    value = _first(table, *keys)
-    return price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
-
-
-def _retirement(entry: Mapping[str, Any]) -> tuple[bool, date | None]:
-    written = (entry.get(key) for key in ("deprecation", "expiration_date", "deprecation_date", "deprecationDate"))
-    retires_on = next((found for value in written if (found := day(_iso(value))) is not None), None)
-    flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
-    return any(flag is True for flag in flags) or entry.get("active") is False, retires_on
-
-
-def _iso(value: Any) -> Any:
-    """A day that is spread over three numbers as the text of one."""
-    if not isinstance(value, dict):
-        return value
-    return "-".join(str(value.get(part, "")) for part in ("year", "month", "day"))
+def _retires_on(entry: Mapping[str, Any]) -> date | None:
+    """The day, which one provider spreads over three numbers."""
+    written = [entry.get(key) for key in RETIREMENTS]
+    texts = ("-".join(str(v.get(part, "")) for part in DAY_PARTS) if isinstance(v, dict) else v for v in written)
+    return next((found for text in texts if (found := day(text)) is not None), None)
 
 
 def _capabilities(entry: Mapping[str, Any]) -> frozenset[str]:
