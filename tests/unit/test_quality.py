@@ -155,12 +155,6 @@ def test_fitting_is_deterministic():
     assert Quality().fit(samples()).weights == Quality().fit(samples()).weights
 
 
-def test_what_is_hard_for_one_model_is_held_to_be_hard_for_the_other():
-    """A word that only the stronger model was asked with, and failed, speaks against the weaker one as well."""
-    failed = [Sample(text=f"odd thing{number}", model="large", success=False) for number in range(10)]
-    assert Quality().fit([*samples(), *failed]).weights.phrases["odd"][1] < 0
-
-
 def test_a_model_with_many_samples_has_weights_of_its_own():
     """Its name then counts more than its strength."""
     fitted = Quality().fit(samples(count=120))

@@ -381,7 +381,7 @@ def test_an_empty_stream_is_followed_by_the_next_candidate(how):
     empty, large = scripted("empty", 8_192, kind=EmptyStream), scripted("large", 128_000)
     model = RoutedChatModel(router(empty, large, quality=FixedQuality({"empty": 1, "large": 0.9})))
     route = route_of(answered(model, "hello", how))
-    assert (route["model"], route["fallbacks"]) == ("large", ["empty: empty stream"])
+    assert (route["model"], route["fallbacks"]) == ("large", ["empty: was in trouble (empty stream)"])
 
 
 def test_an_empty_stream_of_the_last_candidate_is_an_error():
