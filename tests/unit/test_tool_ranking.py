@@ -119,16 +119,6 @@ def test_values_that_a_parameter_can_have_are_words_of_its_tool():
     assert best("in fahrenheit", tools=tools) == ("second",)
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [("Events on 3 May", "at_date"), ("Events at 6 pm", "at_time"), ("Events of ann@example.org", "of_email")],
-)
-def test_a_value_tells_the_parameter_that_takes_it(query, name):
-    """Requests state values, and tools the kinds of them."""
-    tools = [definition("of_all", "Events"), definition("at_date", "Events"), definition("at_time", "Events")]
-    assert best(query, tools=[*tools, definition("of_email", "Events")]) == (name,)
-
-
 def test_words_that_any_request_could_have_rank_last():
     """They still find a tool that is called so when nothing else is said."""
     tools = [definition("please_help", "Help: I need help, please."), MAIL]

@@ -282,28 +282,6 @@ def test_two_topics_in_turn_both_keep_their_tools():
     assert changes[4:] == [False] * 6
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [("What is the weather in Paris?", "get_weather"), ("I want a taxi", "book_taxi")],
-)
-def test_one_rare_word_of_its_name_loads_a_tool_while_there_is_room(query, name):
-    """In a full set it is too little to push another tool out."""
-    assert name in chooser(4).select(query, previous=["send_email"]).names
-    assert chooser(2).select(query, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
-
-
-def test_one_rare_word_that_the_model_says_loads_nothing():
-    """Its plans would change the set at each step."""
-    messages = [HumanMessage("Good morning to all of you there"), AIMessage("A taxi?")]
-    assert chooser(4).select(messages, previous=["send_email"]).added == ()
-
-
-def test_a_word_that_many_names_have_loads_nothing():
-    """It tells none of them."""
-    tools = [*TOOLS, *(definition(f"{kind}_report", "Report.") for kind in ("sales", "crash", "tax"))]
-    assert ToolSelector(tools, 6, counter=one_each).select("A report", previous=["send_email"]).names == ("send_email",)
-
-
 def test_a_request_that_names_a_bit_of_everything_is_no_clear_wish():
     """The best tool has two of its nine words."""
     query = "email weather city taxi address hotel nights money currency"
