@@ -1,6 +1,6 @@
 """Routing: which of several models takes a request, and a chat model that asks it.
 
-    router       ModelRouter: what can take the request (candidates, request), then what is worth it (choice)
+    router       ModelRouter: what can take the request (candidates, request), then what is worth it
     quality      the chance of a good answer, by text_weights that come with the package and by recorded outcomes
     chat_model   RoutedChatModel: calls whom the router chose; fallbacks goes on with another when one fails
 
@@ -10,8 +10,7 @@ A route is data: the model, why, and why not each of the others.
 from langchain_ctxwin.routing.candidates import Candidate
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import RemainingTooSmallError, failure_of
-from langchain_ctxwin.routing.outcomes import Outcomes
-from langchain_ctxwin.routing.quality import Quality
+from langchain_ctxwin.routing.quality import Outcomes, Quality
 from langchain_ctxwin.routing.request import Request, Size, conversation_key, output_tokens_of
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -27,7 +25,7 @@ from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.request import Request, Size
 from langchain_ctxwin.util.background import in_few_daemons
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.forks import ForkSafeLock
 
 FACTS_SECONDS = 60.0
 """How long facts of the registry are used before it is asked again: it keeps its own, longer time to live."""
@@ -54,13 +52,6 @@ PROFILE_KEYS = {
     "reasoning": "reasoning_output",
 }
 """Where a LangChain profile states a capability."""
-
-CAPABILITY_REASONS = {
-    "tools": "cannot call tools, and the request has some",
-    "images": "cannot take images, and the request has some",
-    "audio": "cannot take audio, and the request has some",
-    "video": "cannot take video, and the request has some",
-}
 
 INTEGRATIONS = {
     "google": "google_genai",
@@ -139,7 +130,7 @@ class Candidate:
             return f"retired on {retires.isoformat()}"
         lacking = next((name for name in request.requires if self.states(name) is False), None)
         if lacking is not None:
-            return CAPABILITY_REASONS.get(lacking, f"lacks the required capability {lacking!r}")
+            return f"cannot do {lacking!r}, which the request needs"
         largest, asked = self.limits.max_output_tokens, request.output_tokens
         if largest is not None and asked is not None and asked > largest:
             return f"can write {largest:,} tokens, the request asks for {asked:,}"
@@ -152,15 +143,8 @@ class Candidate:
             may_need = f"may need {size.upper:,} input tokens (count {size.tokens:,})"
             return f"{may_need}, its limit is {self._limit_text(request)}"
         if limit <= request.above_tokens:  # 0 where nobody refused
-            return (
-                f"its limit is {self._limit_text(request)}, a model with {request.above_tokens:,} refused the request"
-            )
+            return f"its limit is {self._limit_text(request)}, one of {request.above_tokens:,} refused the request"
         return ""
-
-    def is_surely_too_small(self, request: Request) -> bool:
-        """True when even the lower bound of a measured request is over the limit."""
-        limit = self.input_limit(request)
-        return self.size(request).lower > limit or limit <= request.above_tokens
 
     def _limit_text(self, request: Request) -> str:
         limit, window = self.input_limit(request), self.limits.context_window
@@ -191,19 +175,14 @@ class Candidates:
         self._seconds: dict[str, deque[float]] = {}
         self._accepted = AcceptedSizes(clock)
         self._made: dict[str, BaseChatModel] = {}
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make locks anew and forget the thread that asks the registry; neither means anything after a fork."""
-        self._lock = threading.Lock()
-        self._making = threading.Lock()
-        self._reading: Future[Any] | None = None
+        self._making = ForkSafeLock()
 
     def current(self) -> tuple[Candidate, ...]:
         """Return the candidates in the order they were given, at once: facts that are old serve until newer arrive."""
         if self._registry is not None and self._clock() - self._read_at >= FACTS_SECONDS:
-            self._begin_reading()
+            self._read_at = self._clock()
+            with suppress(RuntimeError):  # no thread is free: what is known serves for another while
+                in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
         return tuple(map(self._with_heard, self._read))
 
     def named(self, name: str) -> Candidate:
@@ -231,14 +210,9 @@ class Candidates:
             self._made[name] = made
         return made, {}
 
-    def is_made(self, name: str) -> bool:
-        """True when `instance` returns at once."""
-        return name in self._made or self.named(name).has_model
-
     def failed(self, name: str, what: str, *, rest_seconds: float) -> None:
         """Let a candidate rest."""
-        with self._lock:
-            self._failures[name] = (what, self._clock() + rest_seconds)
+        self._failures[name] = (what, self._clock() + rest_seconds)
 
     def resting(self, name: str) -> str:
         """Return why a candidate rests, and for how long; empty when it does not."""
@@ -248,17 +222,15 @@ class Candidates:
 
     def seconds(self, name: str) -> float | None:
         """Return how long an answer usually takes; None before the first one."""
-        with self._lock:
-            known = self._seconds.get(name)
-            return median(known) if known else None
+        known = self._seconds.get(name)
+        return median(list(known)) if known else None
 
     def answered(self, name: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up how long an answer took, and the input it was reported to be for; whoever answers is well."""
         self._accepted.note(name, tokens)
         self._heard.accepted(name, tokens)
-        with self._lock:
-            self._failures.pop(name, None)
-            self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
+        self._failures.pop(name, None)
+        self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)
@@ -272,22 +244,19 @@ class Candidates:
         if overflow.said_by == "request":
             return
         refusing = self._as_read(name)
-        request = Request(messages=(), reserve=output_reserve)
-        kept = refusing.input_limit(request) if refusing.limits.known else None
         known = Known(
             limits=refusing.limits,
-            kept_input_tokens=kept,
+            kept_input_tokens=refusing.input_limit(Request(messages=(), reserve=output_reserve)),
             accepted_tokens=self._accepted.of(name),
             refused_tokens=tokens,
         )
         declared = declared_limits(refusing.info)
         stated = for_everybody(stated_limit(overflow, known), declared)
         inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}
-        if limits := stated or unrefuted(for_everybody(inferred, declared), known.accepted_tokens):
-            with suppress(ContextWindowError):  # no plausible number
+        with suppress(ContextWindowError):  # no plausible number, or none for the registry: nothing to learn then
+            if limits := stated or unrefuted(for_everybody(inferred, declared), known.accepted_tokens):
                 self._heard.learn(name, smaller_of(self._heard.recall(name), limits))
-        if stated and self._registry is not None:
-            with suppress(ContextWindowError):  # a registry may hold it for no plausible limit: nothing to learn then
+            if stated and self._registry is not None:
                 self._registry.learn(refusing.info, stated)
 
     def _with_heard(self, candidate: Candidate) -> Candidate:
@@ -302,25 +271,13 @@ class Candidates:
                 return known
         raise ConfigError(f"route={name!r} is no candidate: use one of {', '.join(one.name for one in self._read)}")
 
-    def _begin_reading(self) -> None:
-        """Have the registry asked in a thread, one at a time: a source may hang, the caller may be an event loop."""
-        with self._lock:
-            if self._reading is not None and not self._reading.done():
-                return
-            self._read_at = self._clock()
-            with suppress(RuntimeError):  # no thread is free: what is known serves for another while
-                self._reading = in_few_daemons(self._read_again)
-
     def _read_again(self) -> None:
-        """Take up what the registry says now; when it fails, the future keeps the error and the facts stay."""
-        self._read = tuple(map(self._again, self._read))
-
-    def _again(self, known: Candidate) -> Candidate:
-        """Ask the registry again; a model that it no longer knows keeps its facts, the provider decides."""
-        try:
-            return candidate_of(known.name, known.given, self._registry)
-        except UnknownModelError:
-            return known
+        """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
+        read = list(self._read)
+        for number, known in enumerate(read):
+            with suppress(UnknownModelError):
+                read[number] = candidate_of(known.name, known.given, self._registry)
+        self._read = tuple(read)
 
 
 def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
@@ -402,12 +359,11 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
     """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
     if isinstance(given, ModelInfo):
         return given
-    part = None if isinstance(given, str) else only_model(given)
-    asked = _registry_name(given) if isinstance(given, str) else part[0] if part else given
+    part = only_model(given)
     known: ModelInfo | None = None
     if registry is not None:
         with suppress(UnknownModelError):
-            known = registry.lookup(asked)
+            known = registry.lookup(_registry_name(given) if isinstance(given, str) else part[0] if part else given)
     if known is not None and (known.limits.known or isinstance(given, str)):
         return known
     if isinstance(given, str):
@@ -444,13 +400,6 @@ def _family(info: ModelInfo, given: CandidateModel) -> str:
 
 def _made(candidate: Candidate) -> BaseChatModel:
     """The chat model that a name or facts stand for."""
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
-    except ImportError as missing:
-        raise CannotBeMadeError(
-            f"candidate {candidate.name!r} is a name: install langchain-ctxwin[agents] to turn names into chat models, "
-            "or pass the chat model itself"
-        ) from missing
     given = candidate.given
     provider, slash, name = candidate.name.partition("/")
     if isinstance(given, ModelInfo):
@@ -458,10 +407,12 @@ def _made(candidate: Candidate) -> BaseChatModel:
     elif not slash:
         provider, name = "", candidate.name
     try:
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
+
         model: BaseChatModel = init_chat_model(name, model_provider=INTEGRATIONS.get(provider, provider) or None)
     except Exception as error:
         raise CannotBeMadeError(
             f"candidate {candidate.name!r} cannot be made into a chat model ({type(error).__name__}: {error}): install "
-            "its integration and set its key, or pass the chat model itself"
+            "langchain-ctxwin[agents] and its integration and set its key, or pass the chat model itself"
         ) from error
     return model

@@ -33,28 +33,19 @@ SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(
 """Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider."""
 
 SURVIVABLE_CLASSES = re.compile(
-    r"^(?:Model(?:Authentication|PermissionDenied|NotFound|RateLimit|API|Connection|Timeout)Error"
-    r"|(?:API)?(?:Connection|Timeout|RateLimit|Authentication|PermissionDenied|InternalServer|Overloaded)Error"
-    r"|APIConnectionError|APITimeoutError|APIError|ServerError|InternalServerError|ServiceUnavailable\w*"
-    r"|TransportError|TimeoutException|(?>\w*?Throttl)\w*+|ResourceExhausted|TooManyRequests|DeadlineExceeded"
-    r"|Timeout|gaierror|Client(?:Connection|Payload)Error|ChunkedEncodingError|(?:Content)?DecodingError"
-    r"|JSONDecodeError)$"
+    r"Timeout|Connection|RateLimit|Throttl|TooManyRequests|Exhausted|Overloaded|Unavailable|DeadlineExceeded"
+    r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
+    r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
 )
-"""Class names of SDKs, HTTP clients and Python itself, where no status is stated."""
+"""In class names of SDKs, HTTP clients and Python itself, where no status is stated."""
 
-NETWORK_ERRNOS = frozenset(
-    {
-        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH),
-        *(errno.ECONNABORTED, errno.ECONNRESET, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EPIPE),
-        *(errno.ENOTCONN, errno.ESHUTDOWN, errno.EADDRNOTAVAIL, errno.ENOBUFS),
-    }
-)
-"""Errors of the system that are about the network; others, like a missing file, are no trouble of a provider."""
+UNREACHABLE_ERRNOS = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+"""Errors about the network that Python has no class for; others, like a missing file, are no trouble of a provider."""
 
 EMPTY_STREAM = "No generation chunks were returned"
 """What LangChain says of a stream that ends before its first chunk."""
 
-EMPTY_STREAMS = re.compile(rf"^(?:{EMPTY_STREAM}|No generations found in stream)\b")
+EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
 """The same, and its words where a stream was read as a whole."""
 
 SURVIVABLE_CODES = re.compile(
@@ -75,7 +66,7 @@ MEANINGS = {
 }
 """What a status means, in words that no other reader of the error takes for a statement about its request."""
 
-OTHER_MEANING = "was in trouble"
+TROUBLE = "was in trouble"
 UNREACHABLE = "was not reachable"
 TOO_SMALL = "had too small a window"
 UNSUITED = "cannot do what the request asks for"
@@ -106,18 +97,20 @@ class CandidateFailure:
     """A failure that another model may survive."""
 
     what: str
-    """In a few words."""
-
-    meaning: str
-    """The same without the provider's words: added to another candidate's error, those would be taken for its own."""
+    """In a few words, the provider's own ones in brackets behind them."""
 
     overflow: ContextOverflow | None = None
     """What was said about the limit, when the request was too large for this model."""
 
     @property
+    def meaning(self) -> str:
+        """The same without the provider's words, which in a note on another's error would be taken for its own."""
+        return self.what.partition(" (")[0]
+
+    @property
     def needs_rest(self) -> bool:
         """True when the candidate is in trouble; False when only this request was nothing for it."""
-        return self.meaning not in {TOO_SMALL, UNSUITED}
+        return self.what not in {TOO_SMALL, UNSUITED, NO_TOOLS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +130,9 @@ class Fallbacks:
         self._arguments = arguments
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
-        self._unasked: Exception | None = None
-        self._route: Route | None = None
+        self._not_made: CannotBeMadeError | None = None
+        self._route: Route
         self._seconds = 0.0
-        self._stated_above = 0
         self._accepted_tokens = 0
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
@@ -184,7 +176,7 @@ class Fallbacks:
         except Exception as error:
             failure = failure_of(error, request_texts(self._request.messages, self._request.tools))
             if failure is not None:
-                self._take_up(failure)
+                self._take_up(self._route.name, failure)
             if failure is None or final:
                 self._annotate(error)
                 raise
@@ -194,9 +186,8 @@ class Fallbacks:
 
     def answered(self, reply: BaseMessage | None = None) -> dict[str, Any]:
         """Take up that the candidate answered, and return the route as metadata of the answer."""
-        route = self._chosen()
         self._note(reply)
-        self._router.answered(route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
         return self.metadata()
 
     def noted(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
@@ -207,22 +198,25 @@ class Fallbacks:
     def _note(self, reply: BaseMessage | None) -> None:
         """Keep the reported size of the request, if it can be that; of several the largest: chunks may add up."""
         if isinstance(reply, AIMessage):
-            tokens, _ = reported_tokens(reply, (self._chosen().estimated_tokens,))
+            tokens, _ = reported_tokens(reply, (self._route.estimated_tokens,))
             self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
 
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
-        return self._chosen().metadata([f"{name}: {failure.what}" for name, failure in self._tried])
-
-    def _chosen(self) -> Route:
-        if self._route is None:
-            raise NoModelFitsError("no candidate was asked yet: call next() first")
-        return self._route
+        return self._route.metadata([f"{name}: {failure.what}" for name, failure in self._tried])
 
     def _choose(self) -> str:
+        """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
         self._seconds, self._accepted_tokens = 0.0, 0
-        self._route = self._decided()
-        return self._route.name
+        refusals: list[NoModelFitsError] = []
+        for decide in (self._router.decide, self._router.largest):
+            try:
+                self._route = decide(self._request)
+            except NoModelFitsError as error:
+                refusals.append(error)
+            else:
+                return self._route.name
+        raise self._final(refusals[0])
 
     @contextmanager
     def _making(self, name: str) -> Iterator[None]:
@@ -230,85 +224,47 @@ class Fallbacks:
         try:
             yield
         except CannotBeMadeError as error:
-            self._unasked = error
-            self._router.failed(name, NOT_MADE)
-            self._leave(name, CandidateFailure(what=NOT_MADE, meaning=NOT_MADE))
-        except CannotBindToolsError as error:
-            self._unasked = self._unasked or error
-            self._leave(name, CandidateFailure(what=NO_TOOLS, meaning=NO_TOOLS))
-
-    def _decided(self) -> Route:
-        """The next route; the largest window may still take what surely fits nowhere, before anyone gives up."""
-        nothing: Exception | None = None
-        anyone = replace(self._request, above_tokens=self._stated_above)
-        last_resorts = ((self._router.decide, anyone), (self._router.largest, anyone))
-        for decide, request in ((self._router.decide, self._request), *last_resorts):
-            try:
-                return decide(request)
-            except NoModelFitsError as error:
-                nothing = nothing or error
-        raise self._final(nothing or NoModelFitsError("no candidate can take the request"))
+            self._not_made = error
+            self._take_up(name, CandidateFailure(what=NOT_MADE))
+        except CannotBindToolsError:
+            self._take_up(name, CandidateFailure(what=NO_TOOLS))
 
     def _final(self, nothing: Exception) -> Exception:
         """Return what says that a shorter request could be answered, if so; else what the last candidate raised."""
-        error = self._error or self._unasked
-        if error is None:
-            return nothing
-        self._annotate(error)
-        left, room_tokens = self._left()
-        if room_tokens:
-            return self._remaining_too_small(left, room_tokens, error)
-        return nothing if isinstance(error, CannotBindToolsError) else error
+        error = self._error or self._not_made
+        too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
+        left, room_tokens = "", 0
+        if len(too_small) < len(self._tried):  # refused as too large by all: the provider's own words say it best
+            exclude = {name: why for name, why in self._request.exclude.items() if name not in too_small}
+            left, room_tokens = self._router.room(replace(self._request, exclude=exclude))
+        if error is not None:
+            self._annotate(error)
+        return self._remaining_too_small(left, room_tokens, error) if room_tokens else error or nothing
 
-    def _left(self) -> tuple[str, int]:
-        """The largest candidate that could answer a shorter request, and its room; none where nobody is in trouble."""
-        if classify_overflow(self._error) is None:
-            return self._router.room(self._request)
-        well = {name for name, failure in self._tried if failure.meaning == TOO_SMALL}
-        if len(well) == len(self._tried):  # refused as too large by all: the provider's own words say it best
-            return "", 0
-        exclude = {name: why for name, why in self._request.exclude.items() if name not in well}
-        return self._router.room(replace(self._request, exclude=exclude))
-
-    def _remaining_too_small(self, candidate: str, room_tokens: int, cause: Exception) -> RemainingTooSmallError:
-        size = self._chosen().estimated_tokens
+    def _remaining_too_small(self, candidate: str, room_tokens: int, cause: Exception | None) -> RemainingTooSmallError:
         error = RemainingTooSmallError(
-            f"the input token count ({size}) exceeds the maximum number of tokens allowed ({room_tokens}) by the "
-            "candidates that remain",
+            f"the input token count ({self._route.estimated_tokens}) exceeds the maximum number of tokens allowed "
+            f"({room_tokens}) by the candidates that remain",
             candidate=candidate,
         )
         error.__cause__ = cause
         self._annotate(error)
         return error
 
-    def _take_up(self, failure: CandidateFailure) -> None:
-        route = self._chosen()
-        if failure.overflow is not None:
-            self._look_above(self._refusing_limit(route, failure.overflow), failure.overflow)
-            self._router.refused(route, failure.overflow)
+    def _take_up(self, name: str, failure: CandidateFailure) -> None:
+        """Leave a candidate; after an overflow that states a number only larger limits can help."""
+        overflow, above_tokens = failure.overflow, self._request.above_tokens
+        if overflow is not None:
+            stated, believed = stated_input(overflow), self._router.input_limit(name, self._request)
+            if stated is not None or overflow.limit is not None:
+                limit = min(believed, overflow.limit or believed) if stated is None else stated - 1
+                above_tokens = max(limit, above_tokens)
+            self._router.refused(self._route, overflow)
         elif failure.needs_rest:
-            self._router.failed(route.name, failure.what)
-        self._leave(route.name, failure)
-
-    def _look_above(self, refusing_tokens: int, overflow: ContextOverflow) -> None:
-        """Go on with larger limits; where no number was stated, smaller ones that seem to fit come after those."""
-        self._request = replace(self._request, above_tokens=max(refusing_tokens, self._request.above_tokens))
-        if overflow.limit is not None or overflow.actual is not None:
-            self._stated_above = max(refusing_tokens, self._stated_above)
-
-    def _refusing_limit(self, route: Route, overflow: ContextOverflow) -> int:
-        """The input limit that is too small: just below the stated size, else what the candidate was to take."""
-        stated = stated_input(overflow)
-        if stated is not None:
-            return stated - 1
-        believed = self._router.believed_limit(route.name, self._request)
-        return min(believed, overflow.limit or believed)
-
-    def _leave(self, name: str, failure: CandidateFailure) -> None:
+            self._router.failed(name, failure.what)
         self._tried.append((name, failure))
-        self._request = replace(
-            self._request, exclude={**self._request.exclude, name: f"failed: {failure.what}"}, prefer="", renew=False
-        )
+        exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
+        self._request = replace(self._request, exclude=exclude, above_tokens=above_tokens, prefer="", renew=False)
 
     def _annotate(self, error: Exception) -> None:
         """Say on the error what was tried; without the other errors' texts, which would mislead its readers."""
@@ -360,31 +316,21 @@ def failure_of(error: Exception, request: Iterable[str] = ()) -> CandidateFailur
         return None
     overflow = classify_overflow(error, request=request)
     if overflow is not None:
-        return CandidateFailure(what=TOO_SMALL, meaning=TOO_SMALL, overflow=overflow)
-    if isinstance(error, OSError) and error.errno in NETWORK_ERRNOS:
-        return CandidateFailure(what=type(error).__name__, meaning=UNREACHABLE)
+        return CandidateFailure(what=TOO_SMALL, overflow=overflow)
+    if isinstance(error, OSError) and error.errno in UNREACHABLE_ERRNOS:
+        return CandidateFailure(what=f"{UNREACHABLE} ({type(error).__name__})")
     return next((failure for said in evidence_of(error) if (failure := _judged(said))), None)
 
 
 def _judged(said: Evidence) -> CandidateFailure | None:
     name = said.class_names[0] if said.class_names else "error"
     if said.status in SURVIVABLE_STATUSES:
-        return CandidateFailure(
-            what=f"{name}, status {said.status}", meaning=MEANINGS.get(said.status or 0, OTHER_MEANING)
-        )
+        return CandidateFailure(what=f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})")
     if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
-        return CandidateFailure(what=UNSUITED, meaning=UNSUITED) if UNSUPPORTED.search(said.text) else None
-    known = any(map(SURVIVABLE_CLASSES.match, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes))
-    is_empty = EMPTY_STREAMS.match(said.text)
-    return (
-        CandidateFailure(what="empty stream" if is_empty else name, meaning=_meaning(name))
-        if known or is_empty
-        else None
-    )
-
-
-def _meaning(class_name: str) -> str:
-    name = class_name.lower()
-    if "timeout" in name:
-        return "took too long"
-    return UNREACHABLE if "connection" in name or name == "gaierror" else OTHER_MEANING
+        return CandidateFailure(what=UNSUITED) if UNSUPPORTED.search(said.text) else None
+    if said.text.startswith(EMPTY_STREAMS):
+        return CandidateFailure(what=f"{TROUBLE} (empty stream)")
+    if any(map(SURVIVABLE_CLASSES.search, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes)):
+        late, unreachable = "Timeout" in name, "Connection" in name or name == "gaierror"
+        return CandidateFailure(what=f"{'took too long' if late else UNREACHABLE if unreachable else TROUBLE} ({name})")
+    return None

@@ -26,10 +26,17 @@ from langchain_ctxwin.routing.candidates import (
     Registry,
     smallest_limits,
 )
-from langchain_ctxwin.routing.choice import Option, choose, estimated_cost, strengths
 from langchain_ctxwin.routing.quality import Quality
 from langchain_ctxwin.routing.request import Request, RequestSizes, needed_capabilities
 from langchain_ctxwin.util.memo import Lru
+
+PRICED_TOKENS = 1_000_000
+"""Tokens that prices are stated for."""
+
+MIDDLE = 0.5
+"""Presumed strength where prices say nothing."""
+
+CENT = Decimal("0.01")
 
 MAX_CONVERSATIONS = 10_000
 """Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""
@@ -154,8 +161,6 @@ class ModelRouter:
 
     async def ainstance(self, name: str) -> Instance:
         """Like `instance`, without importing an integration on the event loop."""
-        if self._candidates.is_made(name):
-            return self._candidates.instance(name)
         return await run_in_executor(None, self._candidates.instance, name)
 
     def route(
@@ -221,9 +226,7 @@ class ModelRouter:
             if wanted is not None:
                 others = {one.name: f"fits, but {name} is taken ({reason})" for one in can if one is not wanted}
                 return self._route(wanted, request, reason=reason, rejected={**rejected, **others})
-        others_fit = any(not self._why_not(one, request) for one in candidates if one not in can)
-        best, reason, left = choose(self._options(can, candidates, request), self.config, others_fit=others_fit)
-        return self._route(best, request, reason=reason, rejected={**rejected, **left})
+        return self._best(can, candidates, request, rejected)
 
     def largest(self, request: Request, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
@@ -239,11 +242,14 @@ class ModelRouter:
         request = self._measured(request, candidates)
         rejected = self._unfit(candidates, request)
         largest = max(self._able(candidates, request), key=lambda one: one.input_limit(request), default=None)
-        if largest is None or (not is_to_shrink and largest.is_surely_too_small(request)):
+        if largest is None:
+            raise _no_model_fits(rejected)
+        limit, size = largest.input_limit(request), largest.size(request)
+        if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
         rejected.pop(largest.name, None)
         others = {one.name: "fits, but its window is smaller" for one in candidates if one is not largest}
-        reason = f"largest window: nothing else fits {largest.size(request).tokens:,} tokens"
+        reason = f"largest window: nothing else fits {size.tokens:,} tokens"
         return self._route(largest, request, reason=reason, rejected={**others, **rejected})
 
     def room(self, request: Request) -> tuple[str, int]:
@@ -255,11 +261,9 @@ class ModelRouter:
         rooms = {one.name: one.input_limit(request) for one in awake or able}
         return max(rooms.items(), key=lambda room: room[1], default=("", 0))
 
-    def believed_limit(self, name: str, request: Request) -> int:
-        """Return the input in tokens that a candidate is taken to have for a request, at least one."""
-        limits = self.limits_of(name)
-        reserve = limits.output_reserve(self._reserve(request))
-        return limits.input_limit(min(reserve, (limits.context_window or reserve + 1) - 1))
+    def input_limit(self, name: str, request: Request) -> int:
+        """Return the input in tokens that a candidate is taken to have for a request."""
+        return self._candidates.named(name).input_limit(replace(request, reserve=self._reserve(request)))
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -326,21 +330,43 @@ class ModelRouter:
         if self.config.sticky and not request.renew:
             yield request.kept or self.kept(request.conversation), "kept: the conversation's prompt cache"
 
-    def _options(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request) -> list[Option]:
-        """What to expect of each candidate that can take the request; its strength is a rank among all of them."""
+    def _best(
+        self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request, rejected: Mapping[str, str]
+    ) -> Route:
+        """The candidate with the highest score; of equal ones the cheapest, then the one that was given first."""
         names = [one.name for one in candidates]
         ranks = strengths([one.info for one in candidates])
         chances = self.quality.chances(request.text, names, strengths=ranks, needs_tools=bool(request.tools))
-        by_name = dict(zip(names, chances, strict=True))
-        return [
-            Option(
-                candidate=one,
-                chance=by_name[one.name],
-                cost=self._cost(one, request),
-                seconds=self._candidates.seconds(one.name),
-            )
-            for one in can
-        ]
+        options = self._options(can, dict(zip(names, chances, strict=True)), request)
+        enough = [option for option in options if option.chance >= (self.config.least_chance or 0.0)]
+        ranked = sorted(enough, key=lambda option: (-option.score, _by_cost(option)))
+        best = ranked[0] if ranked else max(options, key=lambda option: option.chance)
+        left = {
+            option.candidate.name: _why_left(option, best, is_enough=option in enough)
+            for option in options
+            if option is not best
+        }
+        others_fit = any(not self._why_not(one, request) for one in candidates if one not in can)
+        reason = _reason(best, enough or [best], options, others_fit=others_fit)
+        return self._route(best.candidate, request, reason=reason, rejected={**rejected, **left})
+
+    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: Request) -> list[Option]:
+        """Weigh the chance, cost and usual time of each candidate; costs and times count as shares of the largest.
+
+        An unknown cost counts as the largest, because it may be anything; an unmeasured time as none, so that a model
+        that was not yet asked gets its first measurement.
+        """
+        costs = {one.name: self._cost(one, request) for one in can}
+        seconds = {one.name: self._candidates.seconds(one.name) or 0.0 for one in can}
+        dearest = max((cost for cost in costs.values() if cost is not None), default=Decimal(0)) or Decimal(1)
+        slowest = max(seconds.values()) or 1.0
+        config, options = self.config, []
+        for one in can:
+            cost, chance = costs[one.name], chances[one.name]
+            cost_share = 1.0 if cost is None else float(cost / dearest)
+            score = config.quality * chance - config.cost * cost_share - config.latency * seconds[one.name] / slowest
+            options.append(Option(candidate=one, chance=chance, cost=cost, score=score))
+        return options
 
     def _route(self, candidate: Candidate, request: Request, *, reason: str, rejected: Mapping[str, str]) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
@@ -362,14 +388,17 @@ class ModelRouter:
             self._kept.put(conversation, (route.name, route.estimated_tokens))
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
-        expected = self.config.expected_output_tokens
+        """USD of one request; without a price for cached input, that costs what other input costs."""
+        info = candidate.info
+        if info.input_price is None or info.output_price is None:
+            return None
+        expected, tokens = self.config.expected_output_tokens, candidate.size(request).tokens
         asked = request.output_tokens or candidate.limits.output_reserve(request.reserve)
-        return estimated_cost(
-            candidate.info,
-            input_tokens=candidate.size(request).tokens,
-            cached_tokens=self._cached_tokens(candidate, request),
-            output_tokens=min(expected, asked) if asked else expected,
-        )
+        output = min(expected, asked) if asked else expected
+        cached = min(self._cached_tokens(candidate, request), tokens)
+        cached_price = info.input_price if info.cache_read_price is None else info.cache_read_price
+        priced = (tokens - cached) * info.input_price + cached * cached_price + output * info.output_price
+        return priced / PRICED_TOKENS
 
     def _cached_tokens(self, candidate: Candidate, request: Request) -> int:
         """What of the request stands in the prompt cache of a candidate."""
@@ -385,6 +414,61 @@ def _messages(given: Any) -> list[AnyMessage]:
     if isinstance(given, Sequence) and all(isinstance(message, BaseMessage) for message in given):
         return list(given)
     return cast("list[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A candidate that can take the request, and what to expect of it."""
+
+    candidate: Candidate
+    chance: float
+    """Probability of a good answer."""
+
+    cost: Decimal | None
+    """USD; None when a price is unknown."""
+
+    score: float
+
+
+def strengths(infos: Sequence[ModelInfo]) -> list[float]:
+    """Return how strong each model presumably is, 0 to 1, by the rank of its price; in the middle when it is unknown.
+
+    Models of one price share a rank. A price says little of one task, but is all that is known before any outcome.
+    """
+    prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
+    ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
+    highest = max(1, len(ranks) - 1)
+    return [MIDDLE if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
+
+
+def _by_cost(option: Option) -> tuple[bool, Decimal]:
+    return option.cost is None, option.cost or Decimal(0)
+
+
+def _reason(best: Option, enough: Sequence[Option], options: Sequence[Option], *, others_fit: bool) -> str:
+    """Why the best option is taken; `others_fit` tells of candidates that failed, rest or are excluded."""
+    chance, cheapest = f"{best.chance:.2f}", min(enough, key=_by_cost)
+    if len(options) == 1:
+        return f"the only one {'left' if others_fit else 'that fits'} (chance {chance})"
+    if best.cost is not None and best.cost == cheapest.cost and len(enough) > 1:
+        return f"cheapest that fits and is likely enough (chance {chance}, {_money(best.cost)})"
+    if best.chance >= max(option.chance for option in options):
+        return f"most likely to answer well (chance {chance}, {_money(best.cost)})"
+    return f"best balance of chance ({chance}), cost ({_money(best.cost)}) and time"
+
+
+def _why_left(option: Option, best: Option, *, is_enough: bool) -> str:
+    expected = f"chance {option.chance:.2f}, {_money(option.cost)}"
+    if not is_enough:
+        return f"fits, but is not likely enough to answer well ({expected})"
+    return f"fits, but scored {option.score:.3f} against {best.score:.3f} ({expected})"
+
+
+def _money(cost: Decimal | None) -> str:
+    """An amount in cents, or with two significant digits below one."""
+    if cost is None:
+        return "price unknown"
+    return f"${cost:.2f}" if not cost or cost >= CENT else f"${cost:.2g}"
 
 
 def _no_model_fits(rejected: Mapping[str, str]) -> NoModelFitsError:

@@ -18,6 +18,8 @@ from langchain_ctxwin.errors import ConfigError
 if TYPE_CHECKING:
     import numpy as np
 
+    Array = np.ndarray[Any, Any]
+
 WEIGHTS_FILE = "weights.json"
 """The weights that come with the package; `benchmarks/fit_routing.py` makes them from public outcomes."""
 
@@ -43,15 +45,8 @@ LEAST_TEXTS = 3
 PENALTY = 2.0
 """On the squared weights, chosen by cross-validation; 1 to 4 give the same within noise."""
 
-APART_PENALTY = 4.0
-"""On how far the weights of one column are from the mean of all, chosen likewise: what is hard for one model is mostly
-hard for the other, and what tells two models apart has to show itself twice as clearly."""
-
-POWER_STEPS = 8
-"""Of the power method: a step length a few per cent off is corrected by the descent itself."""
-
-STEPS = 30
-"""Of the accelerated descent; with 60 the ranking of texts is the same within 0.001."""
+STEP, STEPS = 0.5, 30
+"""Length and number of the steps of the descent; twice as many rank texts alike."""
 
 LEAST_SAMPLES = 200
 """Of a model before it has a column of its own: with fewer its strength says more."""
@@ -130,7 +125,7 @@ def shipped() -> TextWeights:
 
 def dumped(weights: TextWeights) -> str:
     """Return weights as JSON."""
-    return TypeAdapter(TextWeights).dump_json(weights).decode()
+    return _WEIGHTS.dump_json(weights).decode()
 
 
 def loaded(text: str) -> TextWeights:
@@ -140,7 +135,7 @@ def loaded(text: str) -> TextWeights:
         ConfigError: the text is no JSON of weights.
     """
     try:
-        return TypeAdapter(TextWeights).validate_json(text)
+        return _WEIGHTS.validate_json(text)
     except ValueError as error:
         raise ConfigError(f"no text weights: {error}: pass what `dumped` returned") from error
 
@@ -173,23 +168,19 @@ def trained(
     outcomes = _by_text(samples)
     columns = _columns(outcomes)
     groups = list(dict.fromkeys(columns.values()))  # of two models, each is also a half: learned once
-    spread = [groups.index(members) for members in columns.values()]
     bags = [phrase_counts(text) for text in outcomes]
     rarity = _rarity(bags, only)
-    matrix = _Matrix(bags, rarity)
-    weights, base = _descended(matrix, *_targets(outcomes, groups))
-    logits = (matrix.times(weights) + base)[:, spread]
+    weights, logits = _descended(bags, rarity, *_targets(outcomes, groups))
+    spread = [groups.index(members) for members in columns.values()]
+    *rows, base = weights[:, spread].tolist()
     members = defaultdict(list)
     for row, text in enumerate(outcomes):
         members[bucket(text)].append(row)
     return TextWeights(
         columns=tuple(columns),
-        base=tuple(base[spread].tolist()),
-        phrases={
-            phrase: (rare, *row)
-            for (phrase, rare), row in zip(rarity.items(), weights[:, spread].tolist(), strict=True)
-        },
-        usual={name: tuple(logits[rows].mean(axis=0).tolist()) for name, rows in members.items()},
+        base=tuple(base),
+        phrases={phrase: (rare, *row) for (phrase, rare), row in zip(rarity.items(), rows, strict=True)},
+        usual={name: tuple(logits[texts][:, spread].mean(axis=0).tolist()) for name, texts in members.items()},
     )
 
 
@@ -219,7 +210,7 @@ def _columns(outcomes: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str,
 
 def _targets(
     outcomes: Mapping[str, Mapping[str, Sequence[float]]], groups: Sequence[frozenset[str]]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+) -> tuple[Array, Array]:
     """Share of successes per text and group of models, and 1 where there are any outcomes, else 0."""
     import numpy as np  # noqa: PLC0415  # only training needs it
 
@@ -239,62 +230,35 @@ def _rarity(bags: Sequence[Mapping[str, int]], only: Collection[str] | None) -> 
     return {phrase: 1 + math.log((1 + len(bags)) / (1 + spread[phrase])) for phrase in kept}
 
 
-class _Matrix:
-    """Texts as rows of a sparse matrix, each of length one."""
-
-    def __init__(self, bags: Sequence[Mapping[str, int]], rarity: Mapping[str, float]) -> None:
-        import numpy as np  # noqa: PLC0415  # see above
-
-        place = {phrase: number for number, phrase in enumerate(rarity)}
-        entries = [(row, place[p], count) for row, bag in enumerate(bags) for p, count in bag.items() if p in place]
-        self.shape = (len(bags), len(place))
-        self._row, self._column, counts = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-        values = (1 + np.log(counts)) * np.array(list(rarity.values()))[self._column]
-        self._value = values / np.sqrt(np.bincount(self._row, values**2, self.shape[0]))[self._row]
-
-    def times(self, weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the product with vectors over phrases."""
-        return self._product(self._row, self._column, weights, self.shape[0])
-
-    def turned_times(self, residuals: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the product of the transpose with vectors over texts."""
-        return self._product(self._column, self._row, residuals, self.shape[1])
-
-    def _product(
-        self, to: np.ndarray[Any, Any], of: np.ndarray[Any, Any], vectors: np.ndarray[Any, Any], size: int
-    ) -> np.ndarray[Any, Any]:
-        import numpy as np  # noqa: PLC0415  # see above
-
-        return np.stack([np.bincount(to, self._value * vector[of], size) for vector in vectors.T], axis=1)
-
-    def largest_stretch(self) -> float:
-        """Return the largest eigenvalue of the matrix times its transpose, nearly, by the power method."""
-        import numpy as np  # noqa: PLC0415  # see above
-
-        vector = np.ones((self.shape[1], 1))
-        for _ in range(POWER_STEPS):
-            vector = self.turned_times(self.times(vector / np.linalg.norm(vector)))
-        return float(np.linalg.norm(vector))
-
-
 def _descended(
-    matrix: _Matrix, good: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The weights and the base of every column, by Nesterov's accelerated descent."""
+    bags: Sequence[Mapping[str, int]], rarity: Mapping[str, float], good: Array, weight: Array
+) -> tuple[Array, Array]:
+    """The weights of every phrase, in the last row those of a text without any, and the log-odds of every text.
+
+    Adagrad on a sparse matrix with a text in each row, of length one, beside a column of ones.
+    """
     import numpy as np  # noqa: PLC0415  # see above
 
-    weights = ahead = np.zeros((matrix.shape[1], good.shape[1]))
-    base = base_ahead = np.zeros(good.shape[1])
-    slope = 0.25 * matrix.largest_stretch() + max(PENALTY, APART_PENALTY)
-    momentum = 1.0
+    place = {phrase: number for number, phrase in enumerate(rarity)}
+    entries = [(row, place[p], count) for row, bag in enumerate(bags) for p, count in bag.items() if p in place]
+    row, column, counts = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    value = (1 + np.log(counts)) * np.array(list(rarity.values()))[column]
+    value /= np.sqrt(np.bincount(row, value**2, len(bags)))[row]
+    row = np.concatenate([row, np.arange(len(bags))])
+    column = np.concatenate([column, np.full(len(bags), len(place))])
+    value = np.concatenate([value, np.ones(len(bags))])
+
+    def product(to: Array, of: Array, vectors: Array, size: int) -> Array:
+        return np.stack([np.bincount(to, value * vector[of], size) for vector in vectors.T], axis=1)
+
+    weights = np.zeros((len(place) + 1, good.shape[1]))
+    seen = np.full_like(weights, np.finfo(float).tiny)
     for _ in range(STEPS):
-        error = (1 / (1 + np.exp(-(matrix.times(ahead) + base_ahead))) - good) * weight
-        mean = ahead.mean(axis=1, keepdims=True)
-        pull = PENALTY * mean + APART_PENALTY * (ahead - mean)
-        stepped = ahead - (matrix.turned_times(error) + pull) / (2 * slope)
-        base_stepped = base_ahead - error.sum(axis=0) / (0.5 * np.maximum(1.0, weight.sum(axis=0)))
-        following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        push = (momentum - 1) / following
-        ahead, base_ahead = stepped + push * (stepped - weights), base_stepped + push * (base_stepped - base)
-        weights, base, momentum = stepped, base_stepped, following
-    return weights, base
+        error = (1 / (1 + np.exp(-product(row, column, weights, len(bags)))) - good) * weight
+        slope = product(column, row, error, len(weights)) + PENALTY * weights
+        seen += slope**2
+        weights -= STEP * slope / np.sqrt(seen)
+    return weights, product(row, column, weights, len(bags))
+
+
+_WEIGHTS = TypeAdapter(TextWeights)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Any
 
@@ -18,8 +18,9 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import ToolRanker
 from langchain_ctxwin.text.terms import MAX_WORDS, TermIndex, query_terms, terms
 from langchain_ctxwin.tools.entries import Entry
-from langchain_ctxwin.tools.needs import Needs, kinds_of_values, without_phrasing
+from langchain_ctxwin.tools.needs import Needs, without_phrasing
 from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Lru
 
 MEANING_SHARE = 0.4
@@ -68,9 +69,6 @@ TERM_SATURATION = 1.5
 LENGTH_NORMALIZATION = 0.75
 """BM25's k1 and b, the usual values: descriptions differ from a word to a page."""
 
-RARE_TOOLS, RARE_SHARE = 2, 0.05
-"""Tools that have a rare term: two in a small set, and a twentieth of a large one."""
-
 Scores = Any
 """A numpy vector with a score per tool; numpy is imported where it is used."""
 
@@ -87,9 +85,6 @@ class Wish:
 
     is_clear: bool
     """True when the best tool is more than a chance match."""
-
-    is_hint: bool = False
-    """True when it is not clear, but says a rare word of the best tool's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +111,8 @@ class Ranker:
         self._custom = ranker
         self._embeddings = embeddings
         self._queries: Lru[Scores] = Lru(MAX_QUERIES)
-        # Built at the first choice. Two threads may both build them: equal values, and only time is lost.
-        self._words: WordIndex | None = None
-        self._building: Future[WordIndex] | None = None
+        self._words: WordIndex | None = None  # built at the first choice, once for all that wait
+        self._building = ForkSafeLock()
         self._vectors: Scores | None = None
 
     def rank(self, needs: Needs) -> Ranking:
@@ -133,20 +127,14 @@ class Ranker:
         try:
             self._embed(texts)
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
-            return self._without_meaning(texts, error)
+            _log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
+            return self._hybrid(texts, [None] * len(texts))
         return self._hybrid(texts, self._cosines(texts))
 
     async def arank(self, needs: Needs) -> Ranking:
-        """Like `rank`, awaiting the embeddings."""
-        if self._custom is not None:
-            return await asyncio.to_thread(self._custom_ranking, self._custom, needs)
-        await self._aindex()
-        texts = (needs.request, *needs.parts)
-        try:
-            await self._aembed(texts)
-        except Exception as error:  # noqa: BLE001  # see rank
-            return self._without_meaning(texts, error)
-        return self._hybrid(texts, self._cosines(texts))
+        """Like `rank`, in a thread: an index of thousands of tools takes seconds, and embeddings ask a service."""
+        ranked: Ranking = await asyncio.wrap_future(in_daemon(partial(copy_context().run, self.rank, needs)))
+        return ranked
 
     def _custom_ranking(self, ranker: ToolRanker, needs: Needs) -> Ranking:
         import numpy as np  # noqa: PLC0415  # takes longer to import than this package
@@ -186,24 +174,13 @@ class Ranker:
         wanted = index.numbers(text)
         shared = sum(number in index.terms[best] for number in wanted)
         is_near = cosines is not None and float(cosines[best]) >= CLEAR_COSINE
-        is_telling = shared >= CLEAR_TERM_SHARE * len(wanted)
-        is_clear = is_near or (is_telling and shared >= CLEAR_TERMS)
-        is_hint = is_telling and any(number in index.telling[best] for number in wanted)
-        return Wish(scores=scores, is_clear=is_clear, is_hint=is_hint and not is_clear)
+        is_clear = is_near or shared >= max(CLEAR_TERMS, CLEAR_TERM_SHARE * len(wanted))
+        return Wish(scores=scores, is_clear=is_clear)
 
     def _index(self) -> WordIndex:
-        if self._words is None:
-            self._words = WordIndex(self._entries)
-        return self._words
-
-    async def _aindex(self) -> None:
-        """Build the index beside the event loop, once for all that wait; it takes seconds for thousands of tools."""
-        if self._words is not None:
-            return
-        if self._building is None:
-            self._building = in_daemon(self._index)
-        # A caller that is cancelled must not cancel what others wait for.
-        await asyncio.shield(asyncio.wrap_future(self._building))
+        with self._building:
+            self._words = self._words or WordIndex(self._entries)
+            return self._words
 
     def _embed(self, texts: Sequence[str]) -> None:
         if self._embeddings is None or not self._entries:
@@ -214,15 +191,6 @@ class Ranker:
             if self._queries.get(text) is None:
                 self._queries.put(text, _unit([self._embeddings.embed_query(text)])[0])
 
-    async def _aembed(self, texts: Sequence[str]) -> None:
-        if self._embeddings is None or not self._entries:
-            return
-        if self._vectors is None:
-            self._vectors = _unit(await self._embeddings.aembed_documents([entry.text for entry in self._entries]))
-        new = [text for text in texts if self._queries.get(text) is None]
-        for text, vector in zip(new, await asyncio.gather(*map(self._embeddings.aembed_query, new)), strict=True):
-            self._queries.put(text, _unit([vector])[0])
-
     def _cosines(self, texts: Sequence[str]) -> list[Scores | None]:
         """The nearness of each tool to each text; None where there are no embeddings, or no usable ones."""
         vectors = self._vectors
@@ -230,10 +198,6 @@ class Ranker:
         if vectors is None or len(vectors) != len(self._entries):
             return [None] * len(texts)
         return [None if one is None or len(one) != vectors.shape[1] else (vectors @ one).clip(0) for one in known]
-
-    def _without_meaning(self, texts: Sequence[str], error: Exception) -> Ranking:
-        _log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
-        return self._hybrid(texts, [None] * len(texts))
 
 
 def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
@@ -261,11 +225,7 @@ class WordIndex:
         self._words = _indexed(texts)
         self._fragments = _indexed([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries])
         self.terms = [frozenset(self._words.numbers(text)) for text in texts]
-        titles = (self._words.numbers(query_terms(entry.title)) for entry in entries)
-        having, most = self._words.having, max(RARE_TOOLS, RARE_SHARE * len(texts))
-        rare = frozenset(np.flatnonzero(having <= most).tolist())
-        self.telling = [rare.intersection(numbers) for numbers in titles]
-        """Per tool, the rare terms of its name."""
+        having = self._words.having
 
         # How telling a term is, by its number; one that a single tool has leads to no other tool.
         self._rarity = np.where(having > 1, np.log(max(len(texts), 1) / np.maximum(having, 1)), 0.0)
@@ -279,7 +239,7 @@ class WordIndex:
         """Return a score per tool, 1 for the best; 0 without a common word or fragment."""
         asked = without_phrasing(text)
         wanted = dict.fromkeys(self._numbers(text), PHRASING_WEIGHT)
-        wanted |= dict.fromkeys(self._numbers(f"{asked} {kinds_of_values(text)}"), 1.0)
+        wanted |= dict.fromkeys(self._numbers(asked), 1.0)
         near = self._fragments.scores(dict.fromkeys(self._fragments.numbers(_telling_fragments(asked)), 1.0))
         return to_one(to_one(self._words.scores(wanted)) + FRAGMENT_SHARE * to_one(near))
 

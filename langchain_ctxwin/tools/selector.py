@@ -402,11 +402,9 @@ def _first_set(wanted: Wanted, room: Room) -> list[int]:
 
 
 def _extended(wanted: Wanted, kept: Sequence[int], new: Sequence[int], room: Room) -> list[int]:
-    """Add to a set that all stays. A user's hint is enough for that; those of a model's plan would add at each step."""
-    hints = (wish for wish in wanted.ranking.wishes if wish.is_hint and wanted.is_new)
-    added = [*new, *room.fill([*kept, *new], missing(hints, {*kept, *new}))]
-    refill = room.fill([*kept, *added], wanted.ranking.order, share=PRUNED_SHARE) if added else []
-    return [*kept, *sorted(refill), *_in_given_order(added, wanted.always)]
+    """Add to a set that all stays; a change that is made anyway fills the room."""
+    refill = room.fill([*kept, *new], wanted.ranking.order, share=PRUNED_SHARE) if new else []
+    return [*kept, *sorted(refill), *_in_given_order(new, wanted.always)]
 
 
 def _pruned(wanted: Wanted, kept: Sequence[int], needed: Sequence[int], room: Room) -> list[int]:

@@ -33,7 +33,7 @@ from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import classify
 from langchain_ctxwin.tool_results.text_pages import page_end, passages
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.needs import kinds_of_values, parts_of
+from langchain_ctxwin.tools.needs import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 
@@ -345,7 +345,6 @@ READS: dict[str, Read] = {
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),
     "estimate": TokenEstimator().count_text,
     "extract": lambda text: extract(text, 200),
-    "kinds_of_values": kinds_of_values,
     "page": lambda text: page_end(text, 0, len(text) // 8, price),
     "parts_of_a_request": parts_of,
     "passages": lambda text: list(passages(text, "a", 0)),

@@ -37,7 +37,6 @@ def advantage(quality, text):
 
 @given(texts, st.lists(strengths, max_size=4), st.booleans())
 def test_chances_lie_between_0_and_1(text, given_strengths, needs_tools):
-    """One chance per model, never certain in either way."""
     models = [f"m{number}" for number in range(len(given_strengths))]
     chances = SHIPPED.chances(text, models, strengths=given_strengths, needs_tools=needs_tools)
     assert len(chances) == len(models)
@@ -47,7 +46,6 @@ def test_chances_lie_between_0_and_1(text, given_strengths, needs_tools):
 @settings(max_examples=50)
 @given(texts, strengths, st.lists(st.booleans(), max_size=100))
 def test_a_success_never_lowers_a_chance_and_a_failure_never_raises_it(text, strength, outcomes):
-    """Whatever was recorded before, and however much."""
     quality = Quality()
     bucket = quality.bucket(text)
     for success in outcomes:
@@ -78,14 +76,12 @@ def test_without_outcomes_the_stronger_model_is_likelier_right():
 
 @pytest.mark.parametrize("given_strengths", [[], [0.5, 0.5], [-0.1], [1.1], [math.nan]])
 def test_strengths_that_do_not_fit_are_refused(given_strengths):
-    """One number from 0 to 1 per model."""
     with pytest.raises(ConfigError, match="give each a number from 0 to 1"):
         SHIPPED.chances("hi", ["m"], strengths=given_strengths)
 
 
 @pytest.mark.parametrize("text", [None, 3, ["a"], b"a"])
 def test_what_is_no_text_is_refused(text):
-    """Content blocks are taken apart by the caller."""
     with pytest.raises(ConfigError, match="pass the request as a string"):
         SHIPPED.bucket(text)
 
@@ -104,29 +100,18 @@ def test_what_is_no_text_is_refused(text):
     ],
 )
 def test_a_bucket_names_the_kind_of_a_task(text, needs_tools, kind):
-    """And its level, after a slash."""
     found, level = SHIPPED.bucket(text, needs_tools=needs_tools).split("/")
     assert (found, level in LEVELS) == (kind, True)
 
 
-@given(texts, st.booleans())
-def test_every_text_has_a_bucket(text, needs_tools):
-    """Whatever the signs in it."""
-    kind, level = SHIPPED.bucket(text, needs_tools=needs_tools).split("/")
-    assert f"{kind}/{level}" in SHIPPED.weights.usual
-    assert (kind == "tools") is needs_tools
-
-
 @pytest.mark.parametrize("kind", ["code", "math", "choice", "text", "tools"])
 def test_a_good_answer_is_the_less_likely_the_harder_the_level(kind):
-    """For the cheap and for the dear end."""
     usual = [SHIPPED.weights.usual[f"{kind}/{level}"] for level in LEVELS]
     assert usual == sorted(usual, reverse=True)
     assert [dear for _, dear in usual] == sorted((dear for _, dear in usual), reverse=True)
 
 
 def test_only_the_ends_of_a_long_text_are_read():
-    """The time of a score is bounded."""
     filler = "a " * READ_CHARS
     assert phrase_counts(f"begin {filler} hidden {filler} end").keys() >= {"begin", "end"}
     assert "hidden" not in phrase_counts(f"begin {filler} hidden {filler} end")
@@ -143,7 +128,6 @@ def test_a_quality_learns_where_the_stronger_model_is_needed():
 
 
 def test_a_fitted_quality_counts_where_the_first_one_does():
-    """What was recorded before is not lost."""
     quality = Quality()
     fitted = quality.fit(samples())
     fitted.record("math/hard", "m", success=True)
@@ -151,18 +135,10 @@ def test_a_fitted_quality_counts_where_the_first_one_does():
 
 
 def test_fitting_is_deterministic():
-    """The same samples make the same weights."""
     assert Quality().fit(samples()).weights == Quality().fit(samples()).weights
 
 
-def test_what_is_hard_for_one_model_is_held_to_be_hard_for_the_other():
-    """A word that only the stronger model was asked with, and failed, speaks against the weaker one as well."""
-    failed = [Sample(text=f"odd thing{number}", model="large", success=False) for number in range(10)]
-    assert Quality().fit([*samples(), *failed]).weights.phrases["odd"][1] < 0
-
-
 def test_a_model_with_many_samples_has_weights_of_its_own():
-    """Its name then counts more than its strength."""
     fitted = Quality().fit(samples(count=120))
     assert fitted.weights.columns == (CHEAP, DEAR, "small", "large")
     small, large = fitted.chances("prove another", ["small", "large"], strengths=[1.0, 0.0])
@@ -182,19 +158,11 @@ def test_a_model_with_many_samples_has_weights_of_its_own():
     ],
 )
 def test_samples_from_which_nothing_can_be_learned_are_refused(given_samples):
-    """Two models and two texts at least, and successes that are shares."""
     with pytest.raises(ConfigError, match="give"):
         Quality().fit(given_samples)
 
 
-def test_texts_without_a_common_phrase_are_learned_from():
-    """Then only the share of successes is known."""
-    rare = [Sample(text=word, model=model, success=model == "b") for word in ("red", "green", "blue") for model in "ab"]
-    assert advantage(Quality().fit(rare), "red") > 0
-
-
 def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
-    """No file is read on an event loop, also beside weights of one's own."""
     shipped.cache_clear()
     quality = Quality(weights=SHIPPED.weights)
     monkeypatch.setattr("langchain_ctxwin.routing.text_weights.files", None)
@@ -215,7 +183,6 @@ def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
     )
 )
 def test_weights_survive_being_written(phrases):
-    """What was dumped is loaded."""
     weights = TextWeights(columns=(CHEAP, DEAR), base=(0.5, -1.0), phrases=phrases, usual={"text/easy": (1.0, 2.0)})
     assert loaded(dumped(weights)) == weights
 
@@ -229,27 +196,14 @@ def test_weights_survive_being_written(phrases):
     ],
 )
 def test_what_are_no_weights_is_refused(text):
-    """Each row has as many finite numbers as there are columns."""
     with pytest.raises(ConfigError, match="weights"):
         loaded(text)
 
 
-def test_weights_of_another_type_are_refused():
-    """The error says where weights come from."""
-    with pytest.raises(ConfigError, match=r"fit\(samples\)"):
-        Quality(weights={"word": 1.0})
-
-
 def test_phrases_are_words_in_a_row():
-    """Up to three, lower case."""
     assert phrase_counts("Which of the") == dict.fromkeys(
         ["which", "of", "the", "which of", "of the", "which of the"], 1
     )
-
-
-def test_signs_and_single_letters_are_tokens():
-    """What is asked of a formula is told by them."""
-    assert phrase_counts("x+") == {"x": 1, "+": 1, "x +": 1}
 
 
 @pytest.mark.parametrize(

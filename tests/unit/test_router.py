@@ -101,30 +101,25 @@ def words(tokens: int) -> str:
             {"dear": "fits, but scored 0.500 against 0.770 (chance 0.80, $0.02)"},
         ),
         (
-            *(0.9, 0.2, "dear", "most likely to answer well (chance 0.90, the cheapest has 0.20)"),
+            *(0.9, 0.2, "dear", "most likely to answer well (chance 0.90, $0.02)"),
             {"cheap": "fits, but scored 0.170 against 0.600 (chance 0.20, $0.0016)"},
         ),
     ],
 )
 def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(dear, cheap, chosen, reason, left):
-    """Equal chances leave the cost to decide, and the reason says so."""
     quality = FixedQuality({"dear": dear, "cheap": cheap})
     route = of_infos(info("dear", 8_192, "10"), info("cheap", 8_192, "1"), quality=quality).route("hi")
     assert (route.name, route.reason, route.rejected) == (chosen, reason, left)
 
 
 def test_a_chance_below_the_least_one_does_not_count():
-    """Money is saved only among candidates that are likely enough."""
     config = RoutingConfig(cost=5, least_chance=0.7)
     models = [info("dear", 8_192, "10"), info("cheap", 8_192, "1")]
     route = of_infos(*models, config=config, quality=FixedQuality({"dear": 0.9, "cheap": 0.6})).route("hi")
     assert (route.name, list(route.rejected)) == ("dear", ["cheap"])
     assert "not likely enough" in route.rejected["cheap"]
     none = of_infos(*models, config=config, quality=FixedQuality({"dear": 0.5, "cheap": 0.6})).route("hi")
-    assert (none.name, none.reason) == (
-        "cheap",
-        "most likely to answer well (chance 0.60), though none is likely enough",
-    )
+    assert (none.name, none.reason) == ("cheap", "most likely to answer well (chance 0.60, $0.0016)")
 
 
 def test_an_unknown_price_comes_last_and_is_said():
@@ -134,7 +129,7 @@ def test_an_unknown_price_comes_last_and_is_said():
     better = FixedQuality({"free": 0.1, "unpriced": 0.9})
     route = of_infos(info("unpriced", 8_192), info("free", 8_192, "0"), quality=better).route("hi")
     assert (route.name, route.estimated_cost) == ("unpriced", None)
-    assert route.reason.endswith("; its price is unknown")
+    assert route.reason.endswith("price unknown)")
 
 
 def test_the_measured_time_counts_when_it_has_a_weight():
@@ -147,7 +142,6 @@ def test_the_measured_time_counts_when_it_has_a_weight():
 
 
 def test_a_request_goes_where_it_fits():
-    """The window decides before any weight; the reason has the numbers."""
     routes = of_infos(info("small", 8_192, "1"), info("large", 128_000, "10"), counter=exact)
     route = routes.route(words(7_000))
     tokens = exact([HumanMessage(words(7_000))])
@@ -179,25 +173,12 @@ def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
 
 
 def test_a_size_measured_elsewhere_is_taken_as_it_is():
-    """The engine's own count decides when it is given."""
     routes = of_infos(info("small", 8_192), info("large", 128_000))
     assert routes.route("hi", estimated_tokens=50_000).name == "large"
     assert routes.route(words(50_000), estimated_tokens=10, exclude=["large"]).name == "small"
 
 
-def test_sizes_measured_elsewhere_stand_and_missing_families_are_counted():
-    """The caller knows one tokenizer; what it does not state is measured as usual."""
-    models = [info(family, 128_000, tokenizer_family=family) for family in ("openai", "anthropic")]
-    given = {"openai": Size(tokens=70, upper=80, lower=60)}
-    counted = TokenEstimator("anthropic")([HumanMessage("hi")])
-    request = {"messages": [HumanMessage("hi")], "sizes": given}
-    routes = of_infos(*models)
-    found = {name: routes.decide(Request(prefer=name, **request)).estimated_tokens for name in ("openai", "anthropic")}
-    assert found == {"openai": 70, "anthropic": counted}
-
-
 def test_the_upper_bound_of_a_size_measured_elsewhere_decides():
-    """It is compared as it is, without headroom."""
     routes = of_infos(info("a", 1_000, tokenizer_family="openai"), config=RoutingConfig(output_reserve=0))
     fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
     assert routes.decide(Request(messages=[], sizes={"openai": fits})).name == "a"
@@ -221,8 +202,7 @@ def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept)
     assert routes.room(Request(messages=[], **wish)) == ("a", 8_192 - kept)
 
 
-def test_a_reserve_asks_nothing_of_what_a_model_can_write():
-    """Only the output that the call asks for is compared with what a model writes at most."""
+def test_only_the_output_of_the_call_is_compared_with_what_a_model_can_write():
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
     assert routes.decide(Request(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
     with pytest.raises(NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"):
@@ -230,46 +210,40 @@ def test_a_reserve_asks_nothing_of_what_a_model_can_write():
 
 
 def test_each_tokenizer_family_counts_for_itself():
-    """The same text is larger for a model whose tokenizer is finer."""
     text = words(3_000)
     counts = {family: TokenEstimator(family)([HumanMessage(text)]) for family in ("openai", "anthropic")}
     models = [info(family, 128_000, tokenizer_family=family) for family in counts]
     routes = of_infos(*models)
     assert {name: routes.route(text, prefer=name).estimated_tokens for name in counts} == counts
+    request = Request(messages=[HumanMessage(text)], sizes={"openai": Size(tokens=70, upper=80, lower=60)})
+    sizes = {name: routes.decide(replace(request, prefer=name)).estimated_tokens for name in counts}
+    assert sizes == {**counts, "openai": 70}, "what was measured elsewhere stands"
 
 
 @pytest.mark.parametrize(
-    ("lacking", "content", "tools", "requires", "reason"),
+    ("states", "content", "tools", "requires", "lacking"),
     [
-        ({"images"}, "hi", [add], (), "cannot call tools, and the request has some"),
-        (
-            {"tools"},
-            [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}],
-            [],
-            (),
-            "cannot take images, and the request has some",
-        ),
-        ({"tools"}, "hi", [], ("structured_output",), "lacks the required capability 'structured_output'"),
+        ({"images"}, "hi", [add], (), "tools"),
+        ({"tools"}, [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}], [], (), "images"),
+        ({"tools"}, "hi", [], ("structured_output",), "structured_output"),
     ],
 )
-def test_a_candidate_that_lacks_a_capability_is_left_out(lacking, content, tools, requires, reason):
+def test_a_candidate_that_lacks_a_capability_is_left_out(states, content, tools, requires, lacking):
     """What a candidate states not to have rules it out; what nobody states does not."""
-    models = [info("able", 8_192, "9"), info("unable", 8_192, "1", capabilities=frozenset(lacking))]
+    models = [info("able", 8_192, "9"), info("unable", 8_192, "1", capabilities=frozenset(states))]
     route = of_infos(*models).route([HumanMessage(content)], tools, requires=requires)
-    assert (route.name, route.rejected["unable"]) == ("able", reason)
+    assert (route.name, route.rejected["unable"]) == ("able", f"cannot do {lacking!r}, which the request needs")
 
 
 def test_a_profile_states_capabilities_too():
-    """Without a registry the model's own profile rules it out."""
     model = ScriptedChatModel(profile={"max_input_tokens": 8_192, "tool_calling": False}, model_name="plain")
     routes = ModelRouter([model], quality=FixedQuality())
     assert routes.route("hi").model is model
-    with pytest.raises(NoModelFitsError, match="plain: cannot call tools"):
+    with pytest.raises(NoModelFitsError, match="plain: cannot do 'tools'"):
         routes.route("hi", [add])
 
 
 def test_a_retired_model_is_left_out_from_its_day_on():
-    """The day of retirement is the first without the model."""
     from datetime import date, timedelta
 
     clock = Clock()
@@ -281,13 +255,11 @@ def test_a_retired_model_is_left_out_from_its_day_on():
 
 
 def test_an_answer_that_fills_the_window_fits_nowhere():
-    """The requested output takes its room from the window."""
     with pytest.raises(NoModelFitsError, match="its limit is 0"):
         of_infos(info("a", 8_192)).route("hi", output_tokens=8_192)
 
 
 def test_nothing_fits_is_an_error_that_lists_everyone():
-    """Each candidate is named with its reason, also as values."""
     with pytest.raises(NoModelFitsError) as caught:
         of_infos(info("a", 512), info("b", 1_024)).route(words(5_000), exclude={"b": "is on leave"})
     assert list(caught.value.rejected) == ["a", "b"]
@@ -309,7 +281,6 @@ def test_the_largest_window_takes_what_may_still_fit():
 
 
 def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
-    """What the conversation's model has seen costs what cached input costs."""
     one = info("a", 128_000, "1")
     routes = of_infos(one, counter=exact, config=RoutingConfig(expected_output_tokens=100))
     first = routes.route([HumanMessage("x")], conversation="c", estimated_tokens=1_000)
@@ -318,20 +289,18 @@ def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
     assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0004")
 
 
-def test_what_the_caller_knows_of_the_prompt_cache_counts_for_the_kept_candidate():
-    """It replaces the router's own memory; other candidates have seen nothing."""
-    config = RoutingConfig(expected_output_tokens=0)
-    routes = of_infos(info("a", 128_000, "1"), info("b", 128_000, "1"), config=config)
+@pytest.mark.parametrize(
+    ("known", "cost"),
+    [({}, "0.00046"), ({"cached_tokens": 0}, "0.001"), ({"prefer": "b"}, "0.001"), ({"renew": True}, "0.001")],
+)
+def test_what_the_caller_knows_of_the_prompt_cache_counts_for_the_kept_candidate(known, cost):
+    routes = of_infos(info("a", 9_000, "1"), info("b", 9_000, "1"), config=RoutingConfig(expected_output_tokens=0))
     request = Request(messages=[], estimated_tokens=1_000, kept="a", cached_tokens=600, conversation="c")
-    assert routes.decide(request).estimated_cost == Decimal("0.0004") + Decimal("0.00006")
-    assert routes.decide(replace(request, cached_tokens=0)).estimated_cost == Decimal("0.001")
-    assert routes.decide(replace(request, prefer="b")).estimated_cost == Decimal("0.001")
-    assert routes.decide(replace(request, renew=True)).estimated_cost == Decimal("0.001")
+    assert routes.decide(replace(request, **known)).estimated_cost == Decimal(cost)
 
 
 @pytest.mark.parametrize("why", ["rests", "failed"])
 def test_the_only_one_left_is_not_called_the_only_one_that_fits(why):
-    """The reason says that others would fit as well."""
     routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "9"))
     if why == "rests":
         routes.failed("a", "busy")
@@ -364,16 +333,14 @@ def test_a_conversation_leaves_its_model_when_it_must(leaving):
 
 
 def test_without_stickiness_every_request_is_chosen_anew():
-    """The setting turns the stay off."""
-    quality = FixedQuality({"a": 0.9, "b": 0.5})
-    routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "1"), quality=quality, config=RoutingConfig(sticky=False))
+    quality, config = FixedQuality({"a": 0.9, "b": 0.5}), RoutingConfig(sticky=False)
+    routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "1"), quality=quality, config=config)
     routes.route("hi", conversation="one")
     quality.given = {"a": 0.1, "b": 0.9}
     assert routes.route("more", conversation="one").name == "b"
 
 
 def test_a_candidate_that_failed_rests_for_a_while():
-    """It is passed over, comes back, and stands in when nobody else can."""
     clock = Clock()
     routes = of_infos(info("a", 8_192, "1"), info("b", 8_192, "9"), clock=clock, quality=FixedQuality({"a": 1, "b": 1}))
     routes.failed("a", "RateLimitError, status 429")
@@ -413,62 +380,33 @@ def test_a_refusal_without_a_limit_lowers_what_is_sent():
     assert routes.limits_of("a").max_input_tokens is None
 
 
-def test_facts_follow_the_registry():
-    """What the registry says is asked again after a minute."""
+def test_facts_follow_the_registry_except_where_it_fails_or_forgets():
     clock = Clock()
     routes, registry = gated(clock)
     registry.gate.set()
-    registry.infos["a"] = info("a", 16_384, "2")
-    assert routes.limits == ModelLimits(8_192)
-    clock.now += FACTS_SECONDS
-    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
-
-
-def test_a_model_that_the_registry_forgot_keeps_its_facts():
-    """The provider decides whether it still answers."""
-    clock = Clock()
-    routes, registry = gated(clock)
-    registry.gate.set()
-    registry.infos = {"a": info("a", 16_384, "2")}
-    clock.now += FACTS_SECONDS
-    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
-    asked = registry.asked
-    del registry.infos["a"]
-    clock.now += FACTS_SECONDS
-    assert eventually(lambda: (routes.limits, registry.asked)[1], asked + 1) == asked + 1
-    assert routes.limits == ModelLimits(16_384)
-
-
-def test_old_facts_serve_while_the_registry_does_not_answer():
-    """Nobody waits for a source that hangs, and it is asked by one thread at a time."""
-    clock = Clock()
-    routes, registry = gated(clock)
-    registry.infos["a"] = info("a", 16_384, "2")
-    seen = []
-    for _ in range(3):
-        clock.now += FACTS_SECONDS
-        seen.append(routes.limits)
-    assert (seen, eventually(lambda: registry.asked, 2)) == ([ModelLimits(8_192)] * 3, 2)
-    registry.gate.set()
-    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
-
-
-def test_a_registry_that_fails_leaves_the_facts_as_they_are():
-    """Its error is not that of the request; after a minute it is asked again."""
-    clock = Clock()
-    routes, registry = gated(clock)
-    registry.gate.set()
-    registry.infos = None
-    clock.now += FACTS_SECONDS
-    assert (routes.limits, eventually(lambda: registry.asked, 2)) == (ModelLimits(8_192), 2)
-    registry.infos = {"a": info("a", 16_384, "2")}
-    clock.now += FACTS_SECONDS
 
     def later() -> ModelLimits:
         clock.now += FACTS_SECONDS
         return routes.limits
 
+    registry.infos = None
+    assert (later(), eventually(lambda: registry.asked, 2)) == (ModelLimits(8_192), 2)
+    registry.infos = {"a": info("a", 16_384, "2")}
     assert eventually(later, ModelLimits(16_384)) == ModelLimits(16_384)
+    registry.infos.clear()
+    asked = registry.asked
+    assert eventually(lambda: (later(), registry.asked > asked + 1)[1], expected=True)
+    assert routes.limits == ModelLimits(16_384)
+
+
+def test_old_facts_serve_while_the_registry_does_not_answer():
+    clock = Clock()
+    routes, registry = gated(clock)
+    registry.infos["a"] = info("a", 16_384, "2")
+    clock.now += FACTS_SECONDS
+    assert routes.limits == ModelLimits(8_192)
+    registry.gate.set()
+    assert eventually(lambda: routes.limits, ModelLimits(16_384)) == ModelLimits(16_384)
 
 
 def test_the_limits_are_the_smallest():
@@ -480,7 +418,6 @@ def test_the_limits_are_the_smallest():
 
 
 def test_outcomes_are_recorded_from_routes_and_from_answers():
-    """The metadata of an answer is enough to say later whether it was good."""
     quality = FixedQuality()
     routes = of_infos(info("a", 8_192), quality=quality)
     route = routes.route("hi", [add])
@@ -490,18 +427,13 @@ def test_outcomes_are_recorded_from_routes_and_from_answers():
 
 
 def test_candidates_are_models_facts_and_names():
-    """All forms go together; the route returns the candidate as it was given."""
     bound = scripted("bound", 8_192).bind(stop=["x"])
     given = [scripted("model", 8_192), bound, info("facts", 8_192, provider="maker"), "maker:name"]
     routes = ModelRouter(given, TableRegistry({"maker/name": info("name", 8_192)}), quality=FixedQuality())
     assert [one.name for one in routes.candidates] == ["model", "bound", "maker/facts", "maker/name"]
     assert [routes.route("hi", prefer=one.name).model for one in routes.candidates] == given
-
-
-def test_a_mapping_names_the_candidates():
-    """Two servers of one model can be told apart."""
-    routes = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, quality=FixedQuality())
-    assert [one.name for one in routes.candidates] == ["here", "there"]
+    twins = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, quality=FixedQuality())
+    assert [one.name for one in twins.candidates] == ["here", "there"]
 
 
 @pytest.mark.parametrize(
@@ -520,7 +452,6 @@ def test_a_mapping_names_the_candidates():
     ],
 )
 def test_unusable_candidates_are_refused_before_any_call(candidates, error, message):
-    """What cannot be routed to is said when the router is made."""
     with pytest.raises(error, match=message):
         ModelRouter(candidates, quality=FixedQuality())
 
@@ -536,7 +467,6 @@ def test_a_name_without_integration_says_what_to_do():
 
 @pytest.mark.parametrize("wrong", [{"prefer": "nobody"}, {"estimated_tokens": -1}, {"output_tokens": 0}])
 def test_wrong_arguments_are_refused(wrong):
-    """A name or number that cannot be meant is a typed error."""
     with pytest.raises(ConfigError):
         of_infos(info("a", 8_192)).route("hi", **wrong)
 
@@ -545,7 +475,6 @@ def test_wrong_arguments_are_refused(wrong):
     "wrong", [{"cost": -1}, {"quality": 0, "cost": 0, "latency": 0}, {"headroom": 0.5}, {"price": 1}]
 )
 def test_wrong_settings_are_refused(wrong):
-    """Weights are at least 0, and one of them is above."""
     with pytest.raises(ConfigError):
         RoutingConfig(**wrong)
 
@@ -558,7 +487,6 @@ def test_a_preferred_candidate_is_taken_whatever_the_size():
 
 
 def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
-    """Tried, resting and unable ones leave no room."""
     routes = of_infos(info("a", 8_192), info("b", 64_000), info("c", 128_000, capabilities=frozenset({"images"})))
     assert routes.room(Request(messages=[], tools=[add])) == ("b", 48_000)
     assert routes.room(Request(messages=[], exclude={"c": "failed"})) == ("b", 48_000)
@@ -568,7 +496,6 @@ def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
 
 
 def test_the_output_of_one_candidate_does_not_fill_the_window_of_another():
-    """A model that is set to write much leaves the limits of the others alone."""
     writer, small = scripted("writer", 200_000, max_tokens=100_000, kind=Writer), scripted("small", 128_000)
     limits = ModelRouter([writer, small], quality=FixedQuality()).limits
     assert limits.input_limit(limits.output_reserve()) == 96_000
@@ -607,7 +534,6 @@ def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reser
 
 @given(sizes=st.lists(sizes, min_size=2, max_size=8))
 def test_a_conversation_changes_its_model_only_for_one_that_is_larger(sizes):
-    """While requests fit, the model of a conversation is the one before."""
     routes = of_infos(info("s", 8_192, "1"), info("m", 32_000, "2"), info("l", 128_000, "4"))
     before = ""
     for size in sizes:

@@ -35,30 +35,25 @@ def searched(text, *, since=()):
 
 
 def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
-    """One line per tool, best first."""
     assert selector().search_tools.invoke({"query": "the weather"}) == (
         "Found; you can call these now:\n- weather: today: Say what the weather is today."
     )
 
 
 def test_it_says_that_nothing_matches():
-    """The model is told to use other words, instead of an empty text."""
     assert selector().search_tools.invoke({"query": "xyzzy"}) == NOTHING_FOUND
 
 
 async def test_it_answers_the_same_when_it_is_awaited():
-    """Sync and async return one text."""
     tool = selector().search_tools
     assert await tool.ainvoke({"query": "send money by email"}) == tool.invoke({"query": "send money by email"})
 
 
 def test_the_model_is_shown_one_argument():
-    """The runtime is LangGraph's business."""
     assert list(selector().search_tools.tool_call_schema.model_json_schema()["properties"]) == ["query"]
 
 
 def test_an_answer_is_bounded_in_tools_and_in_tokens():
-    """However many tools match and however long they are described."""
     many = [definition(f"mail__send_{number}", f"Send an email {'very ' * 60}{number}") for number in range(40)]
     answer = ToolSelector(many, 3, counter=one_each).search_tools.invoke({"query": "send an email"})
     assert 1 < len(answer.splitlines()) <= 1 + MAX_RESULTS
@@ -66,7 +61,6 @@ def test_an_answer_is_bounded_in_tools_and_in_tokens():
 
 
 def test_it_shows_no_tool_that_can_never_be_loaded():
-    """Such as one that is larger than the room beside what is always there."""
     large = definition("weather_report", "weather " * 12)
     tools = [large, definition("weather_map", "Map of the weather."), definition("ask", "Ask the user.")]
     searching = ToolSelector(tools, 16, always=["ask"], counter=by_words)
@@ -77,7 +71,6 @@ def test_it_shows_no_tool_that_can_never_be_loaded():
 
 
 def test_it_reads_the_beginning_and_the_end_of_a_long_query():
-    """Like a request."""
     query = f"the weather. {'word ' * 2_000} send an email. {'word ' * 2_000}"
     answer = selector().search_tools.invoke({"query": query})
     assert "weather: today" in answer
@@ -85,7 +78,6 @@ def test_it_reads_the_beginning_and_the_end_of_a_long_query():
 
 
 def test_in_a_graph_it_leaves_out_what_is_loaded():
-    """The state key `context_tools` says what the model has."""
     graph = StateGraph(State)
     graph.add_node("tools", ToolNode([selector().search_tools]))
     graph.add_edge(START, "tools")
@@ -104,24 +96,16 @@ def test_what_was_found_is_loaded_with_the_next_request(tool):
 
 
 def test_what_was_found_takes_the_place_of_unused_tools():
-    """In a full set, too."""
     chosen = selector().select(searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"])
     assert "bank__transfer" in chosen.names
     assert chosen.removed != ()
 
 
 def test_what_was_found_for_an_earlier_request_is_not_loaded_again():
-    """It is in the set already, or it left that because nobody used it."""
     messages = searched("- bank__transfer: Pays.", since=[AIMessage("Done."), HumanMessage("thanks a lot")])
     assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)
 
 
 def test_names_that_do_not_exist_are_ignored():
-    """A result is text like any other: only names of tools load something."""
     chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
     assert chosen.names == ("mail__send",)
-
-
-def test_its_own_price_is_known():
-    """It comes on top of a selection."""
-    assert ToolSelector(TOOLS, 1_000).search_tokens > 0

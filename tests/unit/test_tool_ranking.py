@@ -84,26 +84,22 @@ def best(query, *, room=1, tools=TOOLS, **options):
     [("use the exchange", "exchange"), ("what does the weather do", "forecast"), ("number of coins", "exchange")],
 )
 def test_a_tool_is_found_by_its_name_its_description_and_its_parameters(query, name):
-    """The words of each count."""
     assert best(query) == (name,)
 
 
 def test_names_are_read_in_parts():
-    """However their words are joined."""
     tools = [definition("aaa"), definition("getUserName"), definition("list_open_orders")]
     assert best("user name", tools=tools) == ("getUserName",)
     assert best("orders that are open", tools=tools) == ("list_open_orders",)
 
 
 def test_every_part_of_a_request_gets_its_tool():
-    """One long wish does not take the room of a short one."""
     mails = [definition(f"email_{number}", "Send an email to a recipient with a text.") for number in range(4)]
     query = "Send an email with this text to the recipient and the other recipient, and then order a taxi."
     assert "cab" in best(query, room=3, tools=[*mails, RIDE])
 
 
 def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
-    """Instead of the order in which tools were given."""
     tools = [
         definition("first", "Plays music."),
         definition("second", "Predicts rain and wind."),
@@ -113,49 +109,33 @@ def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
 
 
 def test_values_that_a_parameter_can_have_are_words_of_its_tool():
-    """As listed by its schema."""
     tools = [definition("first", "Sets it."), definition("second", "Sets it."), MAIL]
     tools[1]["function"]["parameters"]["properties"]["unit"] = {"type": "string", "enum": ["celsius", "fahrenheit"]}
     assert best("in fahrenheit", tools=tools) == ("second",)
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [("Events on 3 May", "at_date"), ("Events at 6 pm", "at_time"), ("Events of ann@example.org", "of_email")],
-)
-def test_a_value_tells_the_parameter_that_takes_it(query, name):
-    """Requests state values, and tools the kinds of them."""
-    tools = [definition("of_all", "Events"), definition("at_date", "Events"), definition("at_time", "Events")]
-    assert best(query, tools=[*tools, definition("of_email", "Events")]) == (name,)
-
-
 def test_words_that_any_request_could_have_rank_last():
-    """They still find a tool that is called so when nothing else is said."""
     tools = [definition("please_help", "Help: I need help, please."), MAIL]
     assert best("I need your help, please send it", tools=tools) == ("send_email",)
     assert best("help", tools=[MAIL, tools[0]]) == ("please_help",)
 
 
 def test_other_forms_of_a_word_are_found_by_their_letters():
-    """When their endings differ by more than number and tense."""
     tools = [definition("first", "Draws."), definition("second", "Converts."), definition("third", "Writes.")]
     assert best("conversion", tools=tools) == ("second",)
 
 
 def test_numbers_in_a_request_rank_nothing():
-    """They are values of parameters."""
     tools = [definition("year_2023", "Events of 2023."), definition("weather", "Weather of a day.")]
     assert best("weather on 1 May 2023", tools=tools) == ("weather",)
 
 
 def test_meaning_finds_what_no_word_says():
-    """Words and vectors are fused."""
     assert best("will there be rain", embeddings=Topics()) == ("forecast",)
     assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
 
 
 async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
-    """By sync and async choices together."""
     embeddings = Topics()
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=embeddings)
     first = selector.select("will there be rain")
@@ -164,7 +144,6 @@ async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
 
 
 async def test_embeddings_that_fail_leave_words():
-    """With a warning; the request goes on."""
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Broken())
     with capture_logs() as logs:
         names = [selector.select("weather").names, (await selector.aselect("weather")).names]
@@ -173,12 +152,10 @@ async def test_embeddings_that_fail_leave_words():
 
 
 def test_vectors_that_do_not_match_the_tools_are_not_used():
-    """They could belong to any tool."""
     assert best("weather", embeddings=Ragged()) == ("forecast",)
 
 
 def test_a_custom_ranker_decides():
-    """Its highest scores come first; it sees the request."""
     ranker = Fixed(0.1, 0.2, 0.9, float("nan"))
     assert best("weather", ranker=ranker) == ("exchange",)
     assert ranker.asked == ["weather"]
@@ -186,7 +163,6 @@ def test_a_custom_ranker_decides():
 
 @pytest.mark.parametrize("number", [np.float32, np.int64, Fraction])
 def test_a_custom_ranker_may_return_any_real_numbers(number):
-    """Models return numpy's."""
     assert best("weather", ranker=Fixed(*map(number, (0, 1, 3, 2)))) == ("exchange",)
 
 
@@ -199,7 +175,6 @@ def test_scores_of_zero_or_less_are_no_match():
 
 
 def test_near_meaning_is_a_clear_wish():
-    """It changes a full set although no word is shared."""
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Topics())
     assert selector.select("will there be rain", previous=["send_email"]).names == ("forecast",)
 
@@ -225,13 +200,11 @@ async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
 
 @pytest.mark.parametrize("scores", [(1.0,), ("high", 1, 1, 1)])
 def test_a_custom_ranker_that_answers_wrongly_is_refused(scores):
-    """With its class and what it should return."""
     with pytest.raises(ConfigError, match=r"Fixed\.rank"):
         best("weather", ranker=Fixed(*scores))
 
 
 def test_what_the_model_plans_counts_as_a_request():
-    """Its last text, and what is open on its list of things to do."""
     todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
     call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
     messages = [HumanMessage("Prepare my trip to Rome"), AIMessage("First the forecast.", tool_calls=[call])]
@@ -241,31 +214,20 @@ def test_what_the_model_plans_counts_as_a_request():
 
 
 def test_a_short_request_is_read_with_what_was_said_before_it():
-    """A lone yes asks for what was offered."""
     messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
     assert needs_of(messages, "search_tools").request == "I need a taxi tonight\nShall I order one?\nYes"
 
 
-def test_two_words_are_a_short_request_and_three_are_none():
-    """Two mostly answer a question."""
-    said = [HumanMessage("I need a taxi"), AIMessage("When shall it come?")]
-    assert needs_of([*said, HumanMessage("Tomorrow morning")], "search_tools").request.startswith("I need a taxi")
-    assert needs_of([*said, HumanMessage("Rent big boats")], "search_tools").request == "Rent big boats"
-
-
 def test_a_request_is_bounded():
-    """Its beginning and its end are read, and so many parts of it."""
     needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)), "search_tools")
     assert len(needs.request) <= MAX_REQUEST_CHARS + 1
     assert len(needs.parts) == MAX_NEEDS
 
 
 def test_short_clauses_stay_with_the_one_before():
-    """A name and another name are one wish."""
     assert parts_of("Write to Ann and Bob; call a taxi") == ["Write to Ann Bob;", "call a taxi"]
 
 
 def test_the_summary_of_a_tool_is_one_short_line():
-    """Its first sentence, cut when it is too long."""
     assert entry_of(definition("a", "Does\n this. And more.")).summary == "Does this."
     assert len(entry_of(definition("a", "word " * 100)).summary) <= 160

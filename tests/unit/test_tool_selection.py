@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -67,43 +67,32 @@ def map_calls(*names):
 
 
 def test_tools_of_every_form_are_known_by_name():
-    """What LangChain binds can be chosen, a provider's own tools included."""
     selection = ToolSelector(FORMS.values(), 100_000).select("x")
     assert selection.names == tuple(FORMS)
     assert selection.selected == tuple(FORMS.values())
 
 
 def test_the_useful_tools_are_chosen_in_the_given_order():
-    """Equal sets are equal texts, whichever tool ranks first."""
     selection = chooser(2).select("book a taxi, and tell me about the weather in the city")
     assert selection.names == ("get_weather", "book_taxi")
     assert selection.deferred == (MAIL, MONEY, HOTEL)
 
 
 def test_all_tools_are_chosen_when_all_fit():
-    """There is nothing to choose then, and the set never changes."""
     assert chooser(5).select("weather").selected == tuple(TOOLS)
 
 
 def test_always_comes_first():
-    """Whether it matches or not."""
     assert chooser(2, always=["find_hotel"]).select("weather").names == ("find_hotel", "get_weather")
 
 
-def test_always_may_be_the_tool_itself():
-    """As it was given among the tools."""
-    assert chooser(1, always=[HOTEL]).select("weather").selected == (HOTEL,)
-
-
 def test_in_a_small_window_always_is_what_is_left():
-    """Nothing else fits; `search_tools` finds the rest."""
     selector = chooser(3, always=["find_hotel"])
     assert selector.select("weather", max_tool_tokens=1).names == ("find_hotel",)
     assert selector.select("weather", max_tool_tokens=0).names == ()
 
 
 def test_a_tool_that_is_too_big_is_skipped_and_reported():
-    """Smaller ones after it are still chosen."""
     big = definition("weather_report", "weather " * 50)
     with capture_logs() as logs:
         selector = ToolSelector([big, WEATHER, MAIL], 15, counter=by_words)
@@ -124,7 +113,6 @@ def test_recursive_and_giant_schemas_end():
 
 
 def test_a_tool_that_the_counter_cannot_read_is_skipped():
-    """It is deferred, and the others are chosen."""
     loop = {"type": "object", "properties": {}}
     loop["properties"]["again"] = loop
     looped = {"type": "function", "function": {"name": "looped", "description": "Loops.", "parameters": loop}}
@@ -134,13 +122,11 @@ def test_a_tool_that_the_counter_cannot_read_is_skipped():
 
 @pytest.mark.parametrize("counter", [TokenEstimator("openai"), TokenEstimator("anthropic"), by_words])
 def test_tokens_are_what_the_selection_adds_to_a_request(counter):
-    """The constant of having any tool counts once."""
     selection = ToolSelector(TOOLS, 1_000, counter=counter).select("weather")
     assert selection.tokens == pytest.approx(counter([], tools=list(selection.selected)) - counter([]), abs=len(TOOLS))
 
 
 def test_tools_that_are_called_by_their_type_are_told_apart():
-    """Servers by their label, others by a number; each can be always there."""
     searches = [{"type": "file_search", "vector_store_ids": [name]} for name in "ab"]
     servers = [{"type": "mcp", "server_label": name} for name in "ab"]
     tools = [*searches, *servers]
@@ -148,11 +134,12 @@ def test_tools_that_are_called_by_their_type_are_told_apart():
     assert ToolSelector(tools, 1, always=[searches[1]], counter=one_each).select("x").selected == (searches[1],)
 
 
-def test_a_lone_name_is_one_name():
-    """And no list of letters; None is none."""
+def test_names_may_be_one_text_or_none_or_gone_and_a_tool_stands_for_its_own():
     assert chooser(2, always="find_hotel").select("weather").names == ("find_hotel", "get_weather")
-    assert chooser(2).select("good morning", previous="book_taxi").names == ("book_taxi",)
+    assert chooser(1, always=[HOTEL]).select("weather").selected == (HOTEL,)
     assert chooser(2).select("weather", previous=None) == chooser(2).select("weather")
+    assert chooser(3).select("hello to all", previous=["gone", "book_taxi", "book_taxi"]).names == ("book_taxi",)
+    assert chooser(2).named(["book_taxi", "gone", "send_email"]) == [TAXI, MAIL]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +152,6 @@ def test_a_lone_name_is_one_name():
     ],
 )
 def test_arguments_of_another_kind_are_refused(refused, told):
-    """With the value and what to give."""
     with pytest.raises(ConfigError, match=told):
         refused()
 
@@ -184,7 +170,6 @@ def test_arguments_of_another_kind_are_refused(refused, told):
     ],
 )
 def test_settings_that_cannot_work_are_refused(arguments, told):
-    """With the value and what to do."""
     with pytest.raises(ConfigError, match=told):
         ToolSelector(
             *arguments, counter=lambda messages, *, tools=None: 45 * len(tools or ()) if arguments[1] == 10 else 0
@@ -192,31 +177,21 @@ def test_settings_that_cannot_work_are_refused(arguments, told):
 
 
 def test_a_counter_of_messages_alone_is_refused():
-    """It cannot price tools."""
     with pytest.raises(ConfigError, match="tools=None"):
         ToolSelector(TOOLS, 10, counter=len)
 
 
-def test_something_else_than_a_query_is_refused():
-    """The type is named."""
-    with pytest.raises(ConfigError, match="int"):
-        chooser(2).select(7)
-
-
 def test_no_tools_and_no_messages_are_fine():
-    """An empty selection, or one without a ranking."""
     assert ToolSelector([], 10).select("weather").selected == ()
     assert chooser(2).select([]).names == ("send_email", "get_weather")
 
 
 def test_the_set_stays_while_it_serves_the_request():
-    """Although another set would be chosen anew."""
     assert chooser(2).select("weather and hotel", previous=["get_weather", "find_hotel"]).added == ()
     assert chooser(2).select("good morning to you", previous=["book_taxi"]).names == ("book_taxi",)
 
 
 def test_needed_tools_are_added_together_after_the_others():
-    """One change serves every part of the request."""
     selection = chooser(4).select(
         "Book a taxi to the address. Say what the weather is today.", previous=["send_email", "convert_currency"]
     )
@@ -225,7 +200,6 @@ def test_needed_tools_are_added_together_after_the_others():
 
 
 def test_unused_tools_leave_when_the_room_is_needed():
-    """Those that the conversation called stay."""
     messages = [
         HumanMessage("a room please"),
         *calling("find_hotel"),
@@ -237,7 +211,6 @@ def test_unused_tools_leave_when_the_room_is_needed():
 
 
 def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
-    """Of those, the last called stay while there is room."""
     earlier = [HumanMessage("Mail, money, taxi"), *map_calls("send_email", "convert_currency", "book_taxi")]
     found = ToolMessage("- find_hotel: Find a room.", name="search_tools", tool_call_id="s")
     messages = [*earlier, HumanMessage("A bed for tonight"), found]
@@ -247,19 +220,16 @@ def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
 
 
 def test_what_this_turn_called_stays_before_what_a_wish_needs():
-    """The model is at work with it."""
     messages = [HumanMessage("Book a taxi ride to an address."), *map_calls("send_email", "find_hotel")]
     assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
 
 
 def test_what_earlier_requests_called_and_lost_changes_nothing():
-    """It comes back when it is needed."""
     messages = [HumanMessage("Mail"), *map_calls("send_email"), HumanMessage("Good morning to you")]
     assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
 
 
 def test_a_change_fills_the_set_with_what_ranks_best():
-    """The prompt cache is lost anyway."""
     tools = [*TOOLS, *(definition(f"unused_{number}", "Nothing.") for number in range(9))]
     selector = ToolSelector(tools, 10, counter=one_each)
     previous = ["find_hotel", *(f"unused_{number}" for number in range(9))]
@@ -270,7 +240,6 @@ def test_a_change_fills_the_set_with_what_ranks_best():
 
 
 def test_two_topics_in_turn_both_keep_their_tools():
-    """After the first changes; each topic alone would fill the room."""
     mails = [definition(f"mail_{number}", "Write an email message to a recipient.") for number in range(20)]
     rides = [definition(f"ride_{number}", "Book a taxi ride to an address.") for number in range(20)]
     selector, names, changes = ToolSelector([*mails, *rides], 15, counter=one_each), (), []
@@ -282,36 +251,12 @@ def test_two_topics_in_turn_both_keep_their_tools():
     assert changes[4:] == [False] * 6
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [("What is the weather in Paris?", "get_weather"), ("I want a taxi", "book_taxi")],
-)
-def test_one_rare_word_of_its_name_loads_a_tool_while_there_is_room(query, name):
-    """In a full set it is too little to push another tool out."""
-    assert name in chooser(4).select(query, previous=["send_email"]).names
-    assert chooser(2).select(query, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
-
-
-def test_one_rare_word_that_the_model_says_loads_nothing():
-    """Its plans would change the set at each step."""
-    messages = [HumanMessage("Good morning to all of you there"), AIMessage("A taxi?")]
-    assert chooser(4).select(messages, previous=["send_email"]).added == ()
-
-
-def test_a_word_that_many_names_have_loads_nothing():
-    """It tells none of them."""
-    tools = [*TOOLS, *(definition(f"{kind}_report", "Report.") for kind in ("sales", "crash", "tax"))]
-    assert ToolSelector(tools, 6, counter=one_each).select("A report", previous=["send_email"]).names == ("send_email",)
-
-
 def test_a_request_that_names_a_bit_of_everything_is_no_clear_wish():
-    """The best tool has two of its nine words."""
     query = "email weather city taxi address hotel nights money currency"
     assert chooser(1).select(query, previous=["send_email"]).names == ("send_email",)
 
 
 def test_a_loaded_tool_that_is_almost_the_best_serves():
-    """Its small distance is chance, and no reason to lose the prompt cache."""
     near = definition("order_ride", "Order a taxi ride to an address in the city.")
     best = definition("order_taxi", "Order a taxi ride to an address.")
     selector = ToolSelector([MAIL, near, best], 1, counter=one_each)
@@ -321,13 +266,11 @@ def test_a_loaded_tool_that_is_almost_the_best_serves():
 
 
 def test_what_serves_one_part_stays_when_another_part_needs_room():
-    """Else two parts of a request would take turns."""
     query = "Say what the weather is today. Book a taxi ride to an address."
     assert chooser(2).select(query, previous=["get_weather", "send_email"]).names == ("get_weather", "book_taxi")
 
 
 def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves():
-    """Leaving out an unused tool would bring nothing."""
     serves, unused = definition("taxi", "book a ride by taxi to any address"), definition("x", "y " * 8)
     needed = definition("hotel", "find a hotel room for several nights in some quiet place")
     selector = ToolSelector([serves, unused, needed], 21, counter=by_words)
@@ -336,29 +279,18 @@ def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves()
 
 
 def test_a_called_tool_is_loaded_although_it_does_not_match():
-    """Its calls stand in the history."""
     messages = [HumanMessage("an email please"), *calling("find_hotel"), HumanMessage("What is the weather today?")]
     assert "find_hotel" in chooser(2).select(messages).names
 
 
-def test_previous_names_that_are_gone_are_ignored():
-    """Tools may be removed between two runs."""
-    assert chooser(3).select("hello to all of you", previous=["gone", "book_taxi", "book_taxi"]).names == ("book_taxi",)
-
-
-def test_tools_are_found_by_name():
-    """In the asked order, without unknown ones."""
-    assert chooser(2).named(["book_taxi", "gone", "send_email"]) == [TAXI, MAIL]
-
-
 async def test_awaited_choices_are_the_same():
-    """Sync and async return equal values."""
     selector = chooser(2)
     assert await selector.aselect("a taxi to the hotel") == selector.select("a taxi to the hotel")
 
 
 WORDS = st.sampled_from(["send", "email", "weather", "city", "convert", "money", "book", "taxi", "hotel", "the"])
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+RUNS = settings(deadline=None, max_examples=50)
 
 
 @st.composite
@@ -374,6 +306,7 @@ def choices(draw):
     return tools, ToolSelector(tools, room, always=always, counter=by_words), always, draw(TEXTS), previous
 
 
+@RUNS
 @given(choices())
 def test_every_choice_is_a_part_of_the_tools_that_fits(choice):
     """Selected and deferred are a partition, within the room, with everything that is always there."""
@@ -385,6 +318,7 @@ def test_every_choice_is_a_part_of_the_tools_that_fits(choice):
     assert selection.names == names_of(selection.selected)
 
 
+@RUNS
 @given(choices())
 def test_every_choice_is_deterministic_and_settles(choice):
     """The same question gives the same set; asked again and again, tools do not take turns."""
@@ -395,6 +329,7 @@ def test_every_choice_is_deterministic_and_settles(choice):
     assert selector.select(query, previous=again.names).names == again.names
 
 
+@RUNS
 @given(choices())
 def test_the_previous_set_is_a_prefix_unless_something_left(choice):
     """Additions come after it; without any, it is the set; what stays keeps its order."""
