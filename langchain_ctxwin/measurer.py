@@ -37,7 +37,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.memo import AcceptedSizes, HeardLimits, Marks, Records, Steps
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once, snapshot
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
 """Counters that cannot fail and take microseconds; others are guarded."""
@@ -52,7 +52,8 @@ MAX_NOISE_SHARE = 0.1
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
 
-ToolSet = tuple[tuple[Any, ...], int, str]
+ToolSet = tuple[tuple[Any, ...], int, str, list[Any]]
+"""Tools, their price, their fingerprint, and how the definitions among them were that may change in place."""
 
 
 class Pricing:
@@ -125,7 +126,12 @@ class Pricing:
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
         kept = tuple(tools)
-        return once(self._tool_sets, tuple(map(id, kept)), lambda: (kept, self._price_tools(kept), _digest(kept)))
+        key, definitions = tuple(map(id, kept)), [tool for tool in kept if isinstance(tool, dict)]
+        known = self._tool_sets.get(key)
+        if known is None or known[3] != definitions:
+            made = (kept, self._price_tools(kept), _digest(kept), snapshot(definitions))
+            known = self._tool_sets.put(key, made)
+        return known
 
     def _price_tools(self, tools: tuple[Any, ...]) -> int:
         if self._takes_tools:

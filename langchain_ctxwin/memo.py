@@ -204,13 +204,14 @@ class Marks:
         key = (messages[0].id or id(messages[0])) if messages else None
         old, found = self._known.get(key) or ([], frozenset[int]())
         same = len(old) if starts_with(messages, old) else 0
-        if same == len(messages):
-            return found
+        begin = same if self._pin_when else max(0, same - CHECKED_MESSAGES)
         if self._pin_when is None:
-            new = [same + number for number, message in enumerate(messages[same:]) if is_pinned(message)]
+            new = [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
         else:
-            new = [index for index in range(same, len(messages)) if self._holds(messages, index)]
-        marks = (found if same else frozenset()).union(new)
+            new = [index for index in range(begin, len(messages)) if self._holds(messages, index)]
+        marks = frozenset(index for index in found if index < begin).union(new)
+        if same == len(messages) and marks == found:
+            return found
         self._known.put(key, ([*old[:same], *messages[same:]], marks))
         return marks
 

@@ -102,7 +102,7 @@ class PerMessage(Generic[V]):
             known_text = self._texts.get(message.content)
             return self._texts.put(message.content, self._work_out(message)) if known_text is None else known_text
         known = self._known.get(id(message))
-        calls = message.tool_calls if isinstance(message, AIMessage) else None
+        calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else None
         if known and known[0]() is message and _same(known[1], message.content) and known[2] == calls:
             return known[3]
         value = self._work_out(message)

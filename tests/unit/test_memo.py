@@ -166,3 +166,23 @@ def test_an_edited_history_is_priced_anew(change):
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
     assert find_faults(window.survey.messages()) == []
+
+
+def test_tools_calls_and_marks_that_change_in_place_are_noticed():
+    """A definition that grew, a call that could not be parsed, and a pin that was set without another message."""
+    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
+    tool = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+    asked = AIMessage("", id="a", invalid_tool_calls=[{"name": "look", "args": "{", "id": "c", "error": None}])
+    messages = [HumanMessage("Hi", id="q"), asked, ToolMessage("no", tool_call_id="c"), HumanMessage("So?", id="r")]
+
+    def measured():
+        return engine.measure(messages, tools=[tool])
+
+    before = measured().report
+    tool["description"] = "Look at everything that there is in the room. " * 9
+    assert measured().report["tool_tokens"] > before["tool_tokens"]
+    asked.invalid_tool_calls[0]["args"] = "{" * 400
+    assert measured().report["history_tokens"] > before["history_tokens"]
+    assert measured().request.pins == frozenset()
+    messages[0].additional_kwargs.update(pin(messages[0]).additional_kwargs)
+    assert measured().request.pins == {0}
