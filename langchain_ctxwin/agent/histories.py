@@ -25,7 +25,7 @@ from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.summarize import SummaryStore as Shelf
+from langchain_ctxwin.summarize import SummaryStore
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.memo import Lru, PerMessage
 from langchain_ctxwin.util.work import Wait, Work
@@ -41,11 +41,11 @@ class Place:
     thread: str = ""
     """Name of the conversation; empty without a checkpointer."""
 
-    shelf: Shelf | None = None
+    summaries: SummaryStore | None = None
     """Where other processes put finished summaries; None when there is no store."""
 
     store: BaseStore | None = None
-    """What the shelf of a conversation without a name is made from, once its opening tells it apart."""
+    """What the summaries of a conversation without a name are kept in, once its opening tells it apart."""
 
     told: str = ""
     """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
@@ -62,7 +62,7 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
     thread = "|".join([info.thread_id, *names])
-    return Place(thread, Shelf(runtime.store, thread) if runtime.store is not None else None)
+    return Place(thread, SummaryStore(runtime.store, thread) if runtime.store is not None else None)
 
 
 MAX_HISTORIES = 512
@@ -93,17 +93,17 @@ class Histories:
         self._digests = PerMessage(_digest)
 
     def placed(self, state: State, place: Place) -> Place:
-        """Return the place with a shelf for a conversation that has no name but its opening."""
+        """Return the place with summaries for a conversation that has no name but its opening."""
         messages: Sequence[AnyMessage] = state.get("messages") or ()
         if place.thread or place.store is None or len(messages) < OPENING_MESSAGES:
             return place
-        return replace(place, shelf=Shelf(place.store, self._keys(messages[:OPENING_MESSAGES], place)[-1]))
+        return replace(place, summaries=SummaryStore(place.store, self._keys(messages[:OPENING_MESSAGES], place)[-1]))
 
     def found(self, state: State, place: Place) -> Work[Update]:
         """Return the session of a history that comes without one; empty when it has one, or none is known."""
         keys = self._wanted(state, place)
         known = self._recalled(keys)
-        if known is None and (store := self._shelf(keys, place)):
+        if known is None and (store := self._stored_at(keys, place)):
             read = partial(_read, messages=state["messages"])
             stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
             return stored or {}
@@ -130,13 +130,13 @@ class Histories:
             self._compacted.drop(key)
             self._whole.drop(key)
         sessions.put(keys[-1], known)
-        if is_compacted and (shelf := self._shelf(keys, place)):
-            self._store(shelf, keys[-1], known)
+        if is_compacted and (store := self._stored_at(keys, place)):
+            self._store(store, keys[-1], known)
 
-    def _store(self, shelf: Shelf, key: str, known: Update) -> None:
+    def _store(self, store: SummaryStore, key: str, known: Update) -> None:
         value = json.loads(json.dumps(known))  # as it is now
         try:
-            in_few_daemons(lambda: shelf.put_value(key, value))
+            in_few_daemons(lambda: store.put_value(key, value))
         except RuntimeError as error:  # the store hangs
             _log.warning("history.not_stored", error=str(error))
 
@@ -152,10 +152,10 @@ class Histories:
             (known for key in reversed(keys) if (known := self._compacted.get(key) or self._whole.get(key))), None
         )
 
-    def _shelf(self, keys: Sequence[str], place: Place) -> Shelf | None:
+    def _stored_at(self, keys: Sequence[str], place: Place) -> SummaryStore | None:
         if place.store is None or len(keys) < OPENING_MESSAGES:
             return None
-        return Shelf(place.store, keys[OPENING_MESSAGES - 1], NAMESPACE)
+        return SummaryStore(place.store, keys[OPENING_MESSAGES - 1], NAMESPACE)
 
     def _keys(self, messages: Sequence[AnyMessage], place: Place) -> list[str]:
         """A name for each beginning of a history, made from all that its messages say."""

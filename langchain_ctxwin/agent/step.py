@@ -192,7 +192,7 @@ class Flow:
             window = yield Wait(lambda: self.engine.verify(window), lambda: self.engine.averify(window))
         key = self.summaries.wanted(window, step.place)
         found = None
-        if key and (store := step.place.shelf):
+        if key and (store := step.place.summaries):
             found = yield Wait(lambda: store.get(key), lambda: store.aget(key))
         announce_faults(window)
         announce_stop(window, report_of(step.state).get("stopped", ""))

@@ -39,9 +39,9 @@ class Summaries:
         self._clock = clock
 
     def wanted(self, window: Window, place: Place) -> str:
-        """Return the key to look for on the shelf; empty when there is nothing to look for."""
+        """Return the key to look for in the store; empty when there is nothing to look for."""
         pending = window.session.pending
-        if pending is None or pending.text or place.shelf is None:
+        if pending is None or pending.text or place.summaries is None:
             return ""
         job = self._engine.jobs.find(pending.key)
         return "" if job and job.state in {"running", "done"} else pending.key
@@ -54,7 +54,7 @@ class Summaries:
         Args:
             window: the measured request.
             place: where the conversation runs.
-            found: what the shelf holds of the summary on its way.
+            found: what the store holds of the summary on its way.
             called: what the request goes to.
         """
         pending = window.session.pending
@@ -131,14 +131,14 @@ class Summaries:
         )
         timeout_seconds = settings_of(window).summary_timeout_seconds
         write = self._engine.writing(window, pending, call=called())
-        if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, shelf=place.shelf):
+        if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, store=place.summaries):
             return window
         announce_summary("started", pending, reason=snapshot.reason, messages=snapshot.stop - snapshot.start)
         return replace(window, session=replace(window.session, pending=pending))
 
     def _may_come(self, window: Window, pending: Pending, place: Place) -> bool:
-        """True while another process may still put it on the shelf."""
-        if place.shelf is None:
+        """True while another process may still put it in the store."""
+        if place.summaries is None:
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
         return age_seconds <= PATIENCE * settings_of(window).summary_timeout_seconds

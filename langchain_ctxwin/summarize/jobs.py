@@ -121,7 +121,7 @@ class SummaryJobs:
         renew_after_fork(self)
 
     def start(
-        self, key: str, write: Callable[[], str], *, timeout_seconds: float, shelf: SummaryStore | None = None
+        self, key: str, write: Callable[[], str], *, timeout_seconds: float, store: SummaryStore | None = None
     ) -> bool:
         """Write a summary in the background; False when no thread is free, and nothing is remembered then.
 
@@ -136,7 +136,7 @@ class SummaryJobs:
             if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
                 return False
             deadline = self._clock() + timeout_seconds
-            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=shelf)
+            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=store)
             try:
                 run.ended = in_daemon(lambda: self._work(run, write))
             except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
@@ -146,7 +146,7 @@ class SummaryJobs:
             ended = (each.key for each in list(self._runs.values()) if self._job(each).state != "running")
             while len(self._runs) > MAX_REMEMBERED and (oldest := next(ended, None)) is not None:
                 del self._runs[oldest]
-            if shelf is not None and not self._drains_at_exit:
+            if store is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
                 atexit.register(_drain_at_exit, weakref.ref(self), self._drain_seconds)
         return True

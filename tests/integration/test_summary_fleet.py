@@ -47,13 +47,13 @@ jobs = SummaryJobs(lease=lease, drain_seconds=options.get("drain_seconds", 5))
 summaries = SummaryStore(store, "thread") if options.get("is_stored", True) else None
 """
 LEAVES = f"""{CHILD}
-assert jobs.start("key", write, timeout_seconds=60, shelf=summaries)
+assert jobs.start("key", write, timeout_seconds=60, store=summaries)
 print(time.time(), flush=True)
 """
 STAYS = f"""{CHILD}
 print("ready", flush=True)
 sys.stdin.readline()
-assert jobs.start("key", write, timeout_seconds=60, shelf=summaries)
+assert jobs.start("key", write, timeout_seconds=60, store=summaries)
 seen = set()
 deadline = time.monotonic() + 30
 while time.monotonic() < deadline:
@@ -188,7 +188,7 @@ def test_a_summary_waits_in_postgres(postgres_dsn):
     with PostgresStore.from_conn_string(postgres_dsn) as store:
         store.setup()
         jobs = SummaryJobs()
-        jobs.start("key", lambda: text, timeout_seconds=60, shelf=SummaryStore(store, "thread.\0"))
+        jobs.start("key", lambda: text, timeout_seconds=60, store=SummaryStore(store, "thread.\0"))
         assert jobs.drain(PATIENCE) == 0
     with PostgresStore.from_conn_string(postgres_dsn) as store:
         written = SummaryStore(store, "thread.\0").get("key")
@@ -200,7 +200,7 @@ async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
     async with AsyncPostgresStore.from_conn_string(postgres_dsn) as store:
         await store.setup()
         place, jobs = SummaryStore(store, "thread"), SummaryJobs()
-        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=place)
+        jobs.start("key", lambda: TEXT, timeout_seconds=60, store=place)
         assert await asyncio.wrap_future(in_daemon(lambda: jobs.drain(PATIENCE))) == 0
         assert await place.aget("key") == jobs.find("key").written
 
@@ -211,7 +211,7 @@ def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):
         store.setup()
     jobs = SummaryJobs()
     with capture_logs() as logs:
-        jobs.start("key", lambda: TEXT, timeout_seconds=60, shelf=SummaryStore(store, "thread"))
+        jobs.start("key", lambda: TEXT, timeout_seconds=60, store=SummaryStore(store, "thread"))
         assert (jobs.drain(PATIENCE), jobs.find("key").written.text) == (0, TEXT)
     assert [entry["event"] for entry in logs] == ["summary.not_read", "summary.not_stored"]
 

@@ -73,10 +73,10 @@ class Desk:
         self.ended = {}
         self.started = []
 
-    def start(self, key, write, *, timeout_seconds, shelf=None):
+    def start(self, key, write, *, timeout_seconds, store=None):
         if key not in self.open and key not in self.ended:
             self.started.append(key)
-            self.open[key] = (write, shelf)
+            self.open[key] = (write, store)
         return True
 
     def find(self, key):
@@ -90,15 +90,15 @@ class Desk:
         self.ended.pop(key, None)
 
     def finish(self):
-        for key, (write, shelf) in list(self.open.items()):
+        for key, (write, store) in list(self.open.items()):
             try:
                 written = attempt(write)
             except SummarizationError as error:
                 self.ended[key] = Job(state="failed", reason=str(error))
             else:
                 self.ended[key] = Job(state="done", written=written)
-                if shelf:
-                    shelf.put(key, written)
+                if store:
+                    store.put(key, written)
             del self.open[key]
 
 

@@ -42,7 +42,7 @@ class Jobs(SummaryJobs):
         super().__init__(clock=lambda: self.now, **options)
 
     def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, store=None):
-        return self.start(key, write, timeout_seconds=seconds, shelf=store)
+        return self.start(key, write, timeout_seconds=seconds, store=store)
 
     @property
     def threads(self):
@@ -432,7 +432,7 @@ def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):
     """Neither the exit nor the fork hook keeps jobs alive; those of the process stay."""
     assert default_jobs() is default_jobs()
     jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, shelf=store)
+    jobs.start("key", lambda: "text", timeout_seconds=HOUR, store=store)
     for thread in [thread for thread in threading.enumerate() if thread.name == "ctxwin"]:
         thread.join(PATIENCE)
     alive = weakref.ref(jobs)
