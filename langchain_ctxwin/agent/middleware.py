@@ -8,18 +8,6 @@ from functools import cache
 from typing import Annotated, Any, Required, Self, TypeVar
 
 import structlog
-from langchain.agents.middleware.types import (
-    AgentMiddleware,
-    AgentState,
-    ContextT,
-    ExtendedModelResponse,
-    ModelRequest,
-    ModelResponse,
-    PrivateStateAttr,
-    ResponseT,
-    ToolCallRequest,
-)
-from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command
 
@@ -45,6 +33,25 @@ from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, Seen, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+try:
+    from langchain.agents.middleware.types import (
+        AgentMiddleware,
+        AgentState,
+        ContextT,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+        PrivateStateAttr,
+        ResponseT,
+        ToolCallRequest,
+    )
+    from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "langchain":
+        raise
+    raise ImportError("the middleware needs langchain: pip install 'langchain-ctxwin[agents]'") from error
+
 
 T = TypeVar("T")
 Hidden = Annotated[T, PrivateStateAttr]

@@ -26,7 +26,10 @@ PACKAGES_OF_EXTRA = {
     "report": ["matplotlib"],
     "otel": ["opentelemetry"],
 }
-MODULES_OF_EXTRA = {"agents": {"langchain_ctxwin.middleware"}, "reload": {"langchain_ctxwin.reload"}}
+MODULES_OF_EXTRA = {
+    "agents": {"langchain_ctxwin.middleware", "langchain_ctxwin.agent.middleware"},
+    "reload": {"langchain_ctxwin.reload"},
+}
 """Modules that are an extra as a whole and say so when it is missing; every other module must import without it."""
 
 # Imports every module of the package while some packages cannot be found, and says which modules failed and why.
