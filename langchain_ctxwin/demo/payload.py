@@ -117,7 +117,7 @@ def _shipment(dice: random.Random, number: int) -> Row:
         "destination": {"city": town, "street": f"{dice.choice(STREETS)} {dice.randint(1, 99)}", "zone": None},
         "town": town,
         "carrier": dice.choice(CARRIERS),
-        "insured": dice.random() < 0.4,  # noqa: PLR2004  # a share as good as any
+        "has_insurance": dice.random() < 0.4,  # noqa: PLR2004  # a share as good as any
         "label_url": f"https://labels.example.com/{code}/{dice.getrandbits(64):016x}.pdf",
         "tracking_url": f"https://track.example.com/{code}?key={dice.getrandbits(64):016x}",
         "contact": {"name": f"{dice.choice('ABCDEFG')}. {dice.choice(NAMES)}", "email": f"desk{number}@example.com"},

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.demo import ruler
 from langchain_ctxwin.demo.reader_model import READ_MORE
-from langchain_ctxwin.tool_results.budget import MIN_TOKENS
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 
 
 @dataclass(slots=True, kw_only=True)

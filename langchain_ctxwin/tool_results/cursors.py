@@ -337,10 +337,7 @@ class Record:
     """Configured fields of its pages."""
 
     words: tuple[str, ...] = ()
-    """Words of the call and of the user's question, which long texts are shortened by."""
-
-    keywords: tuple[str, ...] = ()
-    """Configured words."""
+    """Configured words, and those of the call and of the user's question, which long texts are shortened by."""
 
     extraction: bool = True
     """Shorten long texts to sentences."""

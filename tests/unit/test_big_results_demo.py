@@ -14,7 +14,7 @@ from langchain_ctxwin.demo.big_results import BigResults, RowTools, changed
 from langchain_ctxwin.demo.page_reading import read_page
 from langchain_ctxwin.demo.payload import Payload
 from langchain_ctxwin.demo.reader_model import ReaderModel, newest_cursor
-from langchain_ctxwin.demo.row_questions import Inquiry
+from langchain_ctxwin.demo.row_questions import Inquiry, spelled
 from langchain_ctxwin.demo.sight import digest
 from langchain_ctxwin.demo.tally import Tally
 
@@ -210,7 +210,7 @@ def test_a_wrong_fact_is_noticed(payload, inquiry):
     """One wrong number, a missing fingerprint or one fact too many makes an answer wrong."""
     question = next(question for question in inquiry.questions() if question.kind == "count")
     field, value = question.fields["field"], question.fields["value"]
-    rows = sum(str(row[field]) == value for row in payload.rows)
+    rows = sum(spelled(row[field]) == value for row in payload.rows)
     right = {"question": digest(question.text), "rows": rows}
     answers = [right, right | {"rows": rows + 1}, {"rows": rows}, right | {"more": 1}]
     texts = [f"x\nEvidence: {json.dumps(answer)}\n{inquiry.rule_word}" for answer in answers]

@@ -25,8 +25,8 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.tool_results import contents
 from langchain_ctxwin.tool_results import guard as module
-from langchain_ctxwin.tool_results.budget import MIN_TOKENS
 from langchain_ctxwin.tool_results.cursors import Record
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
