@@ -195,53 +195,34 @@ def test_rows_of_the_same_fields_are_a_table():
     assert print_rows(rows) == Printed(header="id|price.base|price.unit|note", lines=lines)
 
 
-def test_empty_cells_at_the_end_of_a_line_are_left_out():
-    rows = [{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}]
-    assert print_rows(rows) == Printed(header="a|b|c", lines=("1|2|3", "4", ""))
+RUNS = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
+SOME = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
 
 
-def test_what_repeats_in_long_runs_is_said_once():
-    rows = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
-    lines = (
-        "# job: Actor; sex: men\n1850",
-        "1860",
-        "1870",
-        "1880",
-        "# job: Cook; sex: men\n1850",
-        "1860",
-        "1870",
-        "1880",
-    )
-    named = [line.replace("# job: Actor; sex: men", "# sex: men; job: Actor") for line in lines]
-    named = [line.replace("# job: Cook; sex: men", "# sex: men; job: Cook") for line in named]
-    assert print_rows(rows) == Printed(header="year", lines=tuple(named))
-
-
-def test_a_run_of_absent_fields_is_told_by_a_line_that_does_not_name_them():
-    rows = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
-    lines = ("0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11")
-    assert print_rows(rows) == Printed(header="id", lines=lines)
-
-
-def test_equal_rows_keep_a_column():
-    assert print_rows([{"a": 1}] * 4) == Printed(header="a", lines=("1",) * 4)
-
-
-def test_rows_that_share_few_fields_are_values():
-    rows = [{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"]
-    lines = ("{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven")
-    assert print_rows(rows) == Printed(header="", lines=lines)
+@pytest.mark.parametrize(
+    ("rows", "header", "lines"),
+    [
+        (RUNS, "year", ["# sex: men; job: Actor\n1850", "1860", "1870", "1880",
+                        "# sex: men; job: Cook\n1850", "1860", "1870", "1880"]),
+        (SOME, "id", ["0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11"]),
+        ([{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}], "a|b|c", ["1|2|3", "4", ""]),
+        ([{"a": 1}] * 4, "a", ["1"] * 4),
+        ([{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"], "",
+         ["{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven"]),
+        ([{"id": number, "counts": {f"key{number}": number}} for number in range(3)], "id|counts",
+         ["0|{key0:0}", "1|{key1:1}", "2|{key2:2}"]),
+        ([], "", []),
+    ],
+    ids=["runs", "a run of absent fields", "empty cells at the end", "equal rows keep a column", "few shared fields",
+         "objects of unlike fields", "no rows"],
+)  # fmt: skip
+def test_rows_are_printed_as(rows, header, lines):
+    assert print_rows(rows) == Printed(header=header, lines=tuple(lines))
 
 
 def test_equal_objects_inside_a_value_are_a_table_in_a_line():
     value = {"labels": [{"id": 1, "by": {"login": "ann"}}, {"id": 2, "by": {"login": "bob"}}]}
     assert print_value(value) == "{labels:[id|by.login (1|ann) (2|bob)]}"
-
-
-def test_objects_of_unlike_fields_are_no_columns():
-    rows = [{"id": number, "counts": {f"key{number}": number}} for number in range(6)]
-    assert print_rows(rows).header == "id|counts"
-    assert print_rows(rows).lines[1] == "1|{key1:1}"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -0.0, 0.1 + 0.2, 10**30 + 1, True, None])
@@ -282,7 +263,3 @@ def test_deep_values_are_printed(levels, wrap):
 def test_rows_that_share_no_key_take_time_of_their_size():
     rows = [{f"key{row}_{column}": 1 for column in range(20)} for row in range(3_000)]
     assert len(print_rows(rows).lines) == 3_000
-
-
-def test_no_rows_are_no_lines():
-    assert print_rows([]) == Printed(header="", lines=())

@@ -106,18 +106,14 @@ class Recording(InMemoryStore):
         self.seen.append(("get", options))
 
 
-def test_the_store_may_remove_what_expired_where_it_can():
+def test_a_store_is_told_its_own_expiry_where_it_has_one_and_a_read_does_not_extend_it():
     plain, expiring = Recording(), Recording()
     expiring.supports_ttl = True
     for base in (plain, expiring):
         LangGraphResultStore(base).put("ns/a", b"value", 61)
-    assert (plain.seen, expiring.seen) == ([("put", False, {})], [("put", False, {"ttl": 2})])
-
-
-def test_reading_does_not_write():
-    base = Recording()
-    LangGraphResultStore(base).get("ns/a")
-    assert base.seen == [("get", {"refresh_ttl": False})]
+    LangGraphResultStore(plain).get("ns/a")
+    assert plain.seen == [("put", False, {}), ("get", {"refresh_ttl": False})]
+    assert expiring.seen == [("put", False, {"ttl": 2})]
 
 
 def test_each_tenant_has_a_namespace():
@@ -157,15 +153,6 @@ class Slow(InMemoryStore):
         return super().batch(ops)
 
 
-async def test_a_slow_store_does_not_block_the_event_loop():
-    base = Slow()
-    waiting = asyncio.create_task(LangGraphResultStore(base).aput("ns/a", b"value", TTL))
-    await asyncio.sleep(0)
-    base.opened.set()
-    await waiting
-    assert await LangGraphResultStore(base).aget("ns/a") == b"value"
-
-
 async def test_a_burst_of_calls_waits_for_threads():
     store = LangGraphResultStore(InMemoryStore())
     keys = [f"ns/{number}" for number in range(4 * MAX_HANGING)]
@@ -177,7 +164,7 @@ async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
     monkeypatch.setattr(stores_module, "PLACE_SECONDS", 0.05)
     base = Slow()
     store = LangGraphResultStore(base)
-    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]
+    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]  # the event loop goes on
     await asyncio.sleep(0)
     try:
         with pytest.raises(RuntimeError, match="calls have not returned yet"):
@@ -223,23 +210,16 @@ def test_the_memory_is_bounded_in_bytes():
     assert (kept, len(store), store.size_bytes) == (["a", "c", "d"], 3, 30)
 
 
-def test_what_expired_goes_before_what_is_alive():
+def test_what_expired_goes_first_and_without_being_asked_for():
     clock = FakeClock()
     store = MemoryResultStore(max_bytes=20, clock=clock)
     store.put("ns/a", b"123456", 1000)
     store.put("ns/b", b"123456", 1)
     clock.now += 2
+    store.get("ns/other")
+    assert (len(store), store.size_bytes) == (1, 10)
     store.put("ns/c", b"123456", 1000)
     assert [store.get(f"ns/{name}") for name in "abc"] == [b"123456", None, b"123456"]
-
-
-def test_what_expired_is_let_go_without_being_asked_for():
-    clock = FakeClock()
-    store = MemoryResultStore(clock=clock)
-    store.put("ns/a", b"value", 1)
-    clock.now += 1
-    store.get("ns/other")
-    assert (len(store), store.size_bytes) == (0, 0)
 
 
 def test_a_value_that_fits_nowhere_is_refused():
@@ -252,13 +232,6 @@ def test_a_value_that_fits_nowhere_is_refused():
         "store"
     )
     assert store.get("ns/a") == b"value"
-
-
-def test_putting_one_key_again_and_again_fills_no_memory():
-    store = MemoryResultStore()
-    for number in range(1_000):
-        store.put("ns/a", b"value", TTL + number)
-    assert (len(store), store.size_bytes) == (1, 9)
 
 
 @given(
