@@ -165,8 +165,15 @@ def _whole_entries(view: View, place: Place, room: Room) -> Page:
 
 
 def _fits_whole(view: View, room: Room) -> bool:
-    page = _whole_entries(view, Place(), room)
-    return page.next is None
+    count = FIRST_ROWS
+    while room.rows is None or len(view) - view.layout.head <= room.rows:
+        indexes = _indexes(view, 0, count)
+        if room.price(_body(view.shown(indexes).value)) > room.tokens:
+            return False
+        if len(indexes) == len(view):
+            return True
+        count *= 2
+    return False
 
 
 def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:

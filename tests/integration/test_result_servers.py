@@ -3,44 +3,22 @@
 import asyncio
 import socket
 import time
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 
 import pytest
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from langchain_ctxwin.util import redis as redis_clients
 from support.postgres import running_postgres
-from support.result_stores import ALL_BYTES, CHECKS, PATIENCE_SECONDS, FakeClock, elsewhere
+from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 from support.servers import started_valkey
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 TTL = 600.0
 PATIENCE = 10.0  # of a test with a server that does not answer: the store gives up after a second or two
-KINDS = ["valkey", "own client", "postgres", "async postgres"]
-
-
-@asynccontextmanager
-async def opened(kind, request):
-    """Open an empty store of this kind."""
-    if kind in ("valkey", "own client"):
-        url = request.getfixturevalue("valkey_url")
-        with client_of(url) as client, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(redis_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
-            client.flushall()
-            yield RedisResultStore.from_url(url) if kind == "valkey" else RedisResultStore(client)
-        return
-    dsn = request.getfixturevalue("postgres_dsn")
-    if kind == "postgres":
-        with PostgresStore.from_conn_string(dsn) as store:
-            store.setup()
-            yield LangGraphResultStore(store)
-    else:
-        async with AsyncPostgresStore.from_conn_string(dsn) as store:
-            await store.setup()
-            yield LangGraphResultStore(store)
+KINDS = ["valkey", "decoding client", "postgres", "async postgres"]
 
 
 def client_of(url, **options):
@@ -53,7 +31,7 @@ def client_of(url, **options):
 @pytest.fixture(params=KINDS)
 async def store(request):
     """Each kind of store, empty."""
-    async with opened(request.param, request) as store:
+    async with opened_store(request.param, request) as store:
         yield store
 
 
@@ -70,15 +48,6 @@ async def test_the_server_removes_what_expired(valkey_url):
         left = client.pttl("expiry:ns/a")
         await asyncio.sleep(0.01)
         assert (595_000 < left <= 600_000, await store.aget("ns/b"), client.exists("expiry:ns/b")) == (True, None, 0)
-
-
-async def test_a_client_that_decodes_answers_may_be_used(valkey_url):
-    with client_of(valkey_url, decode_responses=True) as client:
-        store = RedisResultStore(client, prefix="decoding:")
-        store.put("ns/a", ALL_BYTES, TTL)
-        assert (store.get("ns/a"), await store.aget("ns/a")) == (ALL_BYTES, ALL_BYTES)
-    store = RedisResultStore.from_url(f"{valkey_url}?decode_responses=True", prefix="decoding:")
-    assert (store.get("ns/a"), await store.aget("ns/a")) == (ALL_BYTES, ALL_BYTES)
 
 
 def test_one_store_serves_loop_after_loop(valkey_url):

@@ -1,18 +1,16 @@
 """Is a walk through a large result the same whatever store keeps it, and what is left of it when the store dies?"""
 
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from langgraph.store.sqlite import SqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results.pages import style_of
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
-from support.result_stores import elsewhere
+from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
 from support.walking import PRICE, TOOL, answers, awalk, cursor_in, entries_in, guard_of, walk
 
@@ -36,36 +34,10 @@ RESULTS = {
 }
 
 
-@asynccontextmanager
-async def opened(kind, request):
-    """Open an empty store of this kind."""
-    path = request.getfixturevalue("tmp_path") / "store.sqlite"
-    if kind == "memory":
-        yield MemoryResultStore()
-    elif kind == "valkey":
-        yield RedisResultStore.from_url(request.getfixturevalue("valkey_url"), prefix=f"{request.node.name}:")
-    elif kind == "sqlite":
-        with SqliteStore.from_conn_string(str(path)) as store:
-            store.setup()
-            yield LangGraphResultStore(store)
-    elif kind == "async sqlite":
-        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-            await store.setup()
-            yield LangGraphResultStore(store)
-    elif kind == "postgres":
-        with PostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
-            store.setup()
-            yield LangGraphResultStore(store)
-    else:
-        async with AsyncPostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
-            await store.setup()
-            yield LangGraphResultStore(store)
-
-
 @pytest.fixture(params=KINDS)
 async def store(request):
     """Each kind of store, empty."""
-    async with opened(request.param, request) as store:
+    async with opened_store(request.param, request) as store:
         yield store
 
 
@@ -75,29 +47,16 @@ async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
 
     by_thread = await elsewhere(lambda: walk(guard, RESULTS[name]))
     by_loop = await awalk(guard, RESULTS[name])
+    whole = await elsewhere(lambda: whole_walk(guard, RESULTS[name]))
 
-    assert by_thread == by_loop
     assert len(by_thread) > 3
-    assert by_thread == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert by_thread == by_loop == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert whole == whole_walk(guard_of(max_tokens=BUDGET), RESULTS[name])
     assert [PRICE(page) for page in by_thread if PRICE(page) > BUDGET] == []
 
 
-@pytest.mark.parametrize("name", RESULTS)
-async def test_a_walk_with_all_fields_is_the_same_whatever_the_store(store, name):
-    guard = guard_of(max_tokens=BUDGET, store=store)
-    cursor = cursor_in(await guard.aoutput(RESULTS[name], TOOL, {"q": "all"}))
-
-    pages = []
-    while cursor is not None:
-        pages.append(await guard.aread(cursor, fields=["*"]))
-        cursor = cursor_in(pages[-1])
-
-    assert pages == whole_walk(RESULTS[name])
-
-
-def whole_walk(result):
-    """The pages of a walk with all fields in a guard of its own."""
-    guard = guard_of(max_tokens=BUDGET)
+def whole_walk(guard, result):
+    """The pages of a walk with all fields."""
     cursor, pages = cursor_in(guard.output(result, TOOL, {"q": "all"})), []
     while cursor is not None:
         pages.append(guard.read(cursor, fields=["*"]))

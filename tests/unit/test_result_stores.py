@@ -3,15 +3,13 @@
 import asyncio
 import os
 import threading
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.store.sqlite import SqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
@@ -19,27 +17,10 @@ from langchain_ctxwin.tool_results import stores as stores_module
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
 from langchain_ctxwin.util.background import MAX_HANGING
-from support.result_stores import CHECKS, FakeClock, elsewhere
+from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 
 TTL = 600.0
-KINDS = ["own memory", "memory", "sqlite", "async sqlite"]
-
-
-@asynccontextmanager
-async def opened(kind, path, clock):
-    """Open an empty store of this kind."""
-    if kind == "own memory":
-        yield MemoryResultStore(clock=clock)
-    elif kind == "memory":
-        yield LangGraphResultStore(InMemoryStore(), clock=clock)
-    elif kind == "sqlite":
-        with SqliteStore.from_conn_string(str(path)) as store:
-            store.setup()
-            yield LangGraphResultStore(store, clock=clock)
-    else:
-        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-            await store.setup()
-            yield LangGraphResultStore(store, clock=clock)
+KINDS = ["memory", "langgraph memory", "sqlite", "async sqlite"]
 
 
 @pytest.fixture
@@ -48,9 +29,9 @@ def clock():
 
 
 @pytest.fixture(params=KINDS)
-async def store(request, tmp_path, clock):
+async def store(request, clock):
     """Each kind of store, empty."""
-    async with opened(request.param, tmp_path / "store.sqlite", clock) as store:
+    async with opened_store(request.param, request, clock) as store:
         yield store
 
 
