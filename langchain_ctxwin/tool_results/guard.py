@@ -317,10 +317,10 @@ class ToolResultGuard:
         most_tokens = budget_of(config, getattr(runtime, "state", None), self._prices, is_page=True)
         reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
-        is_extended = self._is_kept(key, kept, config, loop)
+        self._is_kept(key, kept, config, loop)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
         limited = replace(question, rows=config.page_rows)
-        return reader.answer(record, place, limited, tokens, is_extended=is_extended).text
+        return reader.answer(record, place, limited, tokens).text
 
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
         signer = self._signer_for(config.ttl_seconds)

@@ -128,21 +128,12 @@ class Room:
     """Most rows; None: as many as fit."""
 
 
-def page_at(view: View, place: Place, room: Room, *, stop_char: int | None = None) -> Page:
-    """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large.
-
-    Args:
-        view: the result.
-        place: where to begin.
-        room: what the page may take.
-        stop_char: where to end a plain text, because its end was shown before.
-    """
+def page_at(view: View, place: Place, room: Room) -> Page:
+    """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
     if view.layout.unit == "text" or place.char:
-        return _inside_page(view, place, room, stop_char)
+        return _inside_page(view, place, room)
     page = _whole_entries(view, place, room)
-    if page.stop == place.entry:
-        return _inside_page(view, place, room, stop_char)
-    return _filled_up(view, page, room)
+    return _filled_up(view, page, room) if page.stop > place.entry else _inside_page(view, place, room)
 
 
 def _whole_entries(view: View, place: Place, room: Room) -> Page:
@@ -191,7 +182,7 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
         return page
     if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page
-    following = _inside_page(view, page.next, replace(room, tokens=left), None)
+    following = _inside_page(view, page.next, replace(room, tokens=left))
     body = f"{page.body}\n{following.body}"
     if room.price(body) > room.tokens:
         return page
@@ -199,7 +190,7 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
 
 
-def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) -> Page:
+def _inside_page(view: View, place: Place, room: Room) -> Page:
     name = view.layout.name(place.entry)
     if view.layout.unit == "text":
         text, title = view.layout.rows[0], ""
@@ -208,14 +199,13 @@ def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) ->
         text, title = inside.text, inside.title_at(place.char)
     start = min(place.char, len(text))
     prefix = _going_on(title, room)
-    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price, stop_char)
-    is_done = stop >= (len(text) if stop_char is None else stop_char)
-    end = place.entry + is_done
+    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price)
+    following = replace(place, char=stop) if stop < len(text) else replace(place, entry=place.entry + 1, char=0)
     return Page(
         body=prefix + text[start:stop],
         start=place,
-        next=_after(view, place, stop, is_done=is_done),
-        stop=end,
+        next=following if following.entry < len(view) else None,
+        stop=following.entry,
         shown=view.omitted(place.entry),
         inside=name,
         chars=(start, stop),
@@ -226,13 +216,6 @@ def _going_on(title: str, room: Room) -> str:
     """The line that repeats a title, unless it is too long."""
     whole = f"(goes on) {title}\n"
     return whole if title and room.price(whole) <= int(room.tokens * TITLE_SHARE) else ""
-
-
-def _after(view: View, place: Place, char: int, *, is_done: bool) -> Place | None:
-    if not is_done:
-        return replace(place, char=char)
-    following = replace(place, entry=place.entry + 1, char=0)
-    return following if following.entry < len(view) else None
 
 
 def _indexes(view: View, start: int, count: int) -> range:
@@ -265,13 +248,22 @@ def chosen(content: Content, record: Record, config: ToolResultConfig, room: Roo
     return replace(record, text_chars=view.style.text_chars, fields=view.style.fields), view
 
 
-def first_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> tuple[Record, Page]:
-    """Return the first page, and the record of a text with what its end shows already."""
+def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
+    """Return the first page; of a text, and of a result without pages, the beginning and the end."""
+    is_text = view.layout.unit == "text"
+    if config.pagination and not is_text:
+        return page_at(view, Place(), room)
+    shown = Projected(value=()) if is_text else view.shown(range(len(view)))
+    text = view.layout.rows[0] if is_text else _body(shown.value)
+    page = Page(body=text, start=Place(), next=None, stop=len(view), shown=shown)
+    if room.price(text) <= room.tokens:
+        return page
+    stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
+    start = tail_start(text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop)
+    page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
     if not config.pagination:
-        return record, _only_page(view, room)
-    if view.layout.unit == "text":
-        return _head_page(record, view, room)
-    return record, page_at(view, Place(), room)
+        return replace(page, form=EDGES)
+    return page if start == stop else replace(page, next=Place(char=stop), inside=view.layout.name(0), stop=0)
 
 
 def style_of(record: Record) -> Style:
@@ -291,41 +283,13 @@ def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[St
         yield from (replace(base, text_chars=chars) for chars in sorted(lengths, reverse=True))
 
 
-def _head_page(record: Record, view: View, room: Room) -> tuple[Record, Page]:
-    """The beginning and the end of a text, as results of commands and logs are read; pages hold what is between."""
-    text = view.layout.rows[0]
-    page = page_at(view, Place(), replace(room, tokens=int(room.tokens * HEAD_SHARE)))
-    if page.next is None:
-        return record, page
-    start = tail_start(text, room.tokens - room.price(f"{page.body}\n[…]\n"), room.price, page.next.char)
-    if start >= len(text):
-        return record, page
-    following = page.next if start > page.next.char else None
-    return replace(record, tail_start=start), replace(page, end=text[start:], next=following)
-
-
-def _only_page(view: View, room: Room) -> Page:
-    """All of a result in one view, of which the middle is left out when it is too large."""
-    is_text = view.layout.unit == "text"
-    shown = Projected(value=()) if is_text else view.shown(range(len(view)))
-    whole = view.layout.rows[0] if is_text else _body(shown.value)
-    body, form = whole, ""
-    if room.price(whole) > room.tokens:
-        stop = page_end(whole, 0, int(room.tokens * HEAD_SHARE), room.price)
-        gap = "\n[… {:,} more characters …]\n"
-        left = room.tokens - room.price(f"{whole[:stop]}{gap.format(len(whole))}")
-        start = tail_start(whole, left, room.price, stop)
-        body, form = f"{whole[:stop]}{gap.format(start - stop)}{whole[start:]}", EDGES
-    return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown, form=form)
-
-
-def page_end(text: str, start: int, budget_tokens: int, price: WholePrice, stop: int | None = None) -> int:
-    """Return where the page ends that begins at `start`, at most at `stop`: as much as fits in `budget_tokens`.
+def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
+    """Return where the page ends that begins at `start`: as much as fits in `budget_tokens`.
 
     It ends after a paragraph, a line or a sentence where that fills half of the budget, else after a word or a
     character. It has at least one character, whatever that costs. Its price is checked as a whole.
     """
-    end = len(text) if stop is None else min(stop, len(text))
+    end = len(text)
     most = min(end - start, budget_tokens * MOST_CHARS_PER_TOKEN)
 
     def cut(chars: int) -> int:

@@ -170,10 +170,10 @@ class Reader:
         notes = Notes(kept, view.layout, self._result_id, self._price, tokens)
 
         def page(body_tokens: int) -> Answer:
-            final, found = first_page(kept, view, config, replace(room, tokens=body_tokens))
+            found = first_page(view, config, replace(room, tokens=body_tokens))
             if is_stored:
-                return self._written(final, view.layout, found, Question(is_first=True), notes)
-            return Answer(text=notes.around_all_there_is(found), record=final, page=found, layout=view.layout)
+                return self._written(kept, view.layout, found, Question(is_first=True), notes)
+            return Answer(text=notes.around_all_there_is(found), record=kept, page=found, layout=view.layout)
 
         return self._fitted(page, tokens)
 
@@ -187,9 +187,7 @@ class Reader:
         bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
         return Place.at(self._signer.verify(cursor, **bound).offset)
 
-    def answer(
-        self, record: Record, place: Place, question: Question, tokens: int, *, is_extended: bool = True
-    ) -> Answer:
+    def answer(self, record: Record, place: Place, question: Question, tokens: int) -> Answer:
         """Return what is asked of a kept result from a place on, within a number of tokens.
 
         Args:
@@ -197,7 +195,6 @@ class Reader:
             place: where the cursor stands; a question of its own begins at the first entry.
             question: what to read.
             tokens: largest size of the page with its notes.
-            is_extended: whether the result is kept for longer than before; otherwise nothing is promised.
 
         Raises:
             ConfigError: the cursor goes on with a question that is not asked.
@@ -225,11 +222,8 @@ class Reader:
 
         def page(body_tokens: int) -> Answer:
             room = Room(tokens=body_tokens, price=self._price, rows=question.rows)
-            if search:
-                found = search.page(entries, place, room)
-            else:
-                found = page_at(view, place, room, stop_char=None if place.question else record.tail_start)
-            return self._written(record, layout, found, question, notes, is_extended=is_extended)
+            found = search.page(entries, place, room) if search else page_at(view, place, room)
+            return self._written(record, layout, found, question, notes)
 
         return self._fitted(page, tokens)
 
@@ -243,13 +237,10 @@ class Reader:
                 return answer
             body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
 
-    def _written(
-        self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes, *, is_extended: bool = True
-    ) -> Answer:
+    def _written(self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes) -> Answer:
         following = self._cursor(record, page.next) if page.next else ""
         end = self._cursor(record, Place(entry=len(layout)))
-        ttl_seconds = self._ttl_seconds if is_extended else 0.0
-        text = notes.around(page, question, following=following, end=end, ttl_seconds=ttl_seconds)
+        text = notes.around(page, question, following=following, end=end, ttl_seconds=self._ttl_seconds)
         return Answer(text=text, record=record, page=page, layout=layout, following=following)
 
     def _cursor(self, record: Record, place: Place) -> str:
@@ -291,7 +282,7 @@ class Notes:
             following: cursor of the next page; empty after the last one.
             end: cursor after the last entry, for searches and other fields when all pages were read; empty when the
                 result could not be stored.
-            ttl_seconds: how long cursors are good for; 0 when the store could not keep the result for longer.
+            ttl_seconds: how long cursors are good for.
         """
         what = self._what(page, question)
         if question.contains and not page.body:
@@ -380,13 +371,10 @@ class Notes:
         shows_everything = self._record.shows_everything
         if not end or (question.is_first and shows_everything and page.is_everything):
             return ""
-        seconds = f"{ttl_seconds:g} seconds"
-        valid = f"This cursor works for {seconds}; each read gives a new one"
-        if not ttl_seconds:
-            seconds, valid = "a while", "It may end soon: the store could not keep the result for longer"
+        valid = f"This cursor works for {ttl_seconds:g} seconds; each read gives a new one"
         go_on = f'Next page: {READ_MORE}(cursor="{following}"{self._repeated(question)})'
         if following and self._is_terse:
-            return f"{go_on}, for {seconds}"
+            return f"{go_on}, for {ttl_seconds:g} seconds"
         if following:
             other = 'Add contains="text" to search all of it, or fields=["name"], ["*"] for all'
             return ". ".join([go_on, other, valid] if question.is_first else [go_on, valid])

@@ -64,13 +64,6 @@ def test_pages_give_the_text_and_fit(text, budget, price):
     assert [page for page in found if price(page) > budget and len(page) > 1] == []
 
 
-@given(TEXTS, st.integers(0, 200), st.integers(0, 250), st.integers(0, 250))
-def test_a_page_ends_at_the_stop_at_the_latest(text, budget, start, stop):
-    start, stop = sorted((min(start, len(text)), min(stop, len(text))))
-
-    assert min(start + 1, stop) <= page_end(text, start, budget, len, stop) <= stop
-
-
 @given(TEXTS, st.integers(-1, 200), st.integers(0, 250), PRICES)
 def test_the_tail_fits_and_begins_late_enough(text, budget, earliest, price):
     earliest = min(earliest, len(text))

@@ -10,7 +10,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
-from langchain_ctxwin.tool_results.stores import MemoryResultStore
 
 LINES = "line of text\n" * 3_000
 
@@ -110,19 +109,3 @@ def test_a_search_says_how_many_places_of_a_row_it_does_not_show():
     page = shown_of(guard, rows)
     found = guard.read(cursor_in(page), contains="ERROR code")
     assert "more places" in found or found.count("ERROR code") >= 12
-
-
-def test_nothing_is_promised_when_a_result_could_not_be_kept_for_longer():
-    class ReadOnlyAfterwards(MemoryResultStore):
-        puts = 0
-
-        def put(self, key, value, ttl_seconds):
-            self.puts += 1
-            if self.puts > 1:
-                raise OSError("read-only")
-            super().put(key, value, ttl_seconds)
-
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600), store=ReadOnlyAfterwards())
-    page = guard.output(ToolMessage(LINES, tool_call_id="c1"), "log", {}).text
-    read = guard.read(cursor_in(page))
-    assert ("600 seconds" in page, "600 seconds" in read, "It may end soon" in read) == (True, False, True)
