@@ -44,70 +44,51 @@ def automatic(value, text_chars=20):
 # Configured fields.
 
 
-def test_named_fields_are_kept_and_the_rest_is_reported():
-    projected = project(LISTING, ["items[].price.base", "items.price.fees", "items[].id", "pages"])
-    value = {
-        "items": [
-            {"id": 1, "price": {"base": 90, "fees": {"cleaning": 20}}},
-            {"id": 2, "price": {"base": 70, "fees": {"cleaning": 15}}},
-        ]
-    }
-    left_out = ("total", 'items[]."a.b"', "items[].owner")
-    assert project(LISTING, ["items[].price.base"]).left_out == (
-        "total", "items[].id", "items[].price.fees", 'items[]."a.b"', "items[].owner",
-    )  # fmt: skip
-    assert projected == Projected(value=value, missing=("pages",), left_out=left_out)
-
-
-@pytest.mark.parametrize("fields", [["*"], ["**"], ["total", "items"], ["*", "items.id"], ["items.**", "total"]])
-def test_everything_is_kept_when_everything_is_named(fields):
-    assert project(LISTING, fields) == Projected(value=LISTING)
+SPARSE = [{"id": 1, "x": 0}, {"x": 0}, {"id": 3}, None, 5]
+ODD = {"tags": ["a"], "meta": {"x": 1}, "none": [], "id": 1}
+EMPTY = {"a": None, "b": {"c": "", "d": []}}
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("value", "fields", "projected"),
     [
-        ('items."a.b".c', {"items": [{"a.b": {"c": 1}}, {"a.b": {"c": 2}}]}),
-        ("items[].*.base", {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]}),
-        ("*.id", {"items": [{"id": 1}, {"id": 2}]}),
-        (" items[].owner.name ", {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]}),
-        (
-            "items.*.*.cleaning",
-            {"items": [{"price": {"fees": {"cleaning": 20}}}, {"price": {"fees": {"cleaning": 15}}}]},
-        ),
+        # Siblings are merged; of what is left out as a whole only the top is named.
+        (LISTING, ["items[].price.base", "items.price.fees", "items[].id", "pages"], Projected(
+            value={"items": [{"id": 1, "price": {"base": 90, "fees": {"cleaning": 20}}},
+                             {"id": 2, "price": {"base": 70, "fees": {"cleaning": 15}}}]},
+            missing=("pages",), left_out=("total", 'items[]."a.b"', "items[].owner"))),
+        *((LISTING, fields, Projected(value=LISTING)) for fields in
+          (["*"], ["**"], ["total", "items"], ["*", "items.id"], ["items.**", "total"])),
+        # Rows stay aligned: an item without the fields is an empty object.
+        (SPARSE, ["id"], Projected(value=[{"id": 1}, {}, {"id": 3}, {}, {}], left_out=("[]", "[].x"))),
+        # Where nothing is named, nothing is shown; an empty list stays, for it has no other rows.
+        (ODD, ["tags.name", "meta.y", "none.id", "id"], Projected(
+            value={"none": [], "id": 1}, missing=("tags.name", "meta.y", "none.id"), left_out=("tags", "meta"))),
+        (EMPTY, ["a", "b.c", "b.d"], Projected(value=EMPTY)),
+        ("text", ["a"], Projected(value="text", missing=("a",))),
+    ],
+)  # fmt: skip
+def test_named_fields_are_kept_and_the_rest_is_reported(value, fields, projected):
+    assert project(value, fields) == projected
+
+
+STARRED = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "value"),
+    [
+        (LISTING, ['items."a.b".c'], {"items": [{"a.b": {"c": 1}}, {"a.b": {"c": 2}}]}),
+        (LISTING, ["items[].*.base"], {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]}),
+        (LISTING, ["*.id"], {"items": [{"id": 1}, {"id": 2}]}),
+        (LISTING, [" items[].owner.name "], {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]}),
+        (LISTING, ["items.*.*.cleaning"], {"items": [{"price": {"fees": {"cleaning": n}}} for n in (20, 15)]}),
+        (STARRED, ["*.id", "a.x"], {"a": {"id": 1, "x": 2}, "b": {"id": 4}}),
+        (SPARSE, ["[].none"], [{}] * 5),
     ],
 )
-def test_a_path_leads_through_lists_stars_and_quotes(field, value):
-    projected = project(LISTING, [field])
-    assert (projected.value, projected.missing) == (value, ())
-
-
-def test_a_key_and_a_star_beside_it_are_merged():
-    value = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
-    assert project(value, ["*.id", "a.x"]).value == {"a": {"id": 1, "x": 2}, "b": {"id": 4}}
-
-
-def test_rows_stay_aligned():
-    rows = [{"id": 1, "x": 0}, {"x": 0}, {"id": 3}, None, 5]
-    assert project(rows, ["id"]) == Projected(value=[{"id": 1}, {}, {"id": 3}, {}, {}], left_out=("[]", "[].x"))
-    assert project(rows, ["[].none"]).value == [{}] * 5
-
-
-def test_nothing_of_a_list_or_object_leaves_it_out():
-    value = {"tags": ["a"], "meta": {"x": 1}, "none": [], "id": 1}
-    projected = project(value, ["tags.name", "meta.y", "none.id", "id"])
-    assert projected == Projected(
-        value={"none": [], "id": 1}, missing=("tags.name", "meta.y", "none.id"), left_out=("tags", "meta")
-    )
-
-
-def test_null_and_empty_values_are_kept_when_they_are_named():
-    value = {"a": None, "b": {"c": "", "d": []}}
-    assert project(value, ["a", "b.c", "b.d"]) == Projected(value=value)
-
-
-def test_a_scalar_has_no_fields_to_choose_from():
-    assert project("text", ["a"]) == Projected(value="text", missing=("a",))
+def test_a_path_leads_through_lists_stars_and_quotes(given, fields, value):
+    assert project(given, fields).value == value
 
 
 @pytest.mark.parametrize(
@@ -179,24 +160,10 @@ def test_the_fields_that_rules_left_out_can_be_asked_for(value):
 # Fields chosen by rules.
 
 
-def rows_of(value):
-    """Yield every list of a value with its place."""
-    if isinstance(value, list):
-        yield value
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from rows_of(child)
-
-
-@given(CONTAINERS)
-def test_no_row_is_lost_or_emptied(value):
-    shown = automatic([value]).value
-    for before, after in zip([[value]], [shown], strict=True):
-        assert [bool(item) for item in before] == [bool(item) for item in after]
-    if isinstance(value, list):
-        assert [bool(item) or item in (0, False) for item in value if isinstance(item, dict)] == [
-            bool(item) for item in shown[0] if isinstance(item, dict)
-        ]
-        assert len(shown[0]) == len(value)
+@given(st.lists(VALUES, max_size=5))
+def test_no_row_is_lost_or_emptied(rows):
+    shown = automatic(rows).value
+    assert [bool(row) for row in rows] == [bool(row) for row in shown]
 
 
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=4), max_size=4))
