@@ -168,12 +168,11 @@ class Reader:
         room = Room(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
         notes = Notes(kept, view.layout, self._result_id, self._price, tokens)
+        question = Question(is_first=True)
 
         def page(body_tokens: int) -> Answer:
             found = first_page(view, config, replace(room, tokens=body_tokens))
-            if is_stored:
-                return self._written(kept, view.layout, found, Question(is_first=True), notes)
-            return Answer(text=notes.around_all_there_is(found), record=kept, page=found, layout=view.layout)
+            return self._written(kept, view.layout, found, question, notes, is_stored=is_stored)
 
         return self._fitted(page, tokens)
 
@@ -237,9 +236,11 @@ class Reader:
                 return answer
             body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
 
-    def _written(self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes) -> Answer:
-        following = self._cursor(record, page.next) if page.next else ""
-        end = self._cursor(record, Place(entry=len(layout)))
+    def _written(
+        self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes, *, is_stored: bool = True
+    ) -> Answer:
+        following = self._cursor(record, page.next) if page.next and is_stored else ""
+        end = self._cursor(record, Place(entry=len(layout))) if is_stored else ""
         text = notes.around(page, question, following=following, end=end, ttl_seconds=self._ttl_seconds)
         return Answer(text=text, record=record, page=page, layout=layout, following=following)
 
@@ -271,17 +272,14 @@ class Notes:
         self._price = price
         self._names_tokens = int(tokens * NAMES_SHARE)
 
-    def around(
-        self, page: Page, question: Question, *, following: str = "", end: str = "", ttl_seconds: float = 0.0
-    ) -> str:
+    def around(self, page: Page, question: Question, *, following: str, end: str, ttl_seconds: float) -> str:
         """Return a page between a line that says what it is and one that says what it is not.
 
         Args:
             page: the page.
             question: what it answers.
             following: cursor of the next page; empty after the last one.
-            end: cursor after the last entry, for searches and other fields when all pages were read; empty when the
-                result could not be stored.
+            end: cursor after the last entry, for searches and other fields; empty when the result is not stored.
             ttl_seconds: how long cursors are good for.
         """
         what = self._what(page, question)
@@ -293,22 +291,17 @@ class Notes:
             body = body.removesuffix("\n")
         names = self._names(page, question)
         footer = self._footer(page, question, self._way_on(page, question, following, end, ttl_seconds))
-        return "\n".join(
-            [
-                f"[{what}{label}]",
-                f"<data {self._mark}>",
-                body,
-                *([f"({names})"] if names else []),
-                f"</data {self._mark}>",
-                *([f"[{footer}]"] if footer else []),
-            ]
-        )
-
-    def around_all_there_is(self, page: Page) -> str:
-        """Return the first page of a result that could not be stored."""
-        shown = self.around(page, Question(is_first=True))
         again = f"If it is needed, call {self._record.tool} again with narrower arguments, if repeating it is safe."
-        return f"{shown}\n[The rest could not be stored and cannot be read. {again}]"
+        lines = [
+            f"[{what}{label}]",
+            f"<data {self._mark}>",
+            body,
+            f"({names})" if names else None,
+            f"</data {self._mark}>",
+            f"[{footer}]" if footer else None,
+            None if end else f"[The rest could not be stored and cannot be read. {again}]",
+        ]
+        return "\n".join(line for line in lines if line is not None)
 
     def _what(self, page: Page, question: Question) -> str:
         record, layout = self._record, self._layout
