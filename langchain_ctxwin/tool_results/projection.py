@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import log
+from math import fsum, log
 from typing import Any, Final, Literal
 
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists, joined
@@ -296,8 +296,8 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
 
     A shorter text is returned as it is. Where room is left, or without any word, statements are added from the
-    beginning. Where statements are missing stands `GAP`, at the end the number of
-    characters that were left out. Less than `MIN_CHARS` are the first characters.
+    beginning. Where statements are missing stands `GAP`, at the end the number of characters that were left out. Less
+    than `MIN_CHARS` are the first characters.
 
     Args:
         text: the text.
@@ -307,7 +307,7 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     Example:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
         >>> extract(text, 65, query_words(["Bread?"]))
-        '… Bread costs 4.20. ... [54 more characters]'
+        'It rains today. … Bread costs 4.20. ... [41 more characters]'
     """
     if len(text) <= max_chars:
         return text
@@ -317,7 +317,7 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     pieces = [piece for block in _blocks(text, words) for piece in _pieces(text, block, room)]
     having = {span: set(terms(text[slice(*span)])).intersection(words) if words else set() for span in pieces}
     times = Counter(word for found in having.values() for word in found)
-    worth = {span: sum(log(1 + len(pieces) / times[word]) for word in found) for span, found in having.items()}
+    worth = {span: fsum(log(1 + len(pieces) / times[word]) for word in found) for span, found in having.items()}
     telling = sorted((span for span in pieces if worth[span]), key=lambda span: (-worth[span], span))
     fit: Fit[Span] = take_while_fits(telling, room + len(GAP), _chars, on_overflow="skip")
     others: Fit[Span] = take_while_fits(
