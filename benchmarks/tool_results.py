@@ -34,9 +34,9 @@ import structlog
 
 import exact
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.tool_results.budget import Prices
 from langchain_ctxwin.tool_results.contents import Content, content_of
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
+from langchain_ctxwin.tool_results.guard import Prices
 from langchain_ctxwin.tool_results.pages import Page, Place, style_of
 from langchain_ctxwin.tool_results.reading import Answer, Question, Reader
 from langchain_ctxwin.tool_results.view import Inside, Style, View

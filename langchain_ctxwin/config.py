@@ -333,7 +333,7 @@ class ToolResultConfig(Settings):
 
     fields: tuple[FieldPath, ...] = ()
     """Paths of the fields to show of large JSON results, such as `price.basePrice`, `items[].id`, `*.name`; empty:
-    identifiers, names, states, amounts and dates are found by rules."""
+    all but empty values, addresses and answers to yes-or-no questions."""
 
     page_rows: Count | None = None
     """Most rows of a page, whatever their size."""
@@ -348,7 +348,7 @@ class ToolResultConfig(Settings):
     """Show large results page by page; otherwise one shortened form of the whole, readable by its cursor."""
 
     extraction: bool = True
-    """Shorten long texts to their most telling sentences; otherwise to their beginning."""
+    """Shorten long texts to the sentences with words of the question; otherwise to their beginning."""
 
     keywords: tuple[str, ...] = ()
     """Words that make a sentence worth keeping, besides those of the call and of the current user message."""

@@ -1,10 +1,10 @@
 """Large tool results: shown in a form that fits, kept until they expire, read on by cursor.
 
-    guard       what users hold: a result is priced (budget), read (contents), kept (cursors, stores), and shown
+    guard       what users hold: a result is priced, read (contents), kept (cursors, stores), and shown
     wrapping    wraps tools, tool nodes and agents; the tool `read_more`
     reading     answers a cursor: the first view, the next page, a search, other fields; writes the lines around pages
-    pages       what fits on one page: the mildest form that shows all, else whole entries; text_pages for plain text
-    view        the entries of a result, and how they look: projection, extraction, printing
+    pages       what fits on one page: the mildest form that shows all, else whole entries, else a part of one
+    view        the entries of a result, and how they look: projection, printing
 
 Nothing here knows the engine: the room that is left comes from `context_report` in the state of the graph.
 """

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from itsdangerous.encoding import base64_decode, base64_encode
@@ -153,7 +153,7 @@ class CursorSigner:
             ConfigError: a field is of the wrong type or out of range, or the text would be longer than 60 characters.
         """
         _check(cursor)
-        head = written_head(cursor.result_id, cursor.offset, max(0, math.ceil(self._clock())))
+        head = _written_head(cursor.result_id, cursor.offset, max(0, math.ceil(self._clock())))
         text = f"{head}.{self._signer.get_signature(_signed(head, cursor)).decode()}"
         if len(text) > MAX_CHARS:
             raise ConfigError(
@@ -182,7 +182,7 @@ class CursorSigner:
         cursor = Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
         _check(cursor)
         if not self._signer.verify_signature(_signed(stated.head, cursor), stated.tag):
-            raise tampered(text, "was changed, or belongs to another call, thread or key")
+            raise _tampered(text, "was changed, or belongs to another call, thread or key")
         age_seconds = self._clock() - stated.time_seconds
         if age_seconds > self._ttl_seconds:
             raise CursorExpiredError(
@@ -250,19 +250,15 @@ def _checked_keys(keys: Any) -> list[bytes]:
     return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(NamedTuple):
     """What stands in a cursor's text; true only when the tag is."""
 
     result_id: str
     offset: int
     time_seconds: int
+    head: str
+    """The text before the tag."""
     tag: str
-
-    @property
-    def head(self) -> str:
-        """The text before the tag."""
-        return written_head(self.result_id, self.offset, self.time_seconds)
 
 
 def parsed(text: Any) -> Parsed:
@@ -277,18 +273,19 @@ def parsed(text: Any) -> Parsed:
         )
     match = _FORM.fullmatch(text) if len(text) <= MAX_CHARS else None
     if match is None:
-        raise tampered(text, f"({len(text):,} characters) has not the form of a cursor")
+        raise _tampered(text, f"({len(text):,} characters) has not the form of a cursor")
     result_id, offset, time_seconds, tag = match.groups()
     if len(result_id) == _PACKED_ID_CHARS:
         result_id = base64_decode(result_id).hex()
-    found = Parsed(result_id=result_id, offset=int(offset, 36), time_seconds=int(time_seconds, 36), tag=tag)
+    place = int(offset, 36), int(time_seconds, 36)
+    head = _written_head(result_id, *place)
     # Base64 reads several last characters as the same bytes: without this, a changed text could still verify.
-    if f"{found.head}.{base64_encode(base64_decode(tag)).decode()}" != text:
-        raise tampered(text, "was changed")
-    return found
+    if f"{head}.{base64_encode(base64_decode(tag)).decode()}" != text:
+        raise _tampered(text, "was changed")
+    return Parsed(result_id, *place, head, tag)
 
 
-def tampered(text: str, what: str) -> CursorTamperedError:
+def _tampered(text: str, what: str) -> CursorTamperedError:
     """Return the error for a text that is refused; it quotes the beginning only."""
     quoted = f"{text[:QUOTED_CHARS]!r:.{QUOTED_CHARS}}"
     return CursorTamperedError(
@@ -296,7 +293,7 @@ def tampered(text: str, what: str) -> CursorTamperedError:
     )
 
 
-def written_head(result_id: str, offset: int, time_seconds: int) -> str:
+def _written_head(result_id: str, offset: int, time_seconds: int) -> str:
     """Write everything but the tag."""
     is_hex = _HEX_ID.fullmatch(result_id)
     packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
@@ -337,16 +334,10 @@ class Record:
     """Configured fields of its pages."""
 
     words: tuple[str, ...] = ()
-    """Words of the call and of the user's question, which long texts are shortened by."""
-
-    keywords: tuple[str, ...] = ()
-    """Configured words."""
+    """Configured words, and those of the call and of the user's question, which long texts are shortened by."""
 
     extraction: bool = True
     """Shorten long texts to sentences."""
-
-    tail_start: int | None = None
-    """Where the end of a text begins that was shown with the first page."""
 
     @property
     def shows_everything(self) -> bool:

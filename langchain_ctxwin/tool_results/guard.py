@@ -5,36 +5,30 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, ToolResultConfig
+from langchain_ctxwin.core.edits import leaves
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
-from langchain_ctxwin.protocols import Clock, ResultStore, TokenCounter
-from langchain_ctxwin.tool_results.budget import (
-    MIN_TOKENS,
-    Call,
-    Prices,
-    Scope,
-    asked_texts,
-    budget_of,
-    known_contents,
-    thread_of,
-)
+from langchain_ctxwin.guarded import GuardedCounter
+from langchain_ctxwin.protocols import Clock, RequestCounter, ResultStore, TokenCounter
 from langchain_ctxwin.tool_results.contents import content_of, is_blocks, is_media, jsonable, stays_blocks
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
-from langchain_ctxwin.tool_results.extraction import query_words
+from langchain_ctxwin.tool_results.projection import query_words
 from langchain_ctxwin.tool_results.reading import READ_MORE, Answer, Fields, Question, Reader, question_of
-from langchain_ctxwin.tool_results.stores import MemoryResultStore, in_thread
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.wrapping import (
     Reduced,
     contents,
@@ -46,6 +40,14 @@ from langchain_ctxwin.tool_results.wrapping import (
 )
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
 from langchain_ctxwin.util.memo import Lru, once
+
+MIN_TOKENS = 300
+"""A page is not made smaller because the window is nearly full: with less, its notes leave no room for data. Older
+results make room for it at the next step."""
+
+PAGE_SHARE = 0.1
+"""Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
+would become so small while the window fills up that reading takes three times as many calls."""
 
 ID_BYTES = ID_CHARS * 3 // 4
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
@@ -61,9 +63,10 @@ STORE_SECONDS = 3.0
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
-T = TypeVar("T")
-Steps = Generator[tuple[Any, ...], Any, T]
-"""Work that asks a store in between: it yields the name of a method with its arguments, and is sent what came of it."""
+Loop = asyncio.AbstractEventLoop | None
+"""The event loop of an async run, in which a store's coroutines run; None in sync runs."""
+
+Scope = Callable[[Any], str]
 
 _log = structlog.get_logger(__name__)
 
@@ -200,14 +203,17 @@ class ToolResultGuard:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
         call, known = self._call(tool, args, runtime), _known(output, runtime)
         output = jsonable(output) if isinstance(output, Iterator) else output
-        return with_views(output, lambda content: self._run(self._shown(call, content)), known)
+        return with_views(output, lambda content: self._shown(call, content, None), known)
 
     async def aoutput(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
-        """Like `output`, without blocking the event loop."""
-        call, known = self._call(tool, args, runtime), _known(output, runtime)
+        """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
+        call, known, loop = self._call(tool, args, runtime), _known(output, runtime), asyncio.get_running_loop()
         output = jsonable(output) if isinstance(output, Iterator) else output
-        views = {id(content): await self._ashown(call, content) for content in contents(output, known)}
-        return with_views(output, lambda content: views[id(content)], known)
+        # A text is priced by a sample; anything else may have to be printed first.
+        if all(isinstance(one, str) and self._fits(call, one) for one in contents(output, known)):
+            return output
+        work = partial(with_views, output, lambda content: self._shown(call, content, loop), known)
+        return await asyncio.wrap_future(in_daemon(work))
 
     def read(
         self,
@@ -234,7 +240,7 @@ class ToolResultGuard:
             ConfigError: a path is no path, or an argument is of the wrong type or out of range.
         """
         question = question_of(contains, fields, page_tokens)
-        return self._run(self._answered(cursor, question, runtime))
+        return self._answered(cursor, question, runtime, self._thread(runtime), None)
 
     async def aread(
         self,
@@ -246,12 +252,17 @@ class ToolResultGuard:
         runtime: Any = None,
     ) -> str:
         """Like `read`, without blocking the event loop."""
-        question = question_of(contains, fields, page_tokens)
-        return await self._arun(self._answered(cursor, question, runtime))
+        question, loop = question_of(contains, fields, page_tokens), asyncio.get_running_loop()
+        work = partial(self._answered, cursor, question, runtime, self._thread(runtime), loop)
+        page: str = await asyncio.wrap_future(in_daemon(work))
+        return page
 
-    def _shown(self, call: Call, content: Any) -> Steps[Reduced | None]:
+    def _fits(self, call: Call, content: Any) -> bool:
+        return self._prices.content(content) <= call.budget_tokens
+
+    def _shown(self, call: Call, content: Any, loop: Loop) -> Reduced | None:
         """What is shown of a result, None when it fits as it is. What is left out is kept before that."""
-        if self._prices.content(content) <= call.budget_tokens:
+        if self._fits(call, content):
             return None
         read, config, media = content_of(content), call.config, self._media_that_fits(call, content)
         result_id, tokens = self._new_id(), call.budget_tokens - media.tokens
@@ -261,15 +272,14 @@ class ToolResultGuard:
             thread=call.thread,
             text=read.text,
             kind=read.kind,
-            words=tuple(sorted(query_words(call.texts))),
-            keywords=config.keywords,
+            words=query_words((*config.keywords, *call.texts)),
             extraction=config.extraction,
         )
-        reader, is_stored = self._reader(result_id, call), False
+        reader, is_stored = self._reader(result_id, config), False
         answer = reader.first(read, record, config, tokens, is_stored=True)
         if not answer.is_everything:
             key = key_of(call.thread, result_id)
-            is_stored = yield from _kept(key, answer.record.to_bytes(), config.ttl_seconds)
+            is_stored = self._is_kept(key, answer.record.to_bytes(), config, loop)
             answer = answer if is_stored else reader.first(read, record, config, tokens, is_stored=False)
         _log.info(
             "tool_result.reduced",
@@ -282,22 +292,16 @@ class ToolResultGuard:
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
         return Reduced(shown, _facts(answer))
 
-    async def _ashown(self, call: Call, content: Any) -> Reduced | None:
-        # A text is priced by a sample; anything else may have to be printed first, beside the event loop.
-        if isinstance(content, str) and self._prices.content(content) <= call.budget_tokens:
-            return None
-        return await self._arun(self._shown(call, content))
-
     def _media_that_fits(self, call: Call, content: Any) -> Fit[Any]:
         media = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
         budget = int(MEDIA_SHARE * call.budget_tokens)
         return take_while_fits(media, budget, lambda block: self._prices.content([block]), on_overflow="skip")
 
-    def _answered(self, cursor: str, question: Question, runtime: Any) -> Steps[str]:
+    def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Loop) -> str:
         """The page that a cursor stands for; only because of a good one is the result kept for longer."""
         result_id = parsed(cursor).result_id
-        key = key_of(self._thread(runtime), result_id)
-        kept = yield "get", key
+        key = key_of(thread, result_id)
+        kept = self._asked(loop, "get", key)
         if isinstance(kept, Exception):
             raise ResultGoneError(
                 "the store of results does not answer now: ask once more later, or call the tool again if repeating it "
@@ -309,55 +313,50 @@ class ToolResultGuard:
                 "it is safe"
             )
         record = Record.from_bytes(kept)
-        call = self._call(record.tool, {}, runtime, is_page=True)
-        reader = self._reader(result_id, call)
+        config = self.config.for_tool(record.tool)
+        most_tokens = budget_of(config, getattr(runtime, "state", None), self._prices, is_page=True)
+        reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
-        is_extended = yield from _kept(key, kept, call.config.ttl_seconds)
-        tokens = min(call.budget_tokens, max(MIN_TOKENS, question.tokens or call.budget_tokens))
-        limited = replace(question, rows=call.config.page_rows)
-        return reader.answer(record, place, limited, tokens, is_extended=is_extended).text
+        self._is_kept(key, kept, config, loop)
+        tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
+        limited = replace(question, rows=config.page_rows)
+        return reader.answer(record, place, limited, tokens).text
 
-    def _reader(self, result_id: str, call: Call) -> Reader:
-        signer = self._signer_for(call.config.ttl_seconds)
-        ttl_seconds = min(signer.ttl_seconds, call.config.ttl_seconds)
-        return Reader(result_id, signer, self._prices.text, ttl_seconds=ttl_seconds)
+    def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
+        signer = self._signer_for(config.ttl_seconds)
+        return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, config.ttl_seconds))
 
-    def _run(self, steps: Steps[T]) -> T:
-        is_done, found = _next(steps, None)
-        while not is_done:
-            method, *args = found
+    def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Loop) -> bool:
+        """Keep a result; False when the store failed."""
+        return not isinstance(self._asked(loop, "put", key, value, config.ttl_seconds), Exception)
+
+    def _asked(self, loop: Loop, method: str, *args: Any) -> Any:
+        """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
+        own = getattr(self._store, f"a{method}", None)
+        try:
+            if loop is not None and own is not None:
+                answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
+            else:
+                answer = in_few_daemons(partial(getattr(self._store, method), *args))
             try:
-                reply = in_few_daemons(partial(getattr(self._store, method), *args)).result(STORE_SECONDS)
-            except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
-                reply = _failed(method, args[0], error)
-            is_done, found = _next(steps, reply)
-        result: T = found
-        return result
+                return answer.result(STORE_SECONDS)
+            finally:
+                answer.cancel()
+        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
+            text = f"no answer within {STORE_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
+            event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
+            _log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
+            return error
 
-    async def _arun(self, steps: Steps[T]) -> T:
-        """Like `_run`; work on large results is done beside the event loop."""
-        is_done, found = await _beside(partial(_next, steps, None))
-        while not is_done:
-            method, *args = found
-            own = getattr(self._store, f"a{method}", None)
-            try:
-                asked = own(*args) if own is not None else in_thread(partial(getattr(self._store, method), *args))
-                reply = await asyncio.wait_for(asked, STORE_SECONDS)
-            except Exception as error:  # noqa: BLE001  # see `_run`
-                reply = _failed(method, args[0], error)
-            is_done, found = await _beside(partial(_next, steps, reply))
-        result: T = found
-        return result
-
-    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, *, is_page: bool = False) -> Call:
+    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any) -> Call:
         """Describe one call from the state of the graph that makes it; there is no state outside of a graph."""
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
         return Call(
             tool=tool,
             args=args,
             thread=self._thread(runtime),
-            budget_tokens=budget_of(config, state, self._prices, is_page=is_page),
-            texts=asked_texts(args, state),
+            budget_tokens=budget_of(config, state, self._prices),
+            texts=_asked_texts(args, state),
             config=config,
         )
 
@@ -370,17 +369,13 @@ class ToolResultGuard:
     def _prepared(self, request: Any) -> Any:
         tool = request.tool
         if request.tool_call["name"] == READ_MORE:
-            return request if tool is not None and is_read_more(tool) else request.override(tool=self._own(tool))
+            if tool is not None and not is_read_more(tool):
+                raise ConfigError(NAME_TAKEN)
+            return request.override(tool=self._read_more) if tool is None else request
         if tool is None:
             return request
         # The value keeps the tool alive, so an id in the key cannot come to mean another one.
         return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
-
-    def _own(self, tool: BaseTool | None) -> BaseTool:
-        """The guard's tool where the node has none of its name."""
-        if tool is not None:
-            raise ConfigError(NAME_TAKEN)
-        return self._read_more
 
     def _signer_for(self, ttl_seconds: float) -> CursorSigner:
         if self._signer is not None:
@@ -391,9 +386,113 @@ class ToolResultGuard:
         return CursorSigner.random(ttl_seconds, self._clock)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool, and what its result may take."""
+
+    tool: str
+    args: Mapping[str, Any]
+    thread: str
+    """Tenant and thread."""
+
+    budget_tokens: int
+    """Largest size of the result, or of a page of it."""
+
+    texts: tuple[str, ...]
+    """What the result is asked for: texts among the arguments, and the current user message."""
+
+    config: ToolResultConfig
+    """Settings of this tool."""
+
+
+class Prices:
+    """Prices texts and contents by the upper bound of a counter, because what is shown has to fit.
+
+    Key init args:
+        counter: counts tokens; by default `TokenEstimator()`.
+    """
+
+    def __init__(self, counter: TokenCounter | None) -> None:
+        self._count = _safe(counter)
+        self._count_text = text_price(self._count)
+        self._upper: Callable[[int], int] = getattr(self._count, "upper", int)
+        self._empty = self._count([ToolMessage("", tool_call_id="")])
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return self._upper(self._count_text(text))
+
+    def content(self, content: Any) -> int:
+        """Return the tokens of a message's content, media by kind and size."""
+        if isinstance(content, str):
+            return self.text(content)
+        if not stays_blocks(content):
+            return self.text(content_of(content).text)
+        return self._upper(max(0, self._count([ToolMessage(content, tool_call_id="")]) - self._empty))
+
+    def message(self, message: Any) -> int:
+        """Return the tokens of a message."""
+        return self._upper(self._count([message]))
+
+
+def _safe(counter: Any) -> TokenCounter:
+    """A counter that cannot fail a tool call; one that asks a provider estimates here: pages are priced often."""
+    if isinstance(counter, RequestCounter):
+        return counter.estimator
+    if counter is None:
+        return TokenEstimator()
+    return (
+        counter if isinstance(counter, TokenEstimator | CharRatioCounter) else GuardedCounter(counter, TokenEstimator())
+    )
+
+
+def budget_of(config: ToolResultConfig, state: Any, prices: Prices, *, is_page: bool = False) -> int:
+    """Return the largest size of one result: the configured one, or its part of the room left in the window.
+
+    The room is what the last `context_report` left of the input limit, less the message that made the calls; the calls
+    of one step share it. Without a report only the configured size counts.
+    """
+    report = _of(state, "context_report")
+    limit, total = (_of(report, name) for name in ("input_limit", "total_tokens"))
+    if not isinstance(limit, int) or not isinstance(total, int):
+        return config.max_tokens
+    asking = next((message for message in reversed(_messages(state)) if isinstance(message, AIMessage)), None)
+    room = limit - total - (prices.message(asking) if asking else 0)
+    calls = max(1, len(asking.tool_calls) if asking else 1)
+    least = int(PAGE_SHARE * limit / calls) if is_page else 0
+    return min(config.max_tokens, max(MIN_TOKENS, least, int(config.max_share * room / calls)))
+
+
+def thread_of(runtime: Any) -> str:
+    """Return the id of the thread that a tool runs in, an empty string outside of a thread."""
+    found = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
+    if found is None:
+        # A tool that is invoked in a node without a `ToolNode` gets no runtime, but runs in a thread all the same.
+        config = getattr(runtime, "config", None) or ensure_config()
+        found = (config.get("configurable") or {}).get("thread_id")
+    return "" if found is None else str(found)
+
+
+def _asked_texts(args: Mapping[str, Any], state: Any) -> tuple[str, ...]:
+    """The texts that say what a result is asked for: those of the arguments, and the current user message."""
+    asked = next((message for message in reversed(_messages(state)) if isinstance(message, HumanMessage)), None)
+    return (*(text for text in leaves(args) if isinstance(text, str)), *([asked.text] if asked else []))
+
+
+def _messages(state: Any) -> Sequence[Any]:
+    """The messages of a graph state in any of its forms."""
+    found = state if isinstance(state, list) else _of(state, "messages")
+    return found if isinstance(found, Sequence) else ()
+
+
+def _of(state: Any, key: str) -> Any:
+    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+
+
 def _known(output: Any, runtime: Any) -> dict[str, Any]:
-    """The contents that were there before the call; looked up only where an output may repeat them."""
-    return known_contents(getattr(runtime, "state", None)) if isinstance(output, Command | list) else {}
+    """The contents that were there before the call, by message ids; looked up only where an output may repeat them."""
+    earlier = _messages(getattr(runtime, "state", None)) if isinstance(output, Command | list) else ()
+    return {message.id: message.content for message in earlier if getattr(message, "id", None)}
 
 
 def _facts(answer: Answer) -> dict[str, Any]:
@@ -404,33 +503,6 @@ def _facts(answer: Answer) -> dict[str, Any]:
         "left_out": list(answer.page.shown.left_out),
         "shortened": list(answer.page.shown.shortened),
     }
-
-
-def _kept(key: str, value: bytes, ttl_seconds: float) -> Steps[bool]:
-    """Keep a result; False when the store failed."""
-    reply = yield "put", key, value, ttl_seconds
-    return not isinstance(reply, Exception)
-
-
-def _next(steps: Steps[Any], reply: Any) -> tuple[bool, Any]:
-    """Go on to the next question to the store, or to the end, which no future can be told by `StopIteration`."""
-    try:
-        return False, steps.send(reply)
-    except StopIteration as end:
-        return True, end.value
-
-
-async def _beside(work: Callable[[], T]) -> T:
-    """Run work that takes milliseconds or more in a thread, so that the event loop goes on."""
-    done: T = await asyncio.wrap_future(in_daemon(work))
-    return done
-
-
-def _failed(method: str, key: str, error: Exception) -> Exception:
-    text = f"no answer within {STORE_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
-    event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
-    _log.warning(event, key=key, error=f"{type(error).__name__}: {text}")
-    return error
 
 
 def _settings_of(config: Any) -> Any:

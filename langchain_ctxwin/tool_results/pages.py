@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
+from langchain_ctxwin.text.sentences import Span, clean_cut, sentence_spans, word_cut
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import Record
-from langchain_ctxwin.tool_results.extraction import Words, extract
 from langchain_ctxwin.tool_results.projection import Projected
-from langchain_ctxwin.tool_results.text_pages import page_end, tail_start
-from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, with_omissions
+from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, together
 
 FIRST_ROWS = 32
 """Rows that are printed at first to see whether a page is full; twice as many each time it is not."""
@@ -38,12 +38,22 @@ or two. Fields are left out from the first of them on."""
 CHARS_PER_TOKEN = 2
 """Length for each token of the room that comes before those: a result that is mostly one text shows a page of it."""
 
-TELLING = "its most telling parts"
 EDGES = "its beginning and its end"
 """What a result is called that is shown in one shortened form."""
 
-EXTRACT_SHRINK = 0.8
-"""Part of an extract that is asked for again while it costs too much."""
+MOST_CHARS_PER_TOKEN = 8
+"""A page has at most so many characters per token of its budget: text of longer tokens is rules and blanks."""
+
+PRECISION = 32
+"""A page is filled up to one part in so many: prices cost time."""
+
+SENTENCES_CHARS = 1_200
+"""How far back from the end of a page the end of a sentence is looked for."""
+
+PASSAGE_CHARS = 300
+"""Longest passage around a phrase, without it: about three printed lines, or two sentences."""
+
+_SPACE = re.compile(r"\s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,34 +128,12 @@ class Room:
     """Most rows; None: as many as fit."""
 
 
-def page_at(view: View, place: Place, room: Room, *, stop_char: int | None = None) -> Page:
-    """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large.
-
-    Args:
-        view: the result.
-        place: where to begin.
-        room: what the page may take.
-        stop_char: where to end a plain text, because its end was shown before.
-    """
+def page_at(view: View, place: Place, room: Room) -> Page:
+    """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
     if view.layout.unit == "text" or place.char:
-        return _inside_page(view, place, room, stop_char)
+        return _inside_page(view, place, room)
     page = _whole_entries(view, place, room)
-    if page.stop == place.entry:
-        return _inside_page(view, place, room, stop_char)
-    return _filled_up(view, page, room)
-
-
-def fits_whole(view: View, room: Room) -> bool:
-    """Say whether all of a result fits on one page."""
-    count = FIRST_ROWS
-    while room.rows is None or len(view) - view.layout.head <= room.rows:
-        indexes = _indexes(view, 0, count)
-        if room.price(_body(view.shown(indexes).value)) > room.tokens:
-            return False
-        if len(indexes) == len(view):
-            return True
-        count *= 2
-    return False
+    return _filled_up(view, page, room) if page.stop > place.entry else _inside_page(view, place, room)
 
 
 def _whole_entries(view: View, place: Place, room: Room) -> Page:
@@ -167,6 +155,18 @@ def _whole_entries(view: View, place: Place, room: Room) -> Page:
     return Page(body=_body(shown.value), start=place, next=following, stop=end, shown=shown)
 
 
+def _fits_whole(view: View, room: Room) -> bool:
+    count = FIRST_ROWS
+    while room.rows is None or len(view) - view.layout.head <= room.rows:
+        indexes = _indexes(view, 0, count)
+        if room.price(_body(view.shown(indexes).value)) > room.tokens:
+            return False
+        if len(indexes) == len(view):
+            return True
+        count *= 2
+    return False
+
+
 def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
     """The first texts that fit together. Their prices do not add up: each one is rounded."""
     prices = {text: room.price(f"{text}\n") for text in texts}
@@ -182,15 +182,15 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
         return page
     if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page
-    following = _inside_page(view, page.next, replace(room, tokens=left), None)
+    following = _inside_page(view, page.next, replace(room, tokens=left))
     body = f"{page.body}\n{following.body}"
     if room.price(body) > room.tokens:
         return page
-    shown = with_omissions(page.shown, following.shown)
+    shown = together([page.shown, following.shown])
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
 
 
-def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) -> Page:
+def _inside_page(view: View, place: Place, room: Room) -> Page:
     name = view.layout.name(place.entry)
     if view.layout.unit == "text":
         text, title = view.layout.rows[0], ""
@@ -199,14 +199,13 @@ def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) ->
         text, title = inside.text, inside.title_at(place.char)
     start = min(place.char, len(text))
     prefix = _going_on(title, room)
-    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price, stop_char)
-    is_done = stop >= (len(text) if stop_char is None else stop_char)
-    end = place.entry + is_done
+    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price)
+    following = replace(place, char=stop) if stop < len(text) else replace(place, entry=place.entry + 1, char=0)
     return Page(
         body=prefix + text[start:stop],
         start=place,
-        next=_after(view, place, stop, is_done=is_done),
-        stop=end,
+        next=following if following.entry < len(view) else None,
+        stop=following.entry,
         shown=view.omitted(place.entry),
         inside=name,
         chars=(start, stop),
@@ -214,21 +213,9 @@ def _inside_page(view: View, place: Place, room: Room, stop_char: int | None) ->
 
 
 def _going_on(title: str, room: Room) -> str:
-    """The line that repeats a title, as much of it as may be."""
-    if not title:
-        return ""
-    whole, most = f"(goes on) {title}\n", int(room.tokens * TITLE_SHARE)
-    if room.price(whole) <= most:
-        return whole
-    left = most - room.price("(goes on) …\n")
-    return f"(goes on) {title[: page_end(title, 0, left, room.price)]}…\n" if left > 0 else ""
-
-
-def _after(view: View, place: Place, char: int, *, is_done: bool) -> Place | None:
-    if not is_done:
-        return replace(place, char=char)
-    following = replace(place, entry=place.entry + 1, char=0)
-    return following if following.entry < len(view) else None
+    """The line that repeats a title, unless it is too long."""
+    whole = f"(goes on) {title}\n"
+    return whole if title and room.price(whole) <= int(room.tokens * TITLE_SHARE) else ""
 
 
 def _indexes(view: View, start: int, count: int) -> range:
@@ -256,24 +243,32 @@ def chosen(content: Content, record: Record, config: ToolResultConfig, room: Roo
         del styles[0]  # whole, an image would be shown as the text of its data
     views = [View(layout, style) for style in styles]
     view = views[-1]
-    if fits_whole(view, room):  # asked first, because mostly not even this one does
-        view = next(milder for milder in views if fits_whole(milder, room))
+    if _fits_whole(view, room):  # asked first, because mostly not even this one does
+        view = next(milder for milder in views if _fits_whole(milder, room))
     return replace(record, text_chars=view.style.text_chars, fields=view.style.fields), view
 
 
-def first_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> tuple[Record, Page]:
-    """Return the first page, and the record of a text with what its end shows already."""
+def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
+    """Return the first page; of a text, and of a result without pages, the beginning and the end."""
+    is_text = view.layout.unit == "text"
+    if config.pagination and not is_text:
+        return page_at(view, Place(), room)
+    shown = Projected(value=()) if is_text else view.shown(range(len(view)))
+    text = view.layout.rows[0] if is_text else _body(shown.value)
+    page = Page(body=text, start=Place(), next=None, stop=len(view), shown=shown)
+    if room.price(text) <= room.tokens:
+        return page
+    stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
+    start = tail_start(text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop)
+    page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
     if not config.pagination:
-        return record, _only_page(record, view, config, room)
-    if view.layout.unit == "text":
-        return _head_page(record, view, room)
-    return record, page_at(view, Place(), room)
+        return replace(page, form=EDGES)
+    return page if start == stop else replace(page, next=Place(char=stop), inside=view.layout.name(0), stop=0)
 
 
 def style_of(record: Record) -> Style:
     """Return the style of a record's pages."""
-    words = Words(query=frozenset(record.words), keywords=frozenset(record.keywords))
-    return Style(fields=record.fields, text_chars=record.text_chars, words=words, extraction=record.extraction)
+    return Style(fields=record.fields, text_chars=record.text_chars, words=record.words, extraction=record.extraction)
 
 
 def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[Style]:
@@ -288,51 +283,108 @@ def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[St
         yield from (replace(base, text_chars=chars) for chars in sorted(lengths, reverse=True))
 
 
-def _head_page(record: Record, view: View, room: Room) -> tuple[Record, Page]:
-    """The beginning and the end of a text, as results of commands and logs are read; pages hold what is between."""
-    text = view.layout.rows[0]
-    page = page_at(view, Place(), replace(room, tokens=int(room.tokens * HEAD_SHARE)))
-    if page.next is None:
-        return record, page
-    start = tail_start(text, room.tokens - room.price(f"{page.body}\n[…]\n"), room.price, page.next.char)
-    if start >= len(text):
-        return record, page
-    following = page.next if start > page.next.char else None
-    return replace(record, tail_start=start), replace(page, end=text[start:], next=following)
+def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
+    """Return where the page ends that begins at `start`: as much as fits in `budget_tokens`.
 
+    It ends after a paragraph, a line or a sentence where that fills half of the budget, else after a word or a
+    character. It has at least one character, whatever that costs. Its price is checked as a whole.
+    """
+    end = len(text)
+    most = min(end - start, budget_tokens * MOST_CHARS_PER_TOKEN)
 
-def _only_page(record: Record, view: View, config: ToolResultConfig, room: Room) -> Page:
-    """All of a result in one shortened form."""
-    if view.layout.unit == "text":
-        body = _shortened(view.layout.rows[0], record, config, room)
-        return _page_of(view, body, TELLING if config.extraction else EDGES, Projected(value=()))
-    shown = view.shown(range(len(view)))
-    whole = "\n".join(filter(None, shown.value))
-    if room.price(whole) <= room.tokens:
-        return _page_of(view, whole, "", shown)
-    return _page_of(view, _head_and_tail(whole, room), EDGES, shown)
+    def cut(chars: int) -> int:
+        return chars if start + chars == end else _last_break(text, start, start + chars) - start
 
-
-def _page_of(view: View, body: str, form: str, shown: Projected) -> Page:
-    return Page(body=body, start=Place(), next=None, stop=len(view), shown=shown, form=form)
-
-
-def _shortened(text: str, record: Record, config: ToolResultConfig, room: Room) -> str:
-    if not config.extraction:
-        return _head_and_tail(text, room)
-    words = style_of(record).words
-    chars = page_end(text, 0, room.tokens, room.price)
-    extracted = extract(text, chars, words)
-    while chars > 1 and room.price(extracted) > room.tokens:
-        chars = int(chars * EXTRACT_SHRINK)
-        extracted = extract(text, chars, words)
-    return extracted
-
-
-def _head_and_tail(text: str, room: Room) -> str:
-    stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
-    start = tail_start(
-        text, room.tokens - room.price(f"{text[:stop]}\n[… 1,000,000 more characters …]\n"), room.price, stop
+    return min(
+        end, start + max(1, _most_chars(lambda chars: text[start : start + chars], cut, most, budget_tokens, price))
     )
-    gap = start - stop
-    return text if not gap else f"{text[:stop]}\n[… {gap:,} more characters …]\n{text[start:]}"
+
+
+def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) -> int:
+    """Return where the longest end of `text` begins that fits in `budget_tokens`, at `earliest` or after it.
+
+    It begins where a line or a word does; at `len(text)` when nothing fits.
+    """
+    size = len(text)
+    most = min(size - earliest, budget_tokens * MOST_CHARS_PER_TOKEN)
+
+    def cut(chars: int) -> int:
+        return chars if size - chars == earliest else size - _next_break(text, size - chars)
+
+    return size - _most_chars(lambda chars: text[size - chars :], cut, most, budget_tokens, price)
+
+
+def _most_chars(
+    part: Callable[[int], str], cut: Callable[[int], int], most: int, budget_tokens: int, price: WholePrice
+) -> int:
+    """How many characters fit, cut to where the text has a break; 0 when none does."""
+    while most > 0:
+        low, high = (most, most) if price(part(most)) <= budget_tokens else (0, most - 1)
+        while high - low > low // PRECISION:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if price(part(middle)) <= budget_tokens else (low, middle - 1)
+        chars = cut(low)
+        if price(part(chars)) <= budget_tokens:
+            return chars
+        most = min(chars, low) - 1  # prices do not quite add up
+    return 0
+
+
+def _last_break(text: str, start: int, stop: int) -> int:
+    """The end of a paragraph, a line or a sentence in the second half of a part; else of a word, or a character."""
+    middle = (start + stop) // 2
+    for mark in ("\n\n", "\n"):
+        found = text.rfind(mark, middle, stop)
+        if found >= 0:
+            return found + len(mark)
+    ends = [end for _, end in sentence_spans(text, max(middle, stop - SENTENCES_CHARS), stop)][:-1]
+    return ends[-1] if ends else word_cut(text, start, stop)
+
+
+def _next_break(text: str, start: int) -> int:
+    """The next line in the first half of the end of a text that begins at `start`; else the next word or character."""
+    line = text.find("\n", max(0, start - 1), (start + len(text)) // 2)
+    if line >= 0:
+        return line + 1
+    space = _SPACE.search(text, start, (start + len(text)) // 2)
+    if space:
+        return space.end()
+    return next(place for place in range(start, len(text) + 1) if clean_cut(text, 0, place) == place)
+
+
+def passages(text: str, needle: str, start: int) -> Iterator[Span]:
+    r"""Yield where the lines, or parts of lines, are that contain `needle`, in order and apart, from `start` on.
+
+    The search is literal and without case, character by character: `ss` is not found by `ß`, nor a composed accent by
+    its parts, nor a space by a line break. A search that begins where a passage does finds the same passages.
+
+    Example:
+        >>> [*passages("One cat. Two dogs.\nNo CATS.", "cat", 0)]
+        [(0, 18), (19, 27)]
+    """
+    flags = re.NOFLAG if needle.lower() == needle.upper() else re.IGNORECASE
+    pattern = re.compile(re.escape(needle), flags)
+    at = start
+    while needle and (match := pattern.search(text, at)):
+        first, last = _around(text, *match.span())
+        first, at = max(first, at), match.end()
+        while match := pattern.search(text, at, last + len(needle) - 1):  # one that begins in the passage, too
+            at = match.end()
+            last = max(last, at)
+        yield first, last
+        at = last
+
+
+def _around(text: str, first: int, last: int) -> Span:
+    """The line around a place, or as many whole words of it as are allowed."""
+    low, high = max(0, first - PASSAGE_CHARS // 2), min(len(text), last + PASSAGE_CHARS // 2)
+    before, after = text[low:first], text[last:high]
+    if "\n" in before:
+        low += before.rindex("\n") + 1
+    elif low and " " in before:
+        low += before.index(" ") + 1
+    if "\n" in after:
+        high = last + after.index("\n")
+    elif high < len(text) and " " in after:
+        high = last + after.rindex(" ")
+    return clean_cut(text, 0, low), clean_cut(text, last, high)

@@ -1,117 +1,64 @@
-"""Projection: which fields of a JSON value are shown, by paths or by rules that find what tells its rows apart.
+"""Projection: which fields of a JSON value are shown, by paths or by rules, and which sentences of a long text.
 
-Values that stand at the same path (the `owner` of each of 5,000 rows) are looked at together: each path is judged once,
-and what is left out is reported once. What is kept of a row depends on that row alone, so pages agree.
+Values that stand at the same path (the `owner` of each of 5,000 rows) are looked at together: what is left out is
+reported once. What is kept of a row depends on that row alone, so pages agree.
 
-By rules, fields are kept for their kind. A key is split into words (`createdAt`, `created_at` and `Created At` are the
-same two words; a number at the end does not count) and judged by its last word, in the tables below, together with the
-shape of the value. First match wins:
-
-    bool        state if the last word is a state word or the first is `is`, else flag
-    number      0 or 1 under `is_...`: state, under `has_...`, `can_...`: flag; identifier and date by the last word;
-                every other number is an amount
-    text        1. identifier  last word in IDENTIFIERS
-                2. url         `scheme://...`, or the last word in LINKS
-                3. identifier  a UUID
-                4. date        last word in DATES, or starts like 2024-05-31 or 31/05/2024
-                5. amount      a number as text, or a digit in it and a word of the key in AMOUNTS
-                6. name        last word in NAMES, at most `LINE_CHARS` long
-                7. state       last word in STATES, or the first is `is`
-                8. text        last word in TEXTS, or longer than `LINE_CHARS` and not one unbroken run of ASCII
-                9. other
-
-A plural counts as its singular. The words are those of REST and SQL naming in general, not of one service.
+By rules, left out are nulls and empty values; answers to yes-or-no questions (`has_wiki: true`, `can_edit: 0`); and
+addresses, but for one where neither the object nor the one it belongs to has an identifier. A key is split into words
+(`createdAt`, `created_at` and `Created At` are the same two) and judged by the last one, a question by the first; a
+plural counts as its singular. The words are those of REST and SQL naming in general, not of one service.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum, auto
 from functools import lru_cache
-from typing import Any, Final
+from math import fsum, log
+from typing import Any, Final, Literal
 
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists, joined
+from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.text.sentences import Span, clean_cut, statement_spans, word_cut
+from langchain_ctxwin.text.terms import query_terms, terms
 
-LINE_CHARS = 120
-"""A text longer than a line is read as prose, not as a label."""
+_IDENTIFIERS = """
+id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login username
+handle email phone sku isbn ean upc asin doi iban bic vin symbol ticker token identifier cursor
+"""
+IDENTIFIERS = frozenset(_IDENTIFIERS.split())
+LINKS = frozenset({"url", "uri", "href"})
+QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})
+"""First words of a yes-or-no question; how things are (`is_open`, `archived`) is a state and stays."""
 
+GAP = " … "
+"""Stands where statements between two others were left out."""
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+MIN_CHARS = 60
+"""Shortest text that has room for a few words and for the count of the others."""
 
+MOST_WORDS = 64
+"""Most words of a question: it has fewer, and of a pasted document the first ones say what it is about."""
 
-IDENTIFIERS = _words(
-    "id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login "
-    "username handle email phone sku isbn ean upc asin doi iban bic vin symbol ticker token identifier cursor"
-)
-NAMES = _words(
-    "name title label subject headline author owner user member guest customer client host assignee creator sender "
-    "recipient from to cc by company organization org team vendor supplier brand product item model director artist "
-    "country city region place location address path filename file repo repository branch topic"
-)
-STATES = _words(
-    "state status type kind category conclusion result outcome verdict decision phase stage step visibility role "
-    "permission priority severity level grade rating tier plan reason action event mode method direction gender sex "
-    "currency unit active inactive enabled disabled archived draft merged mergeable locked paid closed deleted removed "
-    "private public open available confirmed cancelled canceled resolved verified approved accepted rejected signed "
-    "default live success ok failed error pending completed done finished refunded captured"
-)
-AMOUNTS = _words(
-    "amount price cost fee total subtotal sum balance tax vat discount commission deposit payout salary revenue budget "
-    "rate ratio percent percentage count quantity qty size length width height weight distance duration score"
-)
-DATES = _words(
-    "at on date datetime time timestamp day week month quarter year created updated modified published posted expires "
-    "expiry expiration start end started ended begin until since due deadline arrival departure checkin checkout "
-    "birthday dob period"
-)
-TEXTS = _words(
-    "body description text content message summary comment snippet note abstract bio instruction question answer "
-    "excerpt review explanation detail"
-)
-LINKS = _words("url uri href")
-QUESTIONS = _words("has can should may allow allows")
-"""First words of a yes-or-no question, which a 0 or 1 answers."""
+QUERY_CHARS = 20_000
+"""How much of one argument or message is read for words."""
+
+HEAD_CHARS = 24_000
+BLOCK_CHARS = 2_000
+"""Of a text so much is read of its beginning, of its end, and where a word of the question occurs first."""
+
+STEM_CHARS = 5
+"""So many letters at the beginning of a word are searched for, since endings differ."""
+
+Role = Literal["identifier", "link", "question", ""]
 
 _WORD = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
-# Digits are possessive here and where values are printed: of a long run before a letter none is given back.
-_SHAPE = re.compile(
-    r"(?P<url>[a-zA-Z][a-zA-Z0-9+.-]*://)"
-    r"|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z)"
-    r"|(?P<date>\d{4}-\d\d-\d\d|\d{4}/\d\d/\d\d|\d\d?[/.]\d\d?[/.]\d{4})"
-    r"|(?P<amount>[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?\Z)"
-)
-_UNBROKEN = re.compile(r"[!-~]+")
-_DIGIT = re.compile(r"\d")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
 _KEYS_MAX = 4_096  # keys remembered: those of a few hundred kinds of results
 _ITEMS: Final = object()  # the step from a list to its items
 _GONE: Final = object()  # nothing is kept of this value; None is a value
-
-
-class Kind(StrEnum):
-    """What a field tells its reader."""
-
-    IDENTIFIER = auto()
-    NAME = auto()
-    STATE = auto()
-    AMOUNT = auto()
-    DATE = auto()
-    TEXT = auto()
-    URL = auto()
-    FLAG = auto()
-    OTHER = auto()
-
-
-_KEPT = {Kind.IDENTIFIER, Kind.NAME, Kind.STATE, Kind.AMOUNT, Kind.DATE, Kind.TEXT}
-_TELLING = {Kind.IDENTIFIER, Kind.NAME}  # with one of these, a reader knows what an object is
-
-_BY_LAST_WORD = (
-    (IDENTIFIERS, Kind.IDENTIFIER), (LINKS, Kind.URL), (DATES, Kind.DATE), (STATES, Kind.STATE),
-    (AMOUNTS, Kind.AMOUNT), (NAMES, Kind.NAME), (TEXTS, Kind.TEXT),
-)  # fmt: skip
-_BY_SHAPE = {"url": Kind.URL, "uuid": Kind.IDENTIFIER, "date": Kind.DATE, "amount": Kind.AMOUNT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +96,9 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
 
 
 def project_automatically(value: Any, *, text_chars: int, shorten: Callable[[str, int], str]) -> Projected:
-    """Keep identifiers, names, states, amounts, dates and texts, by the rules of this module.
+    """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
 
-    Left out are nulls and empty values, flags, URLs, and texts of no known kind. A URL stays (one per object) where
-    neither the object nor the one it belongs to has an identifier; texts of no known kind stay where an object has no
-    identifier and no name. An object at the top or in a list of which nothing would be left is kept whole, and lists
-    keep all of their items.
+    An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
 
     Args:
         value: Any JSON value.
@@ -166,56 +110,6 @@ def project_automatically(value: Any, *, text_chars: int, shorten: Callable[[str
     for place in rules.left_out:
         place.is_left_out = True
     return Projected(value=shown, left_out=root.all_left_out(), shortened=tuple(rules.shortened))
-
-
-def classify(key: str, value: str | float | bool) -> Kind:
-    """Return the kind of one scalar that is neither null nor empty, by the rules of this module.
-
-    Example:
-        >>> classify("createdAt", "3 days ago"), classify("US Gross", 146_083), classify("has_wiki", True)
-        (<Kind.DATE: 'date'>, <Kind.AMOUNT: 'amount'>, <Kind.FLAG: 'flag'>)
-    """
-    if isinstance(value, str):
-        return _text_kind(key, value)
-    by_key, first = _key_kind(key)
-    if isinstance(value, bool):
-        return Kind.STATE if by_key is Kind.STATE or first == "is" else Kind.FLAG
-    if value in (0, 1) and by_key is not Kind.AMOUNT:
-        if first == "is":
-            return Kind.STATE
-        if first in QUESTIONS:
-            return Kind.FLAG
-    return by_key if by_key in (Kind.IDENTIFIER, Kind.DATE) else Kind.AMOUNT
-
-
-def _text_kind(key: str, text: str) -> Kind:
-    by_key, first = _key_kind(key)
-    if by_key in (Kind.IDENTIFIER, Kind.URL):
-        return by_key
-    shape = _SHAPE.match(text)
-    if shape is not None and shape.lastgroup is not None:
-        return _BY_SHAPE[shape.lastgroup]
-    is_line = len(text) <= LINE_CHARS
-    if by_key is Kind.DATE or (by_key is Kind.NAME and is_line) or (by_key is Kind.AMOUNT and _DIGIT.search(text)):
-        return by_key
-    if by_key is Kind.STATE or first == "is":
-        return Kind.STATE
-    is_prose = not is_line and _UNBROKEN.fullmatch(text) is None
-    return Kind.TEXT if by_key is Kind.TEXT or is_prose else Kind.OTHER
-
-
-@lru_cache(maxsize=_KEYS_MAX)
-def _key_kind(key: str) -> tuple[Kind, str]:
-    """Return the kind that the last word of a key names, and the first word."""
-    words = [word.lower() for word in _WORD.findall(key)] or [""]
-    last = words[-1]
-    if len(words) > 1 and last == "s":  # the plural of an acronym: `IDs`
-        last = words[-2]
-    forms = {last, last.removesuffix("s"), last.removesuffix("es"), re.sub("ies$", "y", last)}
-    for table, kind in _BY_LAST_WORD:
-        if not table.isdisjoint(forms):
-            return kind, words[0]
-    return Kind.OTHER, words[0]
 
 
 def _chosen(value: Any, place: _Place) -> Any:
@@ -271,46 +165,33 @@ class _Automatic:
 
     def _object(self, each: dict[str, Any], place: _Place, *, is_identified: bool) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        doubtful: list[tuple[str, _Place, Kind]] = []
+        links: list[tuple[str, _Place]] = []
         containers: list[tuple[str, _Place]] = []
-        is_telling = False
         for key, value in each.items():
-            if not value and (value is None or value == ""):
+            if value is None or value == "":
                 continue
             child = place.children.get(key) or place.child(key)
+            if child.role == "question" and value in (0, 1):
+                self.left_out.append(child)
+                continue
             shown[key] = value
-            if type(value) is dict or type(value) is list:
+            if isinstance(value, dict | list):
                 containers.append((key, child))
-                continue
-            kind = child.kinds_of_texts.get(value) if type(value) is str else child.kind_of_numbers
-            if kind is None or type(value) is bool:
-                kind = child.kind(value)
-            if kind not in _KEPT:
-                doubtful.append((key, child, kind))
-                continue
-            is_telling = is_telling or kind in _TELLING
-            is_identified = is_identified or kind is Kind.IDENTIFIER
-            if isinstance(value, str) and len(value) > self.text_chars:
+            elif isinstance(value, str) and _is_link(value, child.role):
+                links.append((key, child))
+            else:
+                is_identified = is_identified or child.role == "identifier"
                 shown[key] = self._text(value, child)
-        is_identified = self._decide(shown, doubtful, is_identified=is_identified, is_telling=is_telling)
+        for key, child in links:
+            if is_identified:
+                del shown[key]
+                self.left_out.append(child)
+            else:
+                is_identified = True
+                shown[key] = self._text(shown[key], child)
         for key, child in containers:
             self._descend(shown, key, child, is_identified=is_identified)
         return shown
-
-    def _decide(
-        self, shown: dict[str, Any], doubtful: list[tuple[str, _Place, Kind]], *, is_identified: bool, is_telling: bool
-    ) -> bool:
-        """Take out what the object can do without, and say whether what stays identifies it."""
-        for key, child, kind in doubtful:
-            if kind is Kind.OTHER and not is_telling:
-                shown[key] = self._text(shown[key], child)
-            elif kind is Kind.URL and not is_identified:
-                is_identified = True
-                shown[key] = self._text(shown[key], child)
-            else:
-                del shown[key]
-                self.left_out.append(child)
-        return is_identified
 
     def _descend(self, shown: dict[str, Any], key: str, place: _Place, *, is_identified: bool) -> None:
         inside = self.value(shown[key], place, is_identified=is_identified, is_row=False)
@@ -340,20 +221,26 @@ class _Automatic:
         return self._text(value, place)
 
 
+def _is_link(text: str, role: Role) -> bool:
+    return role == "link" or (role != "identifier" and _URL.fullmatch(text) is not None)
+
+
 @lru_cache(maxsize=_KEYS_MAX)
-def _kind_of_numbers(key: str) -> Kind | None:
-    """Return the kind of every number under a key; None when a 0 or 1 there may be a flag."""
-    number = classify(key, 2)
-    return number if classify(key, 1) is number else None
+def _role_of(key: str) -> Role:
+    words = [word.lower() for word in _WORD.findall(key)] or [""]
+    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]  # the plural of an acronym: `IDs`
+    forms = {last, last.removesuffix("s"), last.removesuffix("es")}
+    if forms & IDENTIFIERS:
+        return "identifier"
+    if forms & LINKS:
+        return "link"
+    return "question" if words[0] in QUESTIONS else ""
 
 
 class _Place:
     """One path of the value: what its key tells, and whether any row shows it or leaves it out."""
 
-    __slots__ = (
-        *("above", "children", "is_left_out", "is_shown", "key", "kind_of_numbers", "kinds_of_texts", "of_items"),
-        "wanted",
-    )
+    __slots__ = ("above", "children", "is_left_out", "is_shown", "key", "of_items", "role", "wanted")
 
     def __init__(
         self, above: _Place | None = None, key: str = "", *, of_items: bool = False, wanted: Wanted = ()
@@ -361,8 +248,7 @@ class _Place:
         self.above, self.key, self.of_items, self.wanted = above, key, of_items, wanted
         self.children: dict[Hashable, _Place] = {}
         self.is_shown = self.is_left_out = False
-        self.kinds_of_texts: dict[str, Kind] = {}
-        self.kind_of_numbers = _kind_of_numbers(key)
+        self.role = _role_of(key)
 
     @property
     def path(self) -> str:
@@ -379,12 +265,6 @@ class _Place:
         if place is None:
             place = self.children[_ITEMS] = _Place(self, self.key, of_items=True, wanted=self.wanted)
         return place
-
-    def kind(self, value: Any) -> Kind:
-        kind = classify(self.key, value)
-        if type(value) is str:
-            self.kinds_of_texts[value] = kind
-        return kind
 
     def all_left_out(self) -> tuple[str, ...]:
         """Return the highest paths below the top that no row shows, or of which some rows left something out."""
@@ -410,3 +290,98 @@ class _Place:
 
     def _below(self, above: str) -> str:
         return f"{above}[]" if self.of_items else joined(above, self.key)
+
+
+def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
+    """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
+
+    A shorter text is returned as it is. Where room is left, or without any word, statements are added from the
+    beginning. Where statements are missing stands `GAP`, at the end the number of characters that were left out. Less
+    than `MIN_CHARS` are the first characters.
+
+    Args:
+        text: the text.
+        max_chars: most characters to return.
+        words: what `query_words` found in a question. A word that few statements have counts for more.
+
+    Example:
+        >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
+        >>> extract(text, 65, query_words(["Bread?"]))
+        'It rains today. … Bread costs 4.20. ... [41 more characters]'
+    """
+    if len(text) <= max_chars:
+        return text
+    if max_chars < MIN_CHARS:
+        return f"{text[: clean_cut(text, 0, max_chars - 1)]}…" if max_chars > 0 else ""
+    room = max_chars - len(_ending(len(text))) - len(GAP)
+    pieces = [piece for block in _blocks(text, words) for piece in _pieces(text, block, room)]
+    having = {span: set(terms(text[slice(*span)])).intersection(words) if words else set() for span in pieces}
+    times = Counter(word for found in having.values() for word in found)
+    worth = {span: fsum(log(1 + len(pieces) / times[word]) for word in found) for span, found in having.items()}
+    telling = sorted((span for span in pieces if worth[span]), key=lambda span: (-worth[span], span))
+    fit: Fit[Span] = take_while_fits(telling, room + len(GAP), _chars, on_overflow="skip")
+    others: Fit[Span] = take_while_fits(
+        [span for span in pieces if not worth[span]], room + len(GAP) - fit.tokens, _chars
+    )
+    return _joined(text, sorted([*fit.kept, *others.kept]))
+
+
+def _chars(span: Span) -> int:
+    return span[1] - span[0] + len(GAP)
+
+
+def query_words(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the words that say what is asked for, as they are compared.
+
+    Example:
+        >>> query_words(["Where are my orders INV-7?"])
+        ('order', 'inv-7', 'inv', '7')
+    """
+    found = dict.fromkeys(word for text in texts for word in query_terms(text[:QUERY_CHARS]))
+    return tuple(found)[:MOST_WORDS]
+
+
+def _blocks(text: str, words: Collection[str]) -> Iterator[Span]:
+    """The parts of a text that are read: its head, its end, and where a word occurs first between them."""
+    head, last = HEAD_CHARS, max(HEAD_CHARS, len(text) - BLOCK_CHARS)
+    yield 0, min(head, len(text))
+    folded = text[:last].lower() if last > head else ""
+    found = {folded.find(word[:STEM_CHARS], head) // BLOCK_CHARS for word in words}
+    for number in sorted(found - {-1}):
+        yield max(head, number * BLOCK_CHARS), min(last, (number + 1) * BLOCK_CHARS)
+    if last < len(text):
+        yield last, len(text)
+
+
+def _pieces(text: str, block: Span, longest: int) -> Iterator[Span]:
+    """The statements of a block without the space around them, in pieces where they are too long."""
+    found = list(statement_spans(text, *block))
+    whole = found[block[0] > 0 : len(found) - (block[1] < len(text))]  # others go on outside of the block
+    for first, stop in whole or found:
+        start = first
+        while start < stop:
+            end = stop if stop - start <= longest else word_cut(text, start, start + longest)
+            piece = text[start:end]
+            if not piece.isspace():
+                yield start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+            start = end
+
+
+def _joined(text: str, kept: Sequence[Span]) -> str:
+    """The kept pieces; what lies between two of them is shown as it is when it is a little white space."""
+    shown: list[str] = []
+    end = left_out = 0
+    for start, stop in kept:
+        between = text[end:start]
+        if between.strip():
+            left_out += len(between)
+            between = GAP if shown else GAP.lstrip()
+        shown += [between if len(between) <= len(GAP) else " ", text[start:stop]]
+        end = stop
+    rest = text[end:]
+    left_out += len(rest) if rest.strip() else 0
+    return "".join([*shown, _ending(left_out) if left_out else ""])
+
+
+def _ending(chars: int) -> str:
+    return f" ... [{chars:,} more characters]"

@@ -7,22 +7,35 @@ line of the data: keys are data as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain, count, islice
 from typing import Any
 
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.core.field_paths import compile_fields, joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, restored
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
-from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, chosen, first_page, page_at, style_of
+from langchain_ctxwin.tool_results.pages import (
+    QUESTION_BITS,
+    Page,
+    Place,
+    Room,
+    chosen,
+    first_page,
+    page_at,
+    page_end,
+    passages,
+    style_of,
+)
+from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import Projected
-from langchain_ctxwin.tool_results.search import Search
-from langchain_ctxwin.tool_results.view import Layout, View, layout_of
+from langchain_ctxwin.tool_results.view import Layout, View, layout_of, row_lines
 
 READ_MORE = "read_more"
 """Name of the tool that reads on."""
@@ -62,6 +75,29 @@ MIN_BODY_SHARE = 0.25
 
 LEAST_CUT = 20
 """Part of the data, one in so many, that goes at least each time when it and its notes cost too much together."""
+
+
+ENTRY_SHARE = 0.25
+"""Largest part of a page that one entry takes before only its passages with the text are shown."""
+
+ENTRY_TOKENS = 200
+"""The same for a small page: a row of some twenty short fields."""
+
+MAX_CHARS_PER_TOKEN = 16
+"""More characters than a token of readable text has; bounds the work of a page, not its size."""
+
+MAX_PASSAGES = 5
+"""Passages shown of one row; all of a row that is larger than that share, and of a text, are shown page by page."""
+
+LEAD_CHARS = 40
+"""What is shown before the searched text when not even one passage fits: a few words."""
+
+ROW_TOKENS = 8
+MIN_BATCH_ROWS = 16
+"""So many rows of this size fill a page: they are printed as one table, rather than all that match."""
+
+Block = tuple[Place, str]
+"""What is shown of a match, and where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +167,12 @@ class Reader:
         """Return the first view of a result within a number of tokens, and the record to keep."""
         room = Room(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
-        notes = self._notes(kept, view.layout, tokens)
+        notes = Notes(kept, view.layout, self._result_id, self._price, tokens)
+        question = Question(is_first=True)
 
         def page(body_tokens: int) -> Answer:
-            final, found = first_page(kept, view, config, replace(room, tokens=body_tokens))
-            if is_stored:
-                return self._written(final, view.layout, found, Question(is_first=True), notes)
-            return Answer(text=notes.around_all_there_is(found), record=final, page=found, layout=view.layout)
+            found = first_page(view, config, replace(room, tokens=body_tokens))
+            return self._written(kept, view.layout, found, question, notes, is_stored=is_stored)
 
         return self._fitted(page, tokens)
 
@@ -151,9 +186,7 @@ class Reader:
         bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
         return Place.at(self._signer.verify(cursor, **bound).offset)
 
-    def answer(
-        self, record: Record, place: Place, question: Question, tokens: int, *, is_extended: bool = True
-    ) -> Answer:
+    def answer(self, record: Record, place: Place, question: Question, tokens: int) -> Answer:
         """Return what is asked of a kept result from a place on, within a number of tokens.
 
         Args:
@@ -161,7 +194,6 @@ class Reader:
             place: where the cursor stands; a question of its own begins at the first entry.
             question: what to read.
             tokens: largest size of the page with its notes.
-            is_extended: whether the result is kept for longer than before; otherwise nothing is promised.
 
         Raises:
             ConfigError: the cursor goes on with a question that is not asked.
@@ -178,23 +210,21 @@ class Reader:
         view = View(layout, replace(style, fields=question.fields) if question.fields else style)
         if place.entry >= len(layout):
             end = Page(body="", start=place, next=None, stop=place.entry, shown=Projected(value=()))
-            return Answer(text=_nothing_more(record), record=record, page=end, layout=layout)
+            text = (
+                f'[No more pages: all of the result of {record.tool} was shown. Add contains="text" to search it, or '
+                'fields=["name"], ["*"] for all, to read other fields.]'
+            )
+            return Answer(text=text, record=record, page=end, layout=layout)
         search = Search(view, question.contains) if question.contains else None
         entries = search.entries() if search else []
-        notes = self._notes(record, layout, tokens)
+        notes = Notes(record, layout, self._result_id, self._price, tokens)
 
         def page(body_tokens: int) -> Answer:
             room = Room(tokens=body_tokens, price=self._price, rows=question.rows)
-            if search:
-                found = search.page(entries, place, room)
-            else:
-                found = page_at(view, place, room, stop_char=None if place.question else record.tail_start)
-            return self._written(record, layout, found, question, notes, is_extended=is_extended)
+            found = search.page(entries, place, room) if search else page_at(view, place, room)
+            return self._written(record, layout, found, question, notes)
 
         return self._fitted(page, tokens)
-
-    def _notes(self, record: Record, layout: Layout, tokens: int) -> Notes:
-        return Notes(record, layout, self._result_id, self._price, tokens)
 
     def _fitted(self, view: Callable[[int], Answer], tokens: int) -> Answer:
         """Give the notes their room: what they take is known when they are written."""
@@ -207,12 +237,11 @@ class Reader:
             body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
 
     def _written(
-        self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes, *, is_extended: bool = True
+        self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes, *, is_stored: bool = True
     ) -> Answer:
-        following = self._cursor(record, page.next) if page.next else ""
-        end = self._cursor(record, Place(entry=len(layout)))
-        ttl_seconds = self._ttl_seconds if is_extended else 0.0
-        text = notes.around(page, question, following=following, end=end, ttl_seconds=ttl_seconds)
+        following = self._cursor(record, page.next) if page.next and is_stored else ""
+        end = self._cursor(record, Place(entry=len(layout))) if is_stored else ""
+        text = notes.around(page, question, following=following, end=end, ttl_seconds=self._ttl_seconds)
         return Answer(text=text, record=record, page=page, layout=layout, following=following)
 
     def _cursor(self, record: Record, place: Place) -> str:
@@ -243,18 +272,15 @@ class Notes:
         self._price = price
         self._names_tokens = int(tokens * NAMES_SHARE)
 
-    def around(
-        self, page: Page, question: Question, *, following: str = "", end: str = "", ttl_seconds: float = 0.0
-    ) -> str:
+    def around(self, page: Page, question: Question, *, following: str, end: str, ttl_seconds: float) -> str:
         """Return a page between a line that says what it is and one that says what it is not.
 
         Args:
             page: the page.
             question: what it answers.
             following: cursor of the next page; empty after the last one.
-            end: cursor after the last entry, for searches and other fields when all pages were read; empty when the
-                result could not be stored.
-            ttl_seconds: how long cursors are good for; 0 when the store could not keep the result for longer.
+            end: cursor after the last entry, for searches and other fields; empty when the result is not stored.
+            ttl_seconds: how long cursors are good for.
         """
         what = self._what(page, question)
         if question.contains and not page.body:
@@ -265,22 +291,17 @@ class Notes:
             body = body.removesuffix("\n")
         names = self._names(page, question)
         footer = self._footer(page, question, self._way_on(page, question, following, end, ttl_seconds))
-        return "\n".join(
-            [
-                f"[{what}{label}]",
-                f"<data {self._mark}>",
-                body,
-                *([f"({names})"] if names else []),
-                f"</data {self._mark}>",
-                *([f"[{footer}]"] if footer else []),
-            ]
-        )
-
-    def around_all_there_is(self, page: Page) -> str:
-        """Return the first page of a result that could not be stored."""
-        shown = self.around(page, Question(is_first=True))
         again = f"If it is needed, call {self._record.tool} again with narrower arguments, if repeating it is safe."
-        return f"{shown}\n[The rest could not be stored and cannot be read. {again}]"
+        lines = [
+            f"[{what}{label}]",
+            f"<data {self._mark}>",
+            body,
+            f"({names})" if names else None,
+            f"</data {self._mark}>",
+            f"[{footer}]" if footer else None,
+            None if end else f"[The rest could not be stored and cannot be read. {again}]",
+        ]
+        return "\n".join(line for line in lines if line is not None)
 
     def _what(self, page: Page, question: Question) -> str:
         record, layout = self._record, self._layout
@@ -343,13 +364,10 @@ class Notes:
         shows_everything = self._record.shows_everything
         if not end or (question.is_first and shows_everything and page.is_everything):
             return ""
-        seconds = f"{ttl_seconds:g} seconds"
-        valid = f"This cursor works for {seconds}; each read gives a new one"
-        if not ttl_seconds:
-            seconds, valid = "a while", "It may end soon: the store could not keep the result for longer"
+        valid = f"This cursor works for {ttl_seconds:g} seconds; each read gives a new one"
         go_on = f'Next page: {READ_MORE}(cursor="{following}"{self._repeated(question)})'
         if following and self._is_terse:
-            return f"{go_on}, for {seconds}"
+            return f"{go_on}, for {ttl_seconds:g} seconds"
         if following:
             other = 'Add contains="text" to search all of it, or fields=["name"], ["*"] for all'
             return ". ".join([go_on, other, valid] if question.is_first else [go_on, valid])
@@ -367,14 +385,6 @@ class Notes:
     def _if_short(self, text: str, instead: str) -> str:
         is_short = len(text) <= REPEATED_CHARS and self._price(text) <= self._names_tokens
         return text if is_short else instead
-
-
-def _nothing_more(record: Record) -> str:
-    """Say that a cursor stands after the last page."""
-    return (
-        f'[No more pages: all of the result of {record.tool} was shown. Add contains="text" to search it, or '
-        'fields=["name"], ["*"] for all, to read other fields.]'
-    )
 
 
 def _here(layout: Layout, page: Page) -> str:
@@ -410,6 +420,123 @@ def _quoted(asked: Any) -> str:
     """An argument in JSON; characters that nobody sees, or that turn lines around, by their numbers."""
     text = json.dumps(asked, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(asked)
+
+
+class Search:
+    """Looks for a text in the entries of a result, whatever its case, also in fields that are not shown."""
+
+    def __init__(self, view: View, needle: str) -> None:
+        self._view = view
+        self._needle = needle
+        self._pattern = re.compile(re.escape(needle), re.IGNORECASE)
+
+    def entries(self) -> list[int]:
+        """Return the entries in which the text occurs."""
+        entries = range(len(self._view))
+        return [at for at in entries if any(self._texts_with_it(self._view.layout.entry(at), ""))]
+
+    def page(self, entries: Sequence[int], place: Place, room: Room) -> Page:
+        """Return the page of matching entries that begins at a place."""
+        taken: list[Block] = []
+        following, left = None, room.tokens
+        for block in self._blocks([index for index in entries if index >= place.entry], place, room):
+            left -= room.price(f"{block[1]}\n")
+            if taken and (left < 0 or len(taken) == room.rows):
+                following = block[0]
+                break
+            taken.append(block)
+        while len(taken) > 1 and room.price(_body(taken)) > room.tokens:
+            following = taken.pop()[0]
+        body = _body(taken)
+        if room.price(body) > room.tokens:
+            body = self._cut(body, room)
+        shown = Projected(value=())
+        return Page(body=body, start=place, next=following, stop=place.entry, shown=shown, matches=entries)
+
+    def _blocks(self, entries: Sequence[int], place: Place, room: Room) -> Iterator[Block]:
+        """What is shown of each match, with the place to go on from when it does not fit any more."""
+        most_tokens = min(room.tokens, max(ENTRY_TOKENS, ENTRY_SHARE * room.tokens))
+        if self._view.style.fields:
+            most_tokens = room.tokens  # what was asked for comes before where the text stands
+        at_once = max(MIN_BATCH_ROWS, room.tokens // ROW_TOKENS)
+        for start in range(0, len(entries), at_once):
+            batch = entries[start : start + at_once]
+            lines = _numbered_lines(self._view, batch)
+            for index in batch:
+                at = replace(place, entry=index, char=place.char if index == place.entry else 0)
+                block = "" if at.char else self._block(index, lines.get(index, ""), most_tokens)
+                if block and room.price(block) <= most_tokens:
+                    yield at, block
+                else:
+                    yield from self._passages(at)
+
+    def _block(self, index: int, line: str, most_tokens: float) -> str:
+        """The line of an entry with the passages that it does not show; empty when there is none, or it is too long."""
+        value = print_value(self._view.value(index)) if line else ""  # what repeats is said above the line
+        longest = max(len(line), len(value))
+        if not line or longest > most_tokens * MAX_CHARS_PER_TOKEN:  # each passage would be looked for in all of it
+            return ""
+        hidden = (f"  in it: {where}: {text}" for _, where, text in self._found(index, "") if text not in line + value)
+        shown = list(islice(hidden, MAX_PASSAGES))
+        more = sum(1 for _ in hidden)
+        return "\n".join([line, *shown, *([f"  in it: {more:,} more places"] if more else [])])
+
+    def _passages(self, place: Place) -> Iterator[Block]:
+        """The passages of one entry from the place on, which counts them."""
+        found = self._found(place.entry, self._view.layout.path_of(place.entry))
+        for number, where, text in islice(found, place.char, None):
+            yield replace(place, char=number), f"{where}: {text}"
+
+    def _cut(self, text: str, room: Room) -> str:
+        """A block that alone is too large, from shortly before the searched text on."""
+        on_one_line = re.escape(" ".join(self._needle.split()))  # passages are shown without their line breaks
+        match = self._pattern.search(text) or re.search(on_one_line, text, re.IGNORECASE)
+        start = max(0, match.start() - LEAD_CHARS) if match else 0
+        return text[start : page_end(text, start, room.tokens, room.price)]
+
+    def _found(self, index: int, path: str) -> Iterator[tuple[int, str, str]]:
+        spans = (
+            (where, text, span)
+            for where, text in self._texts_with_it(self._view.layout.entry(index), path)
+            for span in passages(text, self._needle, 0)
+        )
+        for number, (where, text, (start, stop)) in enumerate(spans):
+            yield number, where or f"characters {start:,}-{stop:,}", " ".join(text[start:stop].split())
+
+    def _texts_with_it(self, value: Any, path: str) -> Iterator[tuple[str, str]]:
+        return ((where, text) for where, text in _texts(value, path) if self._pattern.search(text))
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text inside a value, as it is, with its path: keys, and values that are no texts as they are printed."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            inside = joined(path, key)
+            yield inside, key
+            yield from _texts(item, inside)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}[{index}]")
+    else:
+        yield path, value if isinstance(value, str) else print_value(value)
+
+
+def _numbered_lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
+    """Matching rows as a table with their numbers; fields under their names; nothing of a text, or of other entries."""
+    layout = view.layout
+    if layout.unit == "fields":
+        return dict(zip(indexes, view.texts(indexes), strict=True))
+    values = {index: view.value(index) for index in indexes if index >= layout.head and layout.unit == "rows"}
+    objects = {index: value if isinstance(value, dict) else {"value": value} for index, value in values.items()}
+    # What the number of a row is called: something that the rows themselves do not have.
+    names = chain(["row"], (f"row_{number}" for number in count()))
+    name = next(name for name in names if not any(name in value for value in objects.values()))
+    numbered = [{name: index - layout.head + 1, **value} for index, value in objects.items()]
+    return dict(zip(values, row_lines(numbered), strict=True))
+
+
+def _body(blocks: Sequence[Block]) -> str:
+    return "\n".join(text for _, text in blocks)
 
 
 Fields = Sequence[str] | str | None

@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -17,14 +17,13 @@ from math import ceil
 from typing import Any
 
 import structlog
-from langgraph.store.base import BaseStore, Item
-from langgraph.store.base.batch import AsyncBatchedBaseStore
+from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.protocols import Clock, ResultStore
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
-from langchain_ctxwin.util.redis import async_redis_client, redis_client
+from langchain_ctxwin.util.redis import redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 
@@ -50,7 +49,27 @@ POLL_SECONDS = 0.01  # a store answers within milliseconds
 _log = structlog.get_logger(__name__)
 
 
-class MemoryResultStore:
+class InThreads:
+    """The async methods of a store: a thread does what the others do.
+
+    An async client of its own would need connections per event loop; LangGraph's async stores answer other threads.
+    """
+
+    async def aput(self: ResultStore, key: str, value: bytes, ttl_seconds: float) -> None:
+        """Like `put`, without blocking the event loop."""
+        await _in_thread(partial(self.put, key, value, ttl_seconds))
+
+    async def aget(self: ResultStore, key: str) -> bytes | None:
+        """Like `get`, without blocking the event loop."""
+        found: bytes | None = await _in_thread(partial(self.get, key))
+        return found
+
+    async def adelete(self: ResultStore, key: str) -> None:
+        """Like `delete`, without blocking the event loop."""
+        await _in_thread(partial(self.delete, key))
+
+
+class MemoryResultStore(InThreads):
     """Keeps results in this process; what expired goes first, then what was not used for longest.
 
     Key init args:
@@ -123,18 +142,6 @@ class MemoryResultStore:
         with self._lock:
             self._drop(key)
 
-    async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Like `put`, which blocks for microseconds."""
-        self.put(key, value, ttl_seconds)
-
-    async def aget(self, key: str) -> bytes | None:
-        """Like `get`."""
-        return self.get(key)
-
-    async def adelete(self, key: str) -> None:
-        """Like `delete`."""
-        self.delete(key)
-
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -145,7 +152,7 @@ class MemoryResultStore:
             self._drop(key)
 
 
-class LangGraphResultStore:
+class LangGraphResultStore(InThreads):
     """Keeps results in a LangGraph store: in memory, SQLite, Postgres, their async forms, or your own.
 
     Every item has its own expiry, checked when it is read. Whether expired items are removed is up to the store: those
@@ -167,49 +174,19 @@ class LangGraphResultStore:
             raise ConfigError(f"base_store is {type(base_store).__name__:.60}: pass a store of LangGraph")
         self._store = base_store
         self._clock = clock
-        # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
-        self._is_async = isinstance(base_store, AsyncBatchedBaseStore)
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        self._store.put(*_place(key), self._item(value, ttl_seconds), index=False, **self._life(ttl_seconds))
+        # Text: stores keep JSON, and some databases refuse control characters.
+        item = {"result": base64.b64encode(value).decode(), "expires_at_seconds": self._clock() + ttl_seconds}
+        # The store's own expiry, in whole minutes; stores that have none refuse the argument.
+        life: dict[str, Any] = {"ttl": ceil(ttl_seconds / SECONDS_PER_MINUTE)} if self._store.supports_ttl else {}
+        self._store.put(*_place(key), item, index=False, **life)
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, deleted or damaged."""
         # Refreshing the store's expiry would write at each read, and ours is not in it.
-        return self._value(key, self._store.get(*_place(key), refresh_ttl=False))
-
-    def delete(self, key: str) -> None:
-        """Forget what is kept under this key; no effect when there is nothing."""
-        self._store.delete(*_place(key))
-
-    async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Like `put`, without blocking the event loop."""
-        item, life = self._item(value, ttl_seconds), self._life(ttl_seconds)
-        await self._awaited("put", *_place(key), item, index=False, **life)
-
-    async def aget(self, key: str) -> bytes | None:
-        """Like `get`, without blocking the event loop."""
-        return self._value(key, await self._awaited("get", *_place(key), refresh_ttl=False))
-
-    async def adelete(self, key: str) -> None:
-        """Like `delete`, without blocking the event loop."""
-        await self._awaited("delete", *_place(key))
-
-    async def _awaited(self, method: str, *args: Any, **options: Any) -> Any:
-        if self._is_async:
-            return await getattr(self._store, f"a{method}")(*args, **options)
-        return await in_thread(partial(getattr(self._store, method), *args, **options))
-
-    def _item(self, value: bytes, ttl_seconds: float) -> dict[str, Any]:
-        # Text: stores keep JSON, and some databases refuse control characters.
-        return {"result": base64.b64encode(value).decode(), "expires_at_seconds": self._clock() + ttl_seconds}
-
-    def _life(self, ttl_seconds: float) -> dict[str, Any]:
-        """The store's own expiry, in whole minutes, where it has one; other stores refuse the argument."""
-        return {"ttl": ceil(ttl_seconds / SECONDS_PER_MINUTE)} if self._store.supports_ttl else {}
-
-    def _value(self, key: str, item: Item | None) -> bytes | None:
+        item = self._store.get(*_place(key), refresh_ttl=False)
         if item is None:
             return None
         try:
@@ -220,8 +197,12 @@ class LangGraphResultStore:
             return None
         return None if is_expired else value
 
+    def delete(self, key: str) -> None:
+        """Forget what is kept under this key; no effect when there is nothing."""
+        self._store.delete(*_place(key))
 
-class RedisResultStore:
+
+class RedisResultStore(InThreads):
     """Keeps results on a Redis server, or any server that speaks its protocol; it needs no modules.
 
     The server removes what expired. A server that fails raises the client's own errors.
@@ -246,33 +227,30 @@ class RedisResultStore:
         if isinstance(client, type) or not callable(send) or inspect.iscoroutinefunction(send):
             raise ConfigError(
                 f"client is {type(client).__module__}.{type(client).__name__}: pass a redis.Redis client, or use "
-                f"RedisResultStore.from_url(url), which has connections for async runs too"
+                f"RedisResultStore.from_url(url)"
             )
         self._client = client
         self._prefix = prefix
-        self._loops: _LoopClients | None = None
 
     @classmethod
     def from_url(cls, url: str, *, prefix: str = PREFIX, **options: Any) -> RedisResultStore:
-        """Connect at the first use, once per event loop and once for all threads.
+        """Connect at the first use.
 
         Unless options say otherwise, the server has a second to answer and is asked once.
 
         Args:
             url: `redis://host:6379/0`, `rediss://...` or `unix://...`.
             prefix: start of every key.
-            options: go to `redis.Redis.from_url` and to `redis.asyncio.Redis.from_url`, such as `socket_timeout`.
+            options: go to `redis.Redis.from_url`, such as `socket_timeout`.
 
         Raises:
             ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
         """
-        store = cls(redis_client(url, **options), prefix=prefix)
-        store._loops = _LoopClients(lambda: async_redis_client(url, **options))
-        return store
+        return cls(redis_client(url, **options), prefix=prefix)
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        self._client.execute_command(*self._set(key, value, ttl_seconds))
+        self._client.execute_command("SET", self._name(key), value, "PX", max(1, ceil(ttl_seconds * 1000)))
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
@@ -283,60 +261,11 @@ class RedisResultStore:
         """Forget what is kept under this key; no effect when there is nothing."""
         self._client.execute_command("DEL", self._name(key))
 
-    async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Like `put`, without blocking the event loop."""
-        await self._asend(*self._set(key, value, ttl_seconds))
-
-    async def aget(self, key: str) -> bytes | None:
-        """Like `get`, without blocking the event loop."""
-        found: bytes | None = await self._asend("GET", self._name(key), **AS_BYTES)
-        return found
-
-    async def adelete(self, key: str) -> None:
-        """Like `delete`, without blocking the event loop."""
-        await self._asend("DEL", self._name(key))
-
-    async def _asend(self, *command: Any, **options: Any) -> Any:
-        if self._loops is None:
-            return await in_thread(partial(self._client.execute_command, *command, **options))
-        client = await self._loops.client()
-        return await client.execute_command(*command, **options)
-
-    def _set(self, key: str, value: bytes, ttl_seconds: float) -> tuple[Any, ...]:
-        return "SET", self._name(key), value, "PX", max(1, ceil(ttl_seconds * 1000))
-
     def _name(self, key: str) -> bytes:
         return _key_bytes(f"{self._prefix}{key}")
 
 
-class _LoopClients:
-    """One client per event loop, closed with it: a connection cannot serve two loops, nor outlive its own."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-        self._open: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[Any, None]]] = {}
-
-    async def client(self) -> Any:
-        """Return the client of the running loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._open:
-            for closed in [one for one in list(self._open) if one.is_closed()]:  # without letting them end
-                self._open.pop(closed, None)
-            # A loop that ends closes the generators that were started in it: the one hook that loops have for this.
-            lifetime = self._lifetime(loop, client := self._connect())
-            self._open[loop] = (client, lifetime)
-            await anext(lifetime)
-        return self._open[loop][0]
-
-    async def _lifetime(self, loop: asyncio.AbstractEventLoop, client: Any) -> AsyncGenerator[Any, None]:
-        try:
-            yield
-        finally:
-            self._open.pop(loop, None)
-            await client.aclose()
-
-
-async def in_thread(work: Callable[[], Any]) -> Any:
+async def _in_thread(work: Callable[[], Any]) -> Any:
     """Return what the blocking `work` of a store does in a daemon thread, of which there are few.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal
@@ -12,9 +12,8 @@ from typing import Any, Literal
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.field_paths import joined
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
-from langchain_ctxwin.tool_results.extraction import Words, extract
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
-from langchain_ctxwin.tool_results.projection import Projected, project, project_automatically
+from langchain_ctxwin.tool_results.projection import Projected, extract, project, project_automatically
 
 EVERYTHING = ("*",)
 """Fields of a read that leaves nothing out."""
@@ -22,8 +21,8 @@ EVERYTHING = ("*",)
 EMPTY_ROW = "|"
 """A row that has none of the columns: an empty line could be overlooked."""
 
-MAP_FIELDS = 64
-"""Fields of one kind from which on an object is a table of names and values, more than any record has."""
+HEAD_CHARS = 1_000
+"""Fields beside the rows that print in so many characters are shown whole."""
 
 MIN_ROWS = 2
 """A list of one item is no table; its item is paged inside."""
@@ -45,8 +44,8 @@ class Style:
     text_chars: int | None = None
     """Length to which texts are shortened without `fields`; None: nothing is shortened and nothing left out."""
 
-    words: Words = field(default_factory=Words)
-    """What makes a sentence worth keeping."""
+    words: tuple[str, ...] = ()
+    """What makes a sentence worth keeping, as `query_words` spells it."""
 
     extraction: bool = True
     """Shorten to sentences, otherwise to the beginning."""
@@ -93,7 +92,7 @@ class View:
             return self._fields([next(iter(self.layout.entry(index))) for index in indexes])
         heads = [self._beside(self.layout.entry(index)) for index in indexes[: self._heads(indexes)]]
         rows = [self.layout.entry(index) for index in indexes[len(heads) :]]
-        return _together([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
+        return together([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
@@ -107,36 +106,14 @@ class View:
         return project_automatically(seen, text_chars=self.style.text_chars or 0, shorten=self._shorten)
 
     def _beside(self, head: dict[str, Any]) -> Projected:
-        """The fields beside the rows: few, and they tell about all rows, so none of them is left out."""
-        own = {key: item for key, item in head.items() if not isinstance(item, dict | list)}
-        if self.style.is_whole or self.style.fields or not own:
-            return self._project([head], self.style.fields)
-        (nested,) = (inner := self._project([{key: item for key, item in head.items() if key not in own}], ())).value
-        seen = {key: self._shortest(item) for key, item in own.items()}
-        return replace(
-            inner,
-            value=[{key: seen[key] if key in own else nested[key] for key in head if key in own or key in nested}],
-            shortened=(*inner.shortened, *(joined("", key) for key in own if seen[key] != own[key])),
-        )
+        """The fields beside the rows: they tell about all rows, so few of them are shown as they are."""
+        is_small = not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
+        return Projected(value=[head]) if is_small else self._project([head], self.style.fields)
 
     @cached_property
     def _object(self) -> Projected:
         """A result without rows, as a whole: what its fields are worth depends on the others."""
-        if self._is_map():
-            seen = {key: self._shortest(item) for row in self.layout.rows for key, item in row.items()}
-            cut = tuple(key for row in self.layout.rows for key, item in row.items() if seen[key] != item)
-            return Projected(value=[seen], shortened=cut)
         return self._project([{key: item for row in self.layout.rows for key, item in row.items()}], self.style.fields)
-
-    def _is_map(self) -> bool:
-        """True when the keys are data as well: many fields, all with texts or all with numbers."""
-        if self.style.fields or self.style.is_whole or len(self.layout.rows) < MAP_FIELDS:
-            return False
-        kinds = {type(item) for row in self.layout.rows for item in row.values()}
-        return len(kinds) == 1 and kinds <= {str, int, float, bool}
-
-    def _shortest(self, item: Any) -> Any:
-        return self._shorten(item, self.style.text_chars or 0) if isinstance(item, str) else item
 
     def _fields(self, keys: Sequence[str]) -> Projected:
         (shown,) = self._object.value
@@ -174,16 +151,6 @@ class View:
         return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
 
 
-def with_omissions(shown: Projected, other: Projected) -> Projected:
-    """Return what is shown of entries, with what is left out of them or of others."""
-    return replace(
-        shown,
-        left_out=_each_once((*shown.left_out, *other.left_out)),
-        shortened=_each_once((*shown.shortened, *other.shortened)),
-        missing=tuple(path for path in shown.missing if path in other.missing),
-    )
-
-
 def row_lines(values: Sequence[Any]) -> list[str]:
     """Print rows, one text each; the header of a table is part of the first row's."""
     printed = print_rows(values)
@@ -199,8 +166,8 @@ def _field_lines(value: Any) -> str:
     return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in value.items())
 
 
-def _together(parts: Sequence[Projected]) -> Projected:
-    """Parts of a page as one; a field is missing when no part has it."""
+def together(parts: Sequence[Projected]) -> Projected:
+    """Return parts of a page as one; a field is missing when no part has it."""
     asked = [part for part in parts if part.value]
     missing = set.intersection(*(set(part.missing) for part in asked)) if asked else set[str]()
     return Projected(
@@ -318,19 +285,6 @@ def _without(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     return {**kept, first: inside} if inside else kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A piece of a value and the line that says which piece it is; small neighbors share a part without a title."""
-
-    title: str
-    body: str
-
-    @property
-    def text(self) -> str:
-        """Title and body."""
-        return f"{self.title}\n{self.body}" if self.title else self.body
-
-
 class Inside:
     """The text of one large value, which its pages are slices of.
 
@@ -340,57 +294,46 @@ class Inside:
     """
 
     def __init__(self, value: Any, path: str) -> None:
-        self._parts = list(_parts(value, path))
-        self.text = "".join(part.text for part in self._parts)
-        self._starts = [0, *accumulate(len(part.text) for part in self._parts)]
+        parts = list(_parts(value, path))
+        self.text = "".join(f"{title}\n{body}" if title else body for title, body in parts)
+        self._titles = [title for title, _ in parts]
+        self._starts = [0, *accumulate(len(body) + (len(title) + 1 if title else 0) for title, body in parts)]
 
     def title_at(self, char: int) -> str:
         """Return the title of the part that a position is in the middle of, or an empty string."""
-        index = min(bisect_right(self._starts, char), len(self._parts)) - 1
-        return self._parts[index].title if char > self._starts[index] else ""
+        index = min(bisect_right(self._starts, char), len(self._titles)) - 1
+        return self._titles[index] if char > self._starts[index] else ""
 
 
-def _parts(value: Any, path: str) -> Iterator[Part]:
-    if value in ({}, []):
-        yield Part(title="", body=_line(path, print_value(value)))
-    elif isinstance(value, str):
-        yield Part(title=f"{path} ({len(value):,} characters):".lstrip(), body=f"{value}\n")
-    elif isinstance(value, dict):
-        yield from _fields(value, path)
-    elif isinstance(value, list):
+def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The pieces of a value, each with the line that says which piece it is; a small one says so itself."""
+    if isinstance(value, str):
+        yield f"{path} ({len(value):,} characters):".lstrip(), f"{value}\n"
+    elif isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _field_parts(item, joined(path, key))
+    elif isinstance(value, list) and value:
         yield from _items(value, path)
     else:
-        yield Part(title="", body=_line(path, print_value(value)))
+        yield "", _line(path, print_value(value))
 
 
-def _fields(value: dict[str, Any], path: str) -> Iterator[Part]:
-    lines: list[str] = []
-    for key, item in value.items():
-        name = joined(path, key)
-        printed = print_value(item)
-        if len(printed) <= SMALL_CHARS:
-            lines.append(_line(name, printed))
-            continue
-        yield from _small(lines)
-        lines = []
-        yield from _parts(item, name)
-    yield from _small(lines)
+def _field_parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    printed = print_value(value)
+    if len(printed) <= SMALL_CHARS:
+        yield "", _line(path, printed)
+    else:
+        yield from _parts(value, path)
 
 
-def _items(value: list[Any], path: str) -> Iterator[Part]:
+def _items(value: list[Any], path: str) -> Iterator[tuple[str, str]]:
     if all(len(print_value(item)) <= SMALL_CHARS for item in value):
         printed = print_rows(value)
-        title = f"{path}[] ({len(value):,} items):".lstrip()
         header = f"\n{printed.header}" if printed.header else ""
-        yield Part(title=title + header, body="".join(f"{line}\n" for line in printed.lines))
+        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in printed.lines)
         return
     for index, item in enumerate(value):
         yield from _parts(item, f"{path}[{index}]")
-
-
-def _small(lines: list[str]) -> Iterator[Part]:
-    if lines:
-        yield Part(title="", body="".join(lines))
 
 
 def _line(path: str, printed: str) -> str:

@@ -26,26 +26,6 @@ def redis_client(url: str, **options: Any) -> Any:
     return _connecting(Redis, url, {"retry": Retry(NoBackoff(), 0)} | options)
 
 
-def async_redis_client(url: str, **options: Any) -> Any:
-    """Like `redis_client`, a `redis.asyncio.Redis` for the running event loop: close it before the loop ends.
-
-    A burst of calls waits for free connections, as long as for an answer, where the usual pool refuses to open more.
-    A connection that the server closed meanwhile is opened anew, once: this client does not always notice beforehand,
-    as the other one does.
-    """
-    try:
-        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415  # an extra
-        from redis.asyncio.retry import Retry  # noqa: PLC0415
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.exceptions import ConnectionError as LostConnectionError  # noqa: PLC0415
-    except ImportError as error:
-        raise _not_installed() from error
-    lost = (LostConnectionError,)  # not time-outs: they took long enough
-    retry = Retry(NoBackoff(), 1, supported_errors=lost)
-    patience = {"retry": retry, "retry_on_error": list(lost), "timeout": ANSWER_SECONDS}
-    return Redis.from_pool(_connecting(BlockingConnectionPool, url, patience | options))
-
-
 def _connecting(kind: Any, url: str, options: dict[str, Any]) -> Any:
     patience = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
     try:

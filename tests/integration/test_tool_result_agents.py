@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
@@ -27,11 +26,10 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.tool_results.budget import MIN_TOKENS
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from support.fakes import ScriptedChatModel, script
 from support.oracle import text_tokens
-from support.result_stores import FakeClock
 from support.tool_runs import call, last_cursor, next_cursor
 
 pytestmark = pytest.mark.integration
@@ -175,39 +173,6 @@ def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
     assert (owner.status, "row-" in owner.text) == ("success", True)
 
 
-@both
-def test_a_tenant_cannot_read_what_belongs_to_another(is_async):
-    def tenant(runtime: Any) -> str:
-        return f"{runtime.config['configurable']['tenant']}/{runtime.config['configurable']['thread_id']}"
-
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600), scope=tenant)
-
-    def told(who: str, one: dict[str, Any]) -> ToolMessage:
-        agent = agent_of("agent", model_of(script(AIMessage("", tool_calls=[one]), "done")), guard, [query])
-        config = {"configurable": {"thread_id": "1", "tenant": who}}
-        given = {"messages": [HumanMessage("Go.")]}
-        state = asyncio.run(agent.ainvoke(given, config)) if is_async else agent.invoke(given, config)
-        return results_of(state["messages"])[-1]
-
-    cursor = last_cursor(told("acme", call("query")).text)
-    assert told("acme", call("read_more", cursor=cursor)).status == "success"
-    assert told("other", call("read_more", cursor=cursor)).status == "error"
-
-
-@agents
-@both
-def test_an_old_cursor_is_told_and_the_run_goes_on(kind, is_async):
-    clock = FakeClock()
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600), clock=clock, store=MemoryResultStore())
-    shown = guard.output(query.invoke({}), "query", {})
-    clock.now += 700
-    model = model_of(script(AIMessage("", tool_calls=[call("read_more", cursor=last_cursor(shown))]), "done"))
-    messages = ask(agent_of(kind, model, guard, [query]), is_async=is_async)
-    (message,) = results_of(messages)
-    assert (message.status, messages[-1].text) == ("error", "done")
-    assert text_tokens(message.text) < 60
-
-
 @agents
 def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
     path = str(tmp_path / "results.sqlite")
@@ -227,46 +192,37 @@ def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
     assert (page.status, page.text.startswith("[Result of query.")) == ("success", True)
 
 
-@asynccontextmanager
-async def sqlite_guard(path: Any):
-    async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-        await store.setup()
-        yield ToolResultGuard(ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store))
-
-
 @agents
 async def test_results_in_an_async_sqlite_store_are_read(kind, tmp_path):
-    async with sqlite_guard(tmp_path / "results.sqlite") as guard:
-        model = model_of(reader("query"))
-        agent = agent_of(kind, model, guard, [query])
+    async with AsyncSqliteStore.from_conn_string(str(tmp_path / "results.sqlite")) as store:
+        await store.setup()
+        guard = ToolResultGuard(ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store))
+        agent = agent_of(kind, model_of(reader("query")), guard, [query])
         config = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
         state = await agent.ainvoke({"messages": [HumanMessage("What is there?")]}, config)
-        messages = results_of(state["messages"])
-    assert len(messages) > 2
-    assert {message.status for message in messages} == {"success"}
+    statuses = [message.status for message in results_of(state["messages"])]
+    assert (len(statuses) > 2, set(statuses)) == (True, {"success"})
 
 
 @both
 def test_a_subclass_of_the_middleware_guards_too(is_async):
-    class Noting(ContextWindowMiddleware):
-        noted: list[str]
+    noted = []
 
+    class Noting(ContextWindowMiddleware):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            self.noted.append("sync")
+            noted.append("sync")
             return super().wrap_model_call(request, handler)
 
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            self.noted.append("async")
+            noted.append("async")
             return await super().awrap_model_call(request, handler)
 
     guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
     middleware = Noting(ContextEngine(ModelLimits(max_input_tokens=WINDOW)), guard=guard)
-    middleware.noted = []
     model = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
     (message,) = results_of(ask(create_agent(model, [query], middleware=[middleware]), is_async=is_async))
     assert text_tokens(message.text) <= 600
-    assert middleware.noted == ["async" if is_async else "sync"] * 2
-    assert isinstance(middleware, Noting)
+    assert noted == ["async" if is_async else "sync"] * 2
 
 
 @both

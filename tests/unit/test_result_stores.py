@@ -3,15 +3,13 @@
 import asyncio
 import os
 import threading
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.store.sqlite import SqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
@@ -19,27 +17,10 @@ from langchain_ctxwin.tool_results import stores as stores_module
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
 from langchain_ctxwin.util.background import MAX_HANGING
-from support.result_stores import CHECKS, FakeClock, elsewhere
+from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 
 TTL = 600.0
-KINDS = ["own memory", "memory", "sqlite", "async sqlite"]
-
-
-@asynccontextmanager
-async def opened(kind, path, clock):
-    """Open an empty store of this kind."""
-    if kind == "own memory":
-        yield MemoryResultStore(clock=clock)
-    elif kind == "memory":
-        yield LangGraphResultStore(InMemoryStore(), clock=clock)
-    elif kind == "sqlite":
-        with SqliteStore.from_conn_string(str(path)) as store:
-            store.setup()
-            yield LangGraphResultStore(store, clock=clock)
-    else:
-        async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-            await store.setup()
-            yield LangGraphResultStore(store, clock=clock)
+KINDS = ["memory", "langgraph memory", "sqlite", "async sqlite"]
 
 
 @pytest.fixture
@@ -48,20 +29,18 @@ def clock():
 
 
 @pytest.fixture(params=KINDS)
-async def store(request, tmp_path, clock):
+async def store(request, clock):
     """Each kind of store, empty."""
-    async with opened(request.param, tmp_path / "store.sqlite", clock) as store:
+    async with opened_store(request.param, request, clock) as store:
         yield store
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_a_store_keeps_its_contract(store, check):
-    """What all stores have in common, by both ways of calling them."""
     await check(store)
 
 
 async def test_a_result_expires(store, clock):
-    """It is there until its time, not at it, and putting it again extends its life."""
     await elsewhere(lambda: store.put("ns/a", b"first", TTL))
     clock.now += TTL - 1
     await store.aput("ns/b", b"second", TTL)
@@ -69,9 +48,6 @@ async def test_a_result_expires(store, clock):
     clock.now += 1
     both = (await elsewhere(lambda: store.get("ns/a")), await store.aget("ns/a"), await store.aget("ns/b"))
     assert (before, both) == (b"first", (None, None, b"second"))
-
-
-# ----------------------------------------------------------------------------------------------- LangGraph's stores
 
 
 DAMAGED = {
@@ -85,7 +61,6 @@ DAMAGED = {
 
 @pytest.mark.parametrize("value", DAMAGED.values(), ids=DAMAGED)
 async def test_a_damaged_item_is_none(value):
-    """Whatever somebody wrote there is not taken for a result; a warning says so, and the next put mends it."""
     base = InMemoryStore()
     base.put(*_place("ns/a"), value)
     store = LangGraphResultStore(base)
@@ -112,24 +87,17 @@ class Recording(InMemoryStore):
         self.seen.append(("get", options))
 
 
-def test_the_store_may_remove_what_expired_where_it_can():
-    """In whole minutes, rounded up; other stores refuse the argument. Nothing is embedded."""
+def test_a_store_is_told_its_own_expiry_where_it_has_one_and_a_read_does_not_extend_it():
     plain, expiring = Recording(), Recording()
     expiring.supports_ttl = True
     for base in (plain, expiring):
         LangGraphResultStore(base).put("ns/a", b"value", 61)
-    assert (plain.seen, expiring.seen) == ([("put", False, {})], [("put", False, {"ttl": 2})])
-
-
-def test_reading_does_not_write():
-    """A read does not refresh the store's own expiry."""
-    base = Recording()
-    LangGraphResultStore(base).get("ns/a")
-    assert base.seen == [("get", {"refresh_ttl": False})]
+    LangGraphResultStore(plain).get("ns/a")
+    assert plain.seen == [("put", False, {}), ("get", {"refresh_ttl": False})]
+    assert expiring.seen == [("put", False, {"ttl": 2})]
 
 
 def test_each_tenant_has_a_namespace():
-    """What a tenant left can be listed and removed by its namespace, whatever characters its name has."""
     base = InMemoryStore()
     store = LangGraphResultStore(base)
     for key in ("a.b/\0/x", "a.b/\0/y", "/z", "w"):
@@ -146,7 +114,6 @@ class Broken(InMemoryStore):
 
 
 async def test_a_store_that_fails_raises_its_own_error():
-    """The caller decides what that means."""
     store = LangGraphResultStore(Broken())
     with pytest.raises(ConnectionError, match="gone"):
         store.put("ns/a", b"value", TTL)
@@ -167,18 +134,7 @@ class Slow(InMemoryStore):
         return super().batch(ops)
 
 
-async def test_a_slow_store_does_not_block_the_event_loop():
-    """The loop goes on while a thread waits."""
-    base = Slow()
-    waiting = asyncio.create_task(LangGraphResultStore(base).aput("ns/a", b"value", TTL))
-    await asyncio.sleep(0)
-    base.opened.set()
-    await waiting
-    assert await LangGraphResultStore(base).aget("ns/a") == b"value"
-
-
 async def test_a_burst_of_calls_waits_for_threads():
-    """Several times as many calls at once as there are threads: each one gets its turn."""
     store = LangGraphResultStore(InMemoryStore())
     keys = [f"ns/{number}" for number in range(4 * MAX_HANGING)]
     await asyncio.gather(*(store.aput(key, key.encode(), TTL) for key in keys))
@@ -187,11 +143,10 @@ async def test_a_burst_of_calls_waits_for_threads():
 
 @pytest.mark.usefixtures("free_places")
 async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
-    """Those that got no thread do not wait for ever."""
     monkeypatch.setattr(stores_module, "PLACE_SECONDS", 0.05)
     base = Slow()
     store = LangGraphResultStore(base)
-    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]
+    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]  # the event loop goes on
     await asyncio.sleep(0)
     try:
         with pytest.raises(RuntimeError, match="calls have not returned yet"):
@@ -208,17 +163,12 @@ def _kind(value):
 
 @pytest.mark.parametrize("base_store", [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()], ids=_kind)
 def test_what_is_no_store_is_refused(base_store):
-    """At once, not at the first large result."""
     with pytest.raises(ConfigError, match="pass a store of LangGraph"):
         LangGraphResultStore(base_store)
 
 
-# ------------------------------------------------------------------------------------------------------ what is kept
-
-
 @given(text=st.text(), data=st.data())
 def test_damage_to_a_kept_result_is_seen(text, data):
-    """With one bit flipped, cut, or empty, the bytes are never another result; most often they are none."""
     record = Record(tool="rows", args_digest="digest", thread="one", text=text, kind="text")
     whole = record.to_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
@@ -232,11 +182,7 @@ def test_damage_to_a_kept_result_is_seen(text, data):
     assert Record.from_bytes(whole) == record
 
 
-# ------------------------------------------------------------------------------------------------------ own memory
-
-
 def test_the_memory_is_bounded_in_bytes():
-    """Keys count too; what was used last stays."""
     store = MemoryResultStore(max_bytes=30)
     for name in "abc":
         store.put(f"ns/{name}", b"123456", TTL)
@@ -246,29 +192,19 @@ def test_the_memory_is_bounded_in_bytes():
     assert (kept, len(store), store.size_bytes) == (["a", "c", "d"], 3, 30)
 
 
-def test_what_expired_goes_before_what_is_alive():
-    """Though it was used last."""
+def test_what_expired_goes_first_and_without_being_asked_for():
     clock = FakeClock()
     store = MemoryResultStore(max_bytes=20, clock=clock)
     store.put("ns/a", b"123456", 1000)
     store.put("ns/b", b"123456", 1)
     clock.now += 2
+    store.get("ns/other")
+    assert (len(store), store.size_bytes) == (1, 10)
     store.put("ns/c", b"123456", 1000)
     assert [store.get(f"ns/{name}") for name in "abc"] == [b"123456", None, b"123456"]
 
 
-def test_what_expired_is_let_go_without_being_asked_for():
-    """Any put or get frees it."""
-    clock = FakeClock()
-    store = MemoryResultStore(clock=clock)
-    store.put("ns/a", b"value", 1)
-    clock.now += 1
-    store.get("ns/other")
-    assert (len(store), store.size_bytes) == (0, 0)
-
-
 def test_a_value_that_fits_nowhere_is_refused():
-    """With its size and the limit; what is kept stays."""
     store = MemoryResultStore(max_bytes=20)
     store.put("ns/a", b"value", TTL)
     with pytest.raises(ConfigError) as raised:
@@ -280,14 +216,6 @@ def test_a_value_that_fits_nowhere_is_refused():
     assert store.get("ns/a") == b"value"
 
 
-def test_putting_one_key_again_and_again_fills_no_memory():
-    """The last value takes the place of the others."""
-    store = MemoryResultStore()
-    for number in range(1_000):
-        store.put("ns/a", b"value", TTL + number)
-    assert (len(store), store.size_bytes) == (1, 9)
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans()),
@@ -295,7 +223,6 @@ def test_putting_one_key_again_and_again_fills_no_memory():
     )
 )
 def test_the_count_of_bytes_is_right_whatever_happens(steps):
-    """Sizes add up, the bound holds, and what is returned is what was put last and has not expired."""
     clock = FakeClock()
     store, expected = MemoryResultStore(max_bytes=32, clock=clock), {}
     for name, size, ttl_seconds, is_deleted in steps:
@@ -317,7 +244,6 @@ def test_the_count_of_bytes_is_right_whatever_happens(steps):
 
 @pytest.mark.parametrize("max_bytes", [0, -1, 1.5, None, "64"])
 def test_a_bound_that_is_none_is_refused(max_bytes):
-    """It is a positive number of bytes."""
     with pytest.raises(ConfigError, match="pass a positive number of bytes"):
         MemoryResultStore(max_bytes=max_bytes)
 
@@ -325,7 +251,6 @@ def test_a_bound_that_is_none_is_refused(max_bytes):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_starts_with_an_empty_store():
-    """Though a thread of its parent held the lock at that moment."""
     store = MemoryResultStore()
     store.put("ns/a", b"value", TTL)
     with store._lock:
@@ -335,11 +260,7 @@ def test_a_forked_child_starts_with_an_empty_store():
     assert (os.waitpid(child, 0)[1], store.get("ns/a")) == (0, b"value")
 
 
-# ---------------------------------------------------------------------------------------------------------- Redis
-
-
 def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):
-    """Other URLs are refused without showing the password, and a missing package says how to install it."""
     pytest.importorskip("redis")
     with pytest.raises(ConfigError) as raised:
         RedisResultStore.from_url("http://:secret@host")
@@ -350,7 +271,6 @@ def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):
 
 
 def test_what_is_no_redis_client_is_refused():
-    """An async client would be used from other threads and loops than its own."""
     redis = pytest.importorskip("redis")
     for client in (None, "redis://host", redis.Redis, redis.asyncio.Redis()):
         with pytest.raises(ConfigError, match=r"pass a redis.Redis client, or use RedisResultStore.from_url\(url\)"):
@@ -358,6 +278,5 @@ def test_what_is_no_redis_client_is_refused():
 
 
 def test_a_redis_store_does_not_show_its_password():
-    """Not in its repr."""
     pytest.importorskip("redis")
     assert "secret" not in repr(RedisResultStore.from_url("redis://:secret@host"))

@@ -153,7 +153,6 @@ def _digest(shown):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_shown_as_it_was(name):
-    """In every form, size and budget, with every question."""
     assert _digests(RESULTS[name]) == json.loads(GOLDEN.read_text())[name]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -52,130 +53,55 @@ def text() -> str:
     return "\n".join(f"{row['name']} {row['note']}" for row in data())
 
 
-@tool
-def as_text() -> str:
-    """Text."""
-    return text()
+def message_of(name: str) -> ToolMessage:
+    return ToolMessage(json.dumps(data()), tool_call_id="c1", name=name, artifact={"raw": ROWS})
 
 
-@tool
-def as_json_text() -> str:
-    """JSON text."""
-    return json.dumps({"total": ROWS, "items": data()})
+async def later() -> Any:
+    for row in data():
+        yield row
 
 
-@tool
-def as_dict() -> dict[str, Any]:
-    """An object."""
-    return {"total": ROWS, "items": data()}
+IMAGE = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+RETURNED: dict[str, Callable[[], Any]] = {
+    "as_text": text,
+    "as_json_text": lambda: json.dumps({"total": ROWS, "items": data()}),
+    "as_dict": lambda: {"total": ROWS, "items": data()},
+    "as_list": data,
+    "as_models": lambda: [Row(**row) for row in data()],
+    "as_points": lambda: [Point(**row) for row in data()],
+    "as_generator": lambda: (row for row in data()),
+    "as_blocks": lambda: [{"type": "text", "text": json.dumps(row)} for row in data()],
+    "as_texts": lambda: [json.dumps(row) for row in data()],
+    "as_image_and_text": lambda: [IMAGE, {"type": "text", "text": json.dumps(data())}],
+    "with_artifact": lambda: (data(), {"raw": ROWS}),
+    "as_message": lambda: message_of("as_message"),
+    "as_command": lambda: Command(update={"messages": [message_of("as_command")]}),
+    "as_outputs": lambda: [message_of("as_outputs"), Command(update={})],
+}
 
 
-@tool
-def as_list() -> list[dict[str, Any]]:
-    """Rows."""
-    return data()
+def tool_of(name: str, give: Callable[[], Any]) -> BaseTool:
+    """Return a tool of this name that returns what `give` does."""
+    kind: Any = "content_and_artifact" if name == "with_artifact" else "content"
+    return StructuredTool.from_function(give, name=name, description="Give.", response_format=kind)
 
 
-@tool
-def as_models() -> list[Row]:
-    """Models."""
-    return [Row(**row) for row in data()]
+def atool_of(name: str, give: Callable[[], Any]) -> BaseTool:
+    """Return an async one."""
+
+    async def agive() -> Any:
+        return give()
+
+    return StructuredTool.from_function(coroutine=agive, name=name, description="Give.")
 
 
-@tool
-def as_points() -> list[Point]:
-    """Dataclasses."""
-    return [Point(**row) for row in data()]
-
-
-@tool
-def as_generator() -> Any:
-    """A generator."""
-    return (row for row in data())
-
-
-@tool
-def as_blocks() -> list[dict[str, Any]]:
-    """Blocks of text."""
-    return [{"type": "text", "text": json.dumps(row)} for row in data()]
-
-
-@tool
-def as_texts() -> list[str]:
-    """Texts."""
-    return [json.dumps(row) for row in data()]
-
-
-@tool
-def as_image_and_text() -> list[dict[str, Any]]:
-    """A picture and much text."""
-    return [
-        {"type": "image", "base64": PIXEL, "mime_type": "image/png"},
-        {"type": "text", "text": json.dumps(data())},
-    ]
-
-
-@tool(response_format="content_and_artifact")
-def with_artifact() -> tuple[Any, Any]:
-    """Rows and an artifact."""
-    return data(), {"raw": ROWS}
-
-
-@tool
-def as_message() -> ToolMessage:
-    """A message."""
-    return ToolMessage(json.dumps(data()), tool_call_id="c1", name="as_message", artifact={"raw": ROWS})
-
-
-@tool
-def as_command() -> Command[Any]:
-    """A command."""
-    return Command(update={"messages": [ToolMessage(json.dumps(data()), tool_call_id="c1", name="as_command")]})
-
-
-@tool
-def as_outputs() -> Any:
-    """A list of outputs."""
-    return [ToolMessage(json.dumps(data()), tool_call_id="c1", name="as_outputs"), Command(update={})]
-
-
-@tool
-async def in_the_loop() -> list[Row]:
-    """Models of an async tool."""
-    return [Row(**row) for row in data()]
-
-
-@tool
-async def from_an_async_generator() -> Any:
-    """An async generator."""
-
-    async def rows() -> Any:
-        for row in data():
-            yield row
-
-    return rows()
-
-
-SYNC = [
-    as_text,
-    as_json_text,
-    as_dict,
-    as_list,
-    as_models,
-    as_points,
-    as_generator,
-    as_blocks,
-    as_texts,
-    as_image_and_text,
-    with_artifact,
-    as_message,
-    as_command,
-    as_outputs,
-]
+as_text, as_json_text = tool_of("as_text", text), tool_of("as_json_text", RETURNED["as_json_text"])
+with_artifact, as_message = (tool_of(name, RETURNED[name]) for name in ("with_artifact", "as_message"))
 CASES = [
-    *((tool_, is_async) for tool_ in SYNC for is_async in (False, True)),
-    (in_the_loop, True),
-    (from_an_async_generator, True),
+    *((tool_of(name, give), is_async) for name, give in RETURNED.items() for is_async in (False, True)),
+    (atool_of("in_the_loop", RETURNED["as_models"]), True),
+    (atool_of("from_an_async_generator", later), True),
 ]
 
 
@@ -205,28 +131,16 @@ def test_the_artifact_stays_whole(wiring, one, is_async):
 @both
 def test_media_that_fits_stays_beside_the_shortened_text(wiring, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000))
-    image = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
-
-    @tool
-    def look() -> Any:
-        """Look."""
-        return [image, {"type": "text", "text": text() * 20}]
-
+    look = tool_of("look", lambda: [IMAGE, {"type": "text", "text": text() * 20}])
     (message,) = results(wiring, guard, [look], call("look"), is_async=is_async)
     assert [block["type"] for block in message.content] == ["text", "image"]
-    assert message.content[1] == image
+    assert message.content[1] == IMAGE
 
 
 @everywhere
 def test_media_that_is_too_large_is_described_and_kept(wiring):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=300))
-
-    @tool
-    def look() -> Any:
-        """Look."""
-        return [{"type": "image", "base64": PIXEL, "mime_type": "image/png"}] * 12
-
-    (message,) = results(wiring, guard, [look], call("look"))
+    (message,) = results(wiring, guard, [tool_of("look", lambda: [IMAGE] * 12)], call("look"))
     assert isinstance(message.content, str)
     assert "image/png" in message.text
     assert PIXEL not in message.text
@@ -248,13 +162,8 @@ NOISE = base64.b64encode(bytes(range(256)) * 400).decode()  # what audio looks l
     ids=["audio", "a bare text beside an image"],
 )
 def test_media_that_the_node_would_print_as_text_does_not_flood_the_window(wiring, is_async, blocks):
-    @tool
-    def sing() -> Any:
-        """Sing."""
-        return blocks
-
     guard = ToolResultGuard(ToolResultConfig(max_tokens=4_000))
-    (message,) = results(wiring, guard, [sing], call("sing"), is_async=is_async)
+    (message,) = results(wiring, guard, [tool_of("sing", lambda: blocks)], call("sing"), is_async=is_async)
     printed = message.content if isinstance(message.content, str) else message.text
     assert text_tokens(printed) <= 4_000
     assert ("a song" in printed, "a caption" in printed).count(True) == 1
@@ -278,11 +187,7 @@ SMALL = {
 @both
 @pytest.mark.parametrize("value", SMALL.values(), ids=SMALL)
 def test_a_small_result_is_what_it_would_be_without_a_guard(wiring, is_async, value):
-    @tool
-    def small() -> Any:
-        """Small."""
-        return value
-
+    small = tool_of("small", lambda: value)
     (plain,) = results("plain", None, [small], call("small"), is_async=is_async)
     (message,) = results(wiring, ToolResultGuard(), [small], call("small"), is_async=is_async)
     assert (message.content, message.status, message.response_metadata) == (plain.content, "success", {})
@@ -292,28 +197,15 @@ def test_a_small_result_is_what_it_would_be_without_a_guard(wiring, is_async, va
 @both
 def test_a_small_message_is_handed_on_itself(wiring, is_async):
     made = ToolMessage("small", tool_call_id="c1", name="small", id="m1", additional_kwargs={"a": 1})
-
-    @tool
-    def small() -> Any:
-        """Small."""
-        return made
-
+    small = tool_of("small", lambda: made)
     (message,) = results(wiring, ToolResultGuard(), [small], call("small"), is_async=is_async)
     assert message == made
 
 
-@everywhere
-@both
-def test_other_updates_of_a_command_stay_as_they_are(wiring, is_async):
-    @tool
-    def move() -> Any:
-        """Move."""
-        return Command(
-            update={"messages": [ToolMessage(text(), tool_call_id="c1", name="move")], "other": [1, 2]}, goto="there"
-        )
-
+def test_other_updates_of_a_command_stay_as_they_are():
+    update = {"messages": [ToolMessage(text(), tool_call_id="c1", name="move")], "other": [1, 2]}
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
-    command = guard.output(move.invoke(call("move")), "move", {})
+    command = guard.output(Command(update=update, goto="there"), "move", {})
     assert (command.update["other"], command.goto) == ([1, 2], "there")
     assert text_tokens(command.update["messages"][0].text) <= BUDGET
 
@@ -324,11 +216,7 @@ HUGE_ERROR = "Traceback: " + "the disk is full, " * 60_000  # about a megabyte
 @everywhere
 @both
 def test_an_error_of_a_megabyte_stays_an_error(wiring, is_async):
-    @tool
-    def fail() -> Any:
-        """Fail."""
-        return ToolMessage(HUGE_ERROR, tool_call_id="c1", name="fail", status="error")
-
+    fail = tool_of("fail", lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="fail", status="error"))
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
     (message,) = results(wiring, guard, [fail], call("fail"), is_async=is_async)
     assert message.status == "error"
@@ -339,13 +227,8 @@ def test_an_error_of_a_megabyte_stays_an_error(wiring, is_async):
 @pytest.mark.parametrize("wiring", ["wrap", "node"])
 @both
 def test_without_arguments_a_guard_works(wiring, is_async):
-    @tool
-    def much() -> str:
-        """Much."""
-        return text() * 10
-
     guard = ToolResultGuard()
-    (message,) = results(wiring, guard, [much], call("much"), is_async=is_async)
+    (message,) = results(wiring, guard, [tool_of("much", lambda: text() * 10)], call("much"), is_async=is_async)
     assert text_tokens(message.text) <= 4_000
     assert guard.read(last_of(message)).startswith("[")
 
@@ -364,17 +247,10 @@ def test_programs_read_in_the_metadata_what_the_note_tells_the_model():
     assert f'cursor="{facts_told["next_cursor"]}"' in message.text
 
 
-def test_a_value_outside_of_an_agent_is_handed_on_itself_when_it_is_small():
-    value = {"id": 1}
-    assert ToolResultGuard().output(value, "search", {}) is value
-
-
-def test_a_generator_outside_of_an_agent_is_not_used_up():
-    assert ToolResultGuard().output(iter([1, 2]), "search", {}) == [1, 2]
-
-
-def test_a_large_value_outside_of_an_agent_becomes_its_first_page():
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
+def test_a_value_outside_of_an_agent_is_handed_on_or_becomes_its_first_page():
+    value, guard = {"id": 1}, ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
+    assert guard.output(value, "search", {}) is value
+    assert guard.output(iter([1, 2]), "search", {}) == [1, 2]
     shown = guard.output(data(), "search", {})
     assert text_tokens(shown) <= BUDGET
     assert "row-119" in everything(guard, shown)
@@ -399,17 +275,11 @@ def test_a_node_without_read_more_can_still_run_it(is_async):
     assert page.text == guard.read(last_of(first))
 
 
-@tool("read_more")
-def other_read_more() -> str:
-    """Read a book."""
-    return text()
-
-
 @pytest.mark.parametrize("wiring", ["wrap", "bare node", "middleware"])
 @both
 def test_a_tool_of_yours_with_the_name_of_the_guards_is_refused(wiring, is_async):
     with pytest.raises(ConfigError, match="read_more"):
-        results(wiring, ToolResultGuard(), [other_read_more], call("read_more"), is_async=is_async)
+        results(wiring, ToolResultGuard(), [tool_of("read_more", text)], call("read_more"), is_async=is_async)
 
 
 def test_what_is_guarded_twice_is_reduced_once():
