@@ -32,7 +32,7 @@ from langchain_ctxwin.demo.offline_model import (
 )
 from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, limits_of
 from langchain_ctxwin.tool_results import ToolResultGuard
-from langchain_ctxwin.tool_results.budget import MIN_TOKENS
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 
 SYSTEM_PROMPT = (

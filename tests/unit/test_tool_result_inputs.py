@@ -214,7 +214,7 @@ def test_settings_that_mean_nothing_are_refused(wrong):
         {"clock": 5},
         {"new_id": "x"},
     ],
-    ids=str,
+    ids=lambda wrong: "-".join(f"{name}={type(value).__name__}" for name, value in wrong.items()),
 )
 def test_arguments_of_the_wrong_type_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
