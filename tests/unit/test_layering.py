@@ -64,13 +64,12 @@ EXTRAS = {
     "rich",
     "matplotlib",
     "redis",
-    "watchfiles",
     "opentelemetry",
     "quicktok",
     "tiktoken",
     "tokenizers",
 }
-AT_MODULE_TOP = {"middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
+AT_MODULE_TOP = {"middleware": {"langchain"}}  # modules that are an extra as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
