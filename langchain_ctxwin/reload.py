@@ -24,7 +24,7 @@ __all__ = ["ConfigFile"]
 log = structlog.get_logger("langchain_ctxwin")
 
 LOOK_SECONDS = 0.015
-"""How often to look: about a hundredth of a core, on every file system, and whatever became of file, links or folder."""
+"""How often to look: about a hundredth of a core, on any file system, whatever became of file, links or folder."""
 
 SETTLE_SECONDS = 0.05
 """How long content has to stay the same: longer than writers pause between two pieces, and hardly noticed."""
