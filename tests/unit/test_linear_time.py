@@ -19,12 +19,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.messages import HumanMessage
 
 import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
-from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
@@ -361,7 +359,6 @@ READS: dict[str, Read] = {
     "parts_of_a_request": parts_of,
     "passages": lambda text: list(passages(text, "a", 0)),
     "print": lambda text: print_value({text: text}),
-    "split_question": split_question,
     "terms": terms,
 }
 
@@ -398,28 +395,6 @@ def test_spaces_in_a_request_for_tools_take_time_of_their_length():
     """A selector is asked at every check of the budget."""
     selector = ToolSelector([definition("send", "Send an email."), definition("book", "Book a taxi.")], 30)
     assert not grows(lambda text: selector.select([HumanMessage(text)]), partial(repeated, " ", "book"), 1_000)
-
-
-@pytest.mark.parametrize(
-    ("text_of", "chars"),
-    [
-        pytest.param(partial(repeated, " ", "signed it?"), 8_000, id="spaces"),
-        pytest.param(partial(repeated, "a? ", ""), 200_000, id="many questions"),
-        pytest.param(lambda chars: "x" * (chars // 2) + "\n" + "- a\n" * (chars // 8), 16_000, id="a long list"),
-    ],
-)
-def test_splitting_a_question_takes_time_of_its_length(text_of, chars):
-    """A question of 32,000 spaces is no work, and neither is one of very many parts."""
-    assert not grows(split_question, text_of, chars)
-
-
-def test_reading_a_reply_takes_time_of_its_length():
-    """A model that repeats itself holds up nobody."""
-
-    def split(reply):
-        return split_question("Who signed it, and when?", RunnableLambda(lambda _: AIMessage(f"- a{reply}")))
-
-    assert not grows(split, partial(repeated, ", ", ""), 2_000)
 
 
 def test_marks_in_a_query_take_time_of_their_length():
