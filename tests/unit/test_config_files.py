@@ -1,6 +1,5 @@
 """Which settings does a file give, what is refused, and what is never shown?"""
 
-import os
 import traceback
 
 import pytest
@@ -16,7 +15,6 @@ from langchain_ctxwin.config import (
     changes,
     defaults,
     listed,
-    origins,
 )
 from langchain_ctxwin.errors import ConfigError
 
@@ -75,9 +73,10 @@ def refusal(read, tmp_path):
 
 
 @pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("yml", YAML), ("json", JSON)])
-def test_every_format_gives_the_same_settings(read, ending, text):
-    """Tables of their own hold the settings of tools and retrieval."""
-    assert read(ending, text) == SETTINGS
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_every_format_gives_the_same_settings(read, ending, text, mark):
+    """Tables of their own hold the settings of tools and retrieval; some editors write a byte order mark."""
+    assert read(ending, mark + text) == SETTINGS
 
 
 def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
@@ -131,12 +130,8 @@ def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion
         ("yaml", "tool_results: {cursor_keys: [*s3cret]}", "aliases and merge keys are not read: write the values out"),
         ("yaml", 'cursor_keys: ["s3cret\n', "it is not valid YAML (at line 2, column 1)"),
         ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
-        ("yaml", "cursor_keys: [!abc,s3cret x]", "a value in it cannot be read (at line 1, column 15)"),
-        ("yaml", "cursor_keys: [!it's-s3cret x]", "a value in it cannot be read (at line 1, column 15)"),
-        ("yaml", "cursor_keys: [!s3cret!x x]", "it is not valid YAML (at line 1, column 15)"),
+        ("yaml", "cursor_keys: [!it's-s3cret x]", "it is not valid YAML (at line 1, column 15)"),
         ("yaml", "pin_first_user: !!bool s3cret", "a value in it cannot be read (KeyError)"),
-        ("yaml", "keep: !!timestamp s3cret", "a value in it cannot be read (AttributeError)"),
-        ("yaml", "keep: !!int ''", "a value in it cannot be read (IndexError)"),
         (
             "yaml",
             "a: &a {keep: 1}\n<<: [*a, *a]",
@@ -147,7 +142,11 @@ def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion
         ("toml", "self = 1", "unknown setting self: remove it"),
         ("toml", "[tool_results]\nself = 1", "unknown setting tool_results.self"),
         ("yaml", "tool_results: {per_tool: {a: {self: 1}}}", "unknown setting tool_results.per_tool.a.self"),
-        ("yaml", "tool_results: {per_tool: {a: {1: 2}}}", "unknown setting tool_results.per_tool.a.1: remove it"),
+        (
+            "yaml",
+            "tool_results: {per_tool: {a: {1: 2}}}",
+            "a key is no text (at line 1, column 31): write it in quotes",
+        ),
         ("yaml", '"\\e[31m": 1', r"unknown setting \x1b[31m: remove it"),
         ("toml", "k" * 90_000 + " = 1", f"unknown setting {'k' * 80}...: remove it"),
         ("toml", "summary_timeout_seconds = 1e10", "summary_timeout_seconds=10000000000.0: Input should be less than"),
@@ -161,14 +160,8 @@ def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion
         ("toml", " \n", "it is empty: give at least one setting, or a comment"),
         ("yaml", "- 1", "expected a table of settings, got list"),
         ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
-        ("yaml", "1: 2", "unknown setting 1"),
         ("yaml", "_cli_parse_args: true", "unknown setting _cli_parse_args"),
-        ("yaml", "tool_results: {_env_file: x}", "unknown setting tool_results._env_file"),
-        (
-            "yaml",
-            "tool_results: {per_tool: {1: {}}}",
-            "tool_results.per_tool.1.[key]=1: Input should be a valid string",
-        ),
+        ("yaml", "tool_results: {_env_file: x}", "invalid ToolResultConfig: unknown setting _env_file: remove it"),
         ("toml", "keep = 1\n" + "#" * 100_000, "it has more than 100,000 bytes"),
     ],
 )
@@ -218,38 +211,11 @@ def test_changes_name_what_differs():
     }
 
 
-def test_origins_are_told_apart(monkeypatch):
-    """What the file holds, what the environment added, and the rest."""
-    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_SHARE", "0.1")
-    table = {"keep": 0.4, "tool_results": {"max_tokens": 9}}
-    found = origins(FileConfig(**table), table)
-    assert {name: origin for name, origin in found.items() if origin != "default"} == {
-        "keep": "file",
-        "tool_results.max_tokens": "file",
-        "tool_results.max_share": "environment",
-    }
-
-
-@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("json", JSON)])
-def test_a_byte_order_mark_is_passed_over(read, ending, text):
-    """Some editors write one at the beginning of every file."""
-    assert read(ending, f"\ufeff{text}") == SETTINGS
-
-
 def test_many_faults_are_counted_and_the_first_told(refusal):
     """A file of something else does not fill the log."""
     told = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
     assert told.count("unknown setting") == 10
     assert told.endswith("; and 990 more")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_refused_at_once(tmp_path):
-    """Nobody writes into it, and nobody waits for that."""
-    path = tmp_path / "settings.toml"
-    os.mkfifo(path)
-    with pytest.raises(ConfigError, match="it is no regular file"):
-        FileConfig.from_file(path)
 
 
 def test_a_path_that_no_file_can_have_is_refused():
@@ -263,13 +229,6 @@ def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
     """With the error of all settings."""
     with pytest.raises(ConfigError, match=f"invalid ToolOverrides: .*{next(iter(bad))}"):
         ToolOverrides(**bad)
-
-
-@pytest.mark.parametrize("bad", [{"fields": [""]}, {"fields": ["..["]}, {"cursor_keys": [""]}])
-def test_what_every_call_would_stumble_over_is_refused_when_it_is_set(bad):
-    """From code as well."""
-    with pytest.raises(ConfigError, match=f"invalid ToolResultConfig: {next(iter(bad))}.0"):
-        ToolResultConfig(**bad)
 
 
 @pytest.mark.parametrize(
