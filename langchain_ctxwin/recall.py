@@ -22,6 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_messages,
 )
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
@@ -37,7 +38,7 @@ from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text.sentences import piece_spans
 from langchain_ctxwin.text.terms import TermIndex, query_terms, terms
 
-__all__ = ["Found", "create_recall_tool", "search_messages"]
+__all__ = ["Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
 MAX_TOKENS = 2_000
 """What one search may return, in tokens: about fifty chat messages."""
@@ -162,6 +163,11 @@ def search_messages(
     )
     tokens = base + fit.tokens if fit.kept else 0
     return Found(fit.kept, dropped=(*fit.dropped, *ranked[most:]), tokens=tokens)
+
+
+async def asearch_messages(messages: Sequence[MessageLikeRepresentation], query: str, **options: Any) -> Found:
+    """Like `search_messages`, on another thread, so that a long history holds up nobody."""
+    return await run_in_executor(None, search_messages, messages, query, **options)
 
 
 def create_recall_tool(

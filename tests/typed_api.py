@@ -70,7 +70,7 @@ from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddlewa
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
-from langchain_ctxwin.recall import Found
+from langchain_ctxwin.recall import Found, asearch_messages
 from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -231,11 +231,11 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     print(kept, compressed)  # noqa: T201  # the values are used
 
 
-def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[AnyMessage]:
+async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[AnyMessage]:
     """A search returns a list of messages that says what was left out; the tool is any agent's."""
     found = search_messages(messages, "question", max_tokens=2000, counter=count_tokens_approximately)
     assert_type(found, Found)
-    assert_type(search_messages(messages, "question", embeddings=embeddings), Found)
+    assert_type(await asearch_messages(messages, "question", embeddings=embeddings), Found)
     assert_type(found.dropped, tuple[AnyMessage, ...])
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)

@@ -277,7 +277,7 @@ class MapReduceNodes:
         sure that the question leaves room for parts, so that the call is worth its price.
         """
         question, chunks = _question_of(state), _chunks_of(state)
-        found, counts = tuple[str, ...](), _no_counts()
+        found, reply, counts = tuple[str, ...](), None, _no_counts()
         if self._sub_questions:
             self._parts.of_documents(whole_work("", question, 0))
             request = split_request(question)
@@ -285,7 +285,7 @@ class MapReduceNodes:
                 reply = yield request
                 counts["calls"] = 1
                 counts["input_tokens"], counts["output_tokens"] = _usage_of(reply)
-                found = self._that_fit(question, questions_in(question, reply))
+            found = self._that_fit(question, questions_in(question, reply))
         sub_questions = list(found) if len(found) > 1 else []
         run = uuid4().hex
         parts = self._parts.of_documents(whole_work(run, question, 0, chunks), sub_questions)

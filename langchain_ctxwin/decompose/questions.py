@@ -1,7 +1,8 @@
-"""Sub-questions: those that a question consists of, as a model writes them."""
+"""Sub-questions: those that a question consists of, as a model writes them or as its question marks say."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import structlog
@@ -15,36 +16,39 @@ log = structlog.get_logger("langchain_ctxwin")
 MAX_SUB_QUESTIONS = 12
 """More parts than this are no questions of one person: the text was misread."""
 
+LEAST_WORDS = 3
+"""A shorter part is no question of its own ("and why?")."""
+
 INSTRUCTIONS = """\
 Split the user's question into the separate questions that it asks, each complete in itself: replace pronouns by what \
 they stand for. Keep every condition. Do not answer, and add nothing. A question that asks one thing stays as it is.
 Reply with a JSON array of strings and nothing else."""
 
+_QUESTION_END = re.compile(r"(?<=[?])\s+|(?<=[\uff1f\u061f])\s*")
 _Question = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _REPLY = TypeAdapter(Annotated[list[_Question], Field(min_length=1, max_length=MAX_SUB_QUESTIONS)])
 
 
 def split_question(
-    question: str, model: Runnable[Any, Any], *, config: RunnableConfig | None = None
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
-    """Return the questions that `question` consists of, in its order, each complete in itself, as a model writes them.
+    """Return the questions that `question` consists of, in its order; itself alone where it asks one thing.
 
-    It is itself alone where it asks one thing, and when the model fails or its reply cannot be used.
+    A model writes them complete in themselves. Without one, and when it fails or its reply cannot be used, a text of
+    nothing but questions is cut after each; one may refer to another: show the whole question beside it.
 
     Example:
-        ```python
-        split_question("Who signed the contract and when does it end?", model)
-        ("Who signed the contract?", "When does the contract end?")
-        ```
+        >>> split_question("Who signed the contract? When does it end?")
+        ('Who signed the contract?', 'When does it end?')
     """
-    return questions_in(question, ask(model, split_request(question), config))
+    return questions_in(question, ask(model, split_request(question), config) if model else None)
 
 
 async def asplit_question(
-    question: str, model: Runnable[Any, Any], *, config: RunnableConfig | None = None
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
     """Like `split_question`, awaiting the model."""
-    return questions_in(question, await aask(model, split_request(question), config))
+    return questions_in(question, await aask(model, split_request(question), config) if model else None)
 
 
 def ask(model: Runnable[Any, Any], request: list[AnyMessage], config: RunnableConfig | None) -> Any:
@@ -73,12 +77,22 @@ def split_request(question: str) -> list[AnyMessage]:
 
 
 def questions_in(question: str, reply: Any) -> tuple[str, ...]:
-    """Return the questions in a reply of a model; the question itself when there are none that can be used."""
+    """Return the questions in a reply of a model, or by their marks when there is none, or none that can be used."""
+    if reply is None:
+        return _by_marks(question)
     text = str(reply.text if isinstance(reply, BaseMessage) else reply)
     array = text[text.find("[") : text.rfind("]") + 1]  # models put a fence or a sentence around it
     try:
         found = tuple(dict.fromkeys(_REPLY.validate_json(array)))
     except ValueError:
         log.warning("decompose.question_unsplit", reason=f"unusable reply: {text[:80]!r}")
-        found = ()
+        return _by_marks(question)
     return found if len(found) > 1 else (question.strip(),)
+
+
+def _by_marks(question: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in _QUESTION_END.split(question) if part.strip())
+    is_several = 1 < len(found) <= MAX_SUB_QUESTIONS and found[-1].endswith(("?", "\uff1f", "\u061f"))
+    # Other scripts write sentences without spaces.
+    is_short = any(part.isascii() and len(part.split()) < LEAST_WORDS for part in found)
+    return found if is_several and not is_short else (question.strip(),)

@@ -39,7 +39,9 @@ Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
 """What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""
 
 _HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+\S|^[^\n]+\n(?:(={3,})|-{3,})[ \t\r]*$|(\f)")
-_HEADING_LINE = re.compile(r"#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z)")
+_ONLY_HEADINGS = re.compile(
+    r"(?:#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z))*+"
+)
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 # Not before another end, a run of empty lines is one, and not before the line under a heading.
 _LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
@@ -258,22 +260,12 @@ def _with_headings(text: str, cuts: list[int]) -> list[int]:
     kept = cuts[:1]
     has_text = False
     for start, cut in pairwise(cuts):
-        has_text = has_text or cut - kept[-1] > LONGEST_HEADING_CHARS or not _is_heading(text, start, cut)
+        is_long = cut - kept[-1] > LONGEST_HEADING_CHARS
+        has_text = has_text or is_long or not _ONLY_HEADINGS.fullmatch(text, start, cut)
         if has_text and cut != cuts[-1]:
             kept.append(cut)
             has_text = False
     return [*kept, cuts[-1]]
-
-
-def _is_heading(text: str, start: int, stop: int) -> bool:
-    """True when a short unit has nothing but headings and blank lines."""
-    at = start
-    while at < stop <= start + LONGEST_HEADING_CHARS:
-        line = _HEADING_LINE.match(text, at, stop)
-        if line is None or line.end() == at:
-            return False
-        at = line.end()
-    return at == stop
 
 
 def _sections(depth: int, text: str, start: int, stop: int) -> Iterator[int]:

@@ -51,23 +51,23 @@ SETTINGS = FileConfig(
 def read(tmp_path):
     """Read a text as a settings file: `read("toml", text)`."""
 
-    def read(ending, text, kind=FileConfig):
+    def read(ending, text):
         path = tmp_path / f"settings.{ending}"
         path.write_text(text)
-        return kind.from_file(path)
+        return FileConfig.from_file(path)
 
     return read
 
 
 @pytest.fixture
-def refusal(read, tmp_path):
-    """Return the error of a text, without the folder; no traceback of it shows a secret."""
+def refusal(read):
+    """Return the error of a text; no traceback of it shows a secret."""
 
     def refusal(ending, text):
         with pytest.raises(ConfigError) as caught:
             read(ending, text)
         assert "s3cret" not in "".join(traceback.format_exception(caught.value))
-        return str(caught.value).replace(f"{tmp_path}/", "")
+        return str(caught.value)
 
     return refusal
 
@@ -77,6 +77,7 @@ def refusal(read, tmp_path):
 def test_every_format_gives_the_same_settings(read, ending, text, mark):
     """Tables of their own hold the settings of tools and retrieval; some editors write a byte order mark."""
     assert read(ending, mark + text) == SETTINGS
+    assert read("yaml", "# keep: 0.4\n") == FileConfig()
 
 
 def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
@@ -90,14 +91,9 @@ def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
     assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (0.8, 0.1, 2000, 7)
 
 
-def test_yaml_that_holds_comments_only_sets_nothing(read):
-    """Everything is commented out: the defaults hold."""
-    assert read("yaml", "# keep: 0.4\n") == FileConfig()
-
-
 def test_faults_of_all_tables_are_told_at_once(refusal):
     """With the file, the dotted name, the value and what to give."""
-    assert refusal("yaml", "keep: x\ntrigger_messages: 1\ntool_results: {max_tokens: 0}\n") == (
+    assert refusal("yaml", "keep: x\ntrigger_messages: 1\ntool_results: {max_tokens: 0}\n").endswith(
         "settings.yaml: invalid FileConfig: "
         "keep='x': Input should be a valid number, unable to parse string as a number; "
         "trigger_messages=1: give at least 2; "
@@ -106,23 +102,17 @@ def test_faults_of_all_tables_are_told_at_once(refusal):
 
 
 @pytest.mark.parametrize(
-    ("text", "suggestion"),
-    [
-        ("kepp: 1", "kepp (did you mean keep?)"),
-        ("cursor_keys: [s3cret]", "cursor_keys (did you mean tool_results.cursor_keys?)"),
-        ("tool_results: {cursor_key: s3cret}", "tool_results.cursor_key (did you mean tool_results.cursor_keys?)"),
-        ("zzzzzz: s3cret", "zzzzzz"),
-    ],
-)
-def test_an_unknown_setting_is_named_without_its_value(refusal, text, suggestion):
-    """What is misspelt may be a secret."""
-    told = f"settings.yaml: invalid FileConfig: unknown setting {suggestion}: remove it or correct its name"
-    assert refusal("yaml", text) == told
-
-
-@pytest.mark.parametrize(
     ("ending", "text", "reason"),
     [
+        # An unknown setting is named without its value: what is misspelt may be a secret.
+        ("yaml", "kepp: 1", "unknown setting kepp (did you mean keep?): remove it or correct its name"),
+        ("yaml", "cursor_keys: [s3cret]", "setting cursor_keys (did you mean tool_results.cursor_keys?): remove it"),
+        (
+            "yaml",
+            "tool_results: {cursor_key: s3cret}",
+            "tool_results.cursor_key (did you mean tool_results.cursor_keys?)",
+        ),
+        ("yaml", "zzzzzz: s3cret", "unknown setting zzzzzz: remove it or correct its name"),
         ("yaml", "tool_results: {cursor_keys: s3cret}", "tool_results.cursor_keys: Input should be a valid tuple"),
         ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "tool_results.cursor_keys.0: Input should be a valid"),
         ("yaml", "tool_results: s3cret", "tool_results: give a table of settings, not str"),

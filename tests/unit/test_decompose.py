@@ -456,7 +456,7 @@ def test_sub_questions_that_leave_no_room_are_dropped():
         (f'{{"questions": {BOTH_AS_JSON}}}', BOTH),
         ('["Who signed it until when?"]', ("All?",)),
         *((reply, ("All?",)) for reply in ("", "No.", "[1, 2]", "[", "[]", '["a", 3]', "[" * 100_000, str([*BOTH]))),
-        ("[" + ", ".join(f'"Q {number}?"' for number in range(40)) + "]", ("All?",)),
+        (str([1.5] * 40).replace("1.5", '"Q?"'), ("All?",)),
     ],
 )
 async def test_a_question_is_split_as_the_model_says(reply, questions):
@@ -465,10 +465,25 @@ async def test_a_question_is_split_as_the_model_says(reply, questions):
     assert await asplit_question(" All? ", model_of(script(reply))) == questions
 
 
-async def test_a_failing_model_leaves_the_question_whole():
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (" ".join(BOTH), BOTH),
+        ("門はどこですか\uff1f鍵は誰が持っていますか\uff1f", ("門はどこですか\uff1f", "鍵は誰が持っていますか\uff1f")),
+        ("Who signed it? When does it end? Be brief.", None),
+        ("Is https://a.example/?q=1&b=2 a link of ours?", None),
+        ("Who signed the lease? Why?", None),
+        ("Who are they? " * 40, None),
+        ("", None),
+    ],
+)
+async def test_without_a_usable_reply_the_marks_decide(question, parts):
+    """A text is cut only where it is surely several questions."""
+
     def fail(messages):
         raise TimeoutError
 
-    assert (
-        split_question("All?", RunnableLambda(fail)) == await asplit_question("All?", RunnableLambda(fail)) == ("All?",)
-    )
+    expected = parts or (question.strip(),)
+    assert split_question(question) == await asplit_question(question) == expected
+    assert split_question(question, RunnableLambda(fail)) == expected
+    assert await asplit_question(question, RunnableLambda(fail)) == expected

@@ -27,7 +27,7 @@ from langchain_ctxwin import (
     create_recall_tool,
     search_messages,
 )
-from langchain_ctxwin.recall import Found
+from langchain_ctxwin.recall import Found, asearch_messages
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel
 
@@ -135,9 +135,9 @@ def test_a_message_that_does_not_fit_is_left_out_and_named():
     assert "big" in ids(found.dropped)
 
 
-def test_a_result_is_a_list_that_also_counts():
+async def test_a_result_is_a_list_that_also_counts():
     messages = [HumanMessage("The spare key is under the pot.")]
-    found = search_messages(messages, "key")
+    found = await asearch_messages(messages, "key", max_tokens=500)
     assert isinstance(found, list)
     assert (found, found.dropped, found.tokens) == (Found(messages), (), TokenEstimator()(messages))
 
