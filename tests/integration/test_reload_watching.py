@@ -111,7 +111,6 @@ def test_a_file_that_was_deleted_and_comes_back_is_seen(path, watched, is_folder
     "text", ["keep: x", "x: !!bool maybe", "x: !!timestamp x", "self: 1", 'tool_results: {"self": 1}', '"\\uD800": 1']
 )
 def test_no_file_ends_the_watching(tmp_path, text):
-    """The next good one is taken."""
     (tmp_path / "settings.yaml").write_text("keep: 0.9\n")
     watched = Watched(tmp_path / "settings.yaml")
     with watched.settings as settings:
@@ -123,7 +122,6 @@ def test_no_file_ends_the_watching(tmp_path, text):
 
 
 def test_what_makes_the_judging_fail_is_told_and_the_watching_goes_on(path, monkeypatch):
-    """A fault that nobody thought of."""
     watched = Watched(path)
 
     def fail(content, path):
@@ -141,7 +139,6 @@ def test_what_makes_the_judging_fail_is_told_and_the_watching_goes_on(path, monk
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_in_the_place_of_the_file_is_passed_over(path, watched):
-    """Nobody waits for its writer."""
     os.mkfifo(path.with_name("pipe"))
     path.with_name("pipe").replace(path)
     until(lambda: "it is no regular file" in watched.settings.problem)
@@ -164,7 +161,6 @@ def test_pieces_of_a_slow_writer_never_become_active(path, watched):
 
 
 def test_stopping_ends_the_thread_and_can_be_repeated(path):
-    """Afterwards it can be started again."""
     settings = ConfigFile(path)
     for _ in range(2):
         assert settings.start() is settings.start()
@@ -175,7 +171,6 @@ def test_stopping_ends_the_thread_and_can_be_repeated(path):
 
 
 def test_a_callback_may_stop_the_watching(path):
-    """The thread does not wait for itself."""
     called = threading.Event()
 
     def stop(before, after):
@@ -226,7 +221,6 @@ os._exit(7)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_watches_by_itself(path):
-    """As the workers of a server that loads the program before it forks."""
     child = subprocess.Popen([sys.executable, "-c", FORK, str(path)], stdout=subprocess.PIPE)
     with child:
         assert child.stdout.readline() == b"forked\n"

@@ -163,13 +163,11 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
 
 
 def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch):
-    """The file is innocent."""
     monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "much")
     assert "trigger='much' (from the environment): Input should be" in refusal("toml", "keep = 0.4\n")
 
 
 def test_secrets_in_the_environment_are_not_told(refusal, monkeypatch):
-    """Neither as bad JSON nor as a wrong type."""
     monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret"')
     assert "CTXWIN_TOOL_RESULTS_...: error parsing value for field" in refusal("toml", "keep = 0.4\n")
     monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]')
@@ -183,7 +181,6 @@ def test_every_secret_is_known_as_one():
 
 
 def test_defaults_do_not_depend_on_the_environment(monkeypatch):
-    """They are what the package ships with."""
     plain = listed(FileConfig())
     monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_TOKENS", "9")
     assert defaults(FileConfig) == plain
@@ -202,21 +199,18 @@ def test_changes_name_what_differs():
 
 
 def test_many_faults_are_counted_and_the_first_told(refusal):
-    """A file of something else does not fill the log."""
     told = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
     assert told.count("unknown setting") == 10
     assert told.endswith("; and 990 more")
 
 
 def test_a_path_that_no_file_can_have_is_refused():
-    """The system has no error for it, Python has."""
     with pytest.raises(ConfigError, match=r"cannot read settings from a.b\.toml: .*null byte"):
         FileConfig.from_file("a\0b.toml")
 
 
 @pytest.mark.parametrize("bad", [{"max_tokens": -1}, {"fields": [""]}, {"max_token": 1}, {"ttl_seconds": 1e10}])
 def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
-    """With the error of all settings."""
     with pytest.raises(ConfigError, match=f"invalid ToolOverrides: .*{next(iter(bad))}"):
         ToolOverrides(**bad)
 
@@ -225,7 +219,6 @@ def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
     "path", ["price.base", "items[].id", "*.name", "**", "a.**", "[].id", '"a.b".c', "a.*[]", '""']
 )
 def test_good_paths_are_valid(path):
-    """They are kept as they were given."""
     assert ToolResultConfig(fields=[path]).fields == (path,)
 
 
@@ -233,6 +226,5 @@ def test_good_paths_are_valid(path):
     "path", ["", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"]
 )
 def test_bad_paths_are_not(path):
-    """The error says how paths are written."""
     with pytest.raises(ConfigError, match="give keys joined by dots"):
         ToolResultConfig(fields=[path])

@@ -79,7 +79,6 @@ def texts_of(model):
 
 
 def test_what_fits_makes_exactly_one_call():
-    """Small input is one part, and its answer the answer."""
     model = model_of()
     result = graph_of(model).invoke({"question": "Which doors are there?", "documents": ["Tale 1.", "Tale 2."]})
     report = {"parts": [1], "calls": 1, "refused": 0, "cut_off": 0, "cuts": [], "clamped": [], "sub_questions": []}
@@ -192,7 +191,6 @@ def test_an_outage_reports_no_cut_twice():
 
 
 def test_an_empty_answer_is_a_failure():
-    """A model that writes nothing has not answered its part."""
     with pytest.raises(ContextWindowError, match="returned no text"):
         graph_of(model_of(script(" "))).invoke(QUESTION)
 
@@ -286,7 +284,6 @@ async def test_progress_is_streamed(max_concurrency):
 
 @pytest.mark.parametrize("max_concurrency", [1, 8])
 def test_only_the_last_call_streams_its_tokens(max_concurrency):
-    """Partial answers stay out of the stream of a chat window."""
     graph = graph_of(model_of(), max_concurrency=max_concurrency)
     nodes = {facts["langgraph_node"] for _, (_, facts) in graph.stream(QUESTION, stream_mode=["messages"])}
     assert nodes == {"reduce"}
@@ -440,7 +437,6 @@ def test_sub_questions_are_answered_one_by_one():
 
 
 def test_sub_questions_that_leave_no_room_are_dropped():
-    """The whole question fits: it is answered as it is."""
     model = model_of(splitting(f'["{"first part " * 150}", "{"second one " * 150}"]'))
     graph = graph_of(model, sub_questions=True, limits=ModelLimits(1200, requested_output_tokens=300))
     result = graph.invoke({"question": "Which door? " * 62, "text": "Tale 1. " * 75})

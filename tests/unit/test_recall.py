@@ -287,7 +287,6 @@ def test_a_mistake_comes_back_as_a_sentence_and_marked_as_an_error(arguments, an
 
 
 def test_the_model_sees_three_arguments():
-    """The state is given by the graph, not by the model."""
     schema = create_recall_tool().tool_call_schema.model_json_schema()
     assert (list(schema["properties"]), schema.get("required")) == (["query", "message_id", "offset_chars"], None)
     assert all("description" in field for field in schema["properties"].values())
@@ -328,7 +327,6 @@ def test_what_the_model_sees_in_full_is_not_returned():
 
 
 def test_what_is_shown_only_in_part_counts_as_not_seen():
-    """Cleared results and clamped messages are returned whole."""
     calls = AIMessage("", id="m1", tool_calls=[called("read", {}, key) for key in ("a", "b", "c")])
     results = [ToolMessage(f"Key {c}.", tool_call_id=c, id=c) for c in ("a", "b", "c")]
     edits = {"cleared": ["a"], "clamped": {key: {"head_chars": 3, "tail_chars": 3} for key in ("b", "m0")}}

@@ -1,6 +1,5 @@
 """Which settings hold after a file changed, when does its content count as complete, and who follows it?"""
 
-import sys
 import threading
 
 import pytest
@@ -47,14 +46,12 @@ def file(tmp_path):
 
 
 def test_the_file_is_read_at_once(file):
-    """No watching is needed for the settings of the start."""
     assert (file.settings.current, file.settings.problem) == (FileConfig(keep=0.4), "")
     assert isinstance(file.settings, LiveConfig)
 
 
 @pytest.mark.parametrize("text", [None, "", "keep = 'x'\n", "keep = = 1\n", "kepp = 0.4\n"])
 def test_a_bad_file_at_the_start_raises(tmp_path, text):
-    """There is no last good configuration yet."""
     path = tmp_path / "settings.toml"
     if text is not None:
         path.write_text(text)
@@ -73,7 +70,6 @@ def test_a_reload_exchanges_the_settings_and_logs_what_differs(file):
 
 
 def test_secrets_are_masked_in_the_log(tmp_path):
-    """A change of keys is told, their values are not."""
     file = File(tmp_path / "settings.toml", '[tool_results]\ncursor_keys = ["s3cret"]\n')
     _, logs = file.becomes('[tool_results]\ncursor_keys = ["n3wer"]\n')
     assert logs[0]["changes"] == {"tool_results.cursor_keys": [["**********"], ["**********"]]}
@@ -122,7 +118,6 @@ def test_a_failing_callback_changes_nothing(file, failure):
 
 
 def test_a_callback_that_reloads_is_told_one_change_after_the_other(file):
-    """The second one when it is done with the first."""
 
     def note(before, after):
         file.calls.append(("begin", after.keep))
@@ -156,7 +151,6 @@ def test_a_callback_that_hangs_holds_up_no_other_reload(file):
 
 
 def test_a_log_that_fails_changes_nothing(file):
-    """Neither for good files nor for bad ones."""
 
     def fail(*_):
         raise OSError("the stream is closed")
@@ -170,38 +164,6 @@ def test_a_log_that_fails_changes_nothing(file):
     finally:
         structlog.configure(**before)
     assert (file.settings.current.keep, "keep='x'" in file.settings.problem) == (0.3, True)
-
-
-@pytest.fixture
-def hasty_threads():
-    """Switch threads a hundred times as often: more of them meet, and none waits long for its turn."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(interval / 100)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("hasty_threads")
-def test_readers_see_only_whole_settings(tmp_path):
-    """Each version states one number twice; no reader sees two."""
-    versions = [f"max_history_tokens = {n}\n[tool_results]\nmax_tokens = {n}\n" for n in range(1, 31)]
-    file, done, torn = File(tmp_path / "settings.toml", versions[0]), threading.Event(), []
-
-    def read():
-        while not done.is_set():
-            now = file.settings.current
-            if now.max_history_tokens != now.tool_results.max_tokens:
-                torn.append(now)
-
-    readers = [threading.Thread(target=read) for _ in range(4)]
-    for reader in readers:
-        reader.start()
-    for version in versions:
-        file.becomes(version)
-    done.set()
-    for reader in readers:
-        reader.join()
-    assert (torn, file.settings.current.max_history_tokens) == ([], 30)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +211,6 @@ def test_an_engine_follows_the_file_from_one_request_to_the_next(file):
 
 
 def test_the_plan_goes_by_the_settings_of_its_request(file):
-    """Whatever the file says when the plan is made."""
     file.becomes("max_history_tokens = 20\n")
     engine = ContextEngine(LIMITS, config=file.settings)
     history = [HumanMessage(f"question {n} " * 5, id=f"m{n}") for n in range(8)]

@@ -350,7 +350,6 @@ def test_arguments_win_over_files_and_both_over_the_environment(monkeypatch, tmp
     ],
 )
 def test_a_bad_argument_is_a_config_error_that_names_it(name, value):
-    """Out of range, of the wrong type, or misspelt: never ignored, for the retriever and the compressor."""
     for make in (budgeted, BudgetedCompressor):
         with pytest.raises(ConfigError, match=rf"{name}.*={value!r}: "):
             make(**{name: value})
@@ -409,7 +408,6 @@ class TestOverARunnableWithScores(_Suite):
 
 
 def test_scores_of_a_vector_store_decide_the_order():
-    """The store's float scores (numpy's) are read as numbers and come out in descending order."""
     result = BudgetedRetriever(base=RunnableLambda(scored)).retrieve("Where does the river end?")
     scores = [document.metadata["score"] for document in result.documents]
     assert (scores, len(scores)) == (sorted(scores, reverse=True), len(TEXTS))

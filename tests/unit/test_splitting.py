@@ -110,7 +110,6 @@ def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces, kind):
 
 
 def test_a_heading_is_not_left_at_the_end_of_a_part():
-    """It goes to the next part with its text, although it would fit alone."""
     parts, _ = split(["# A\n\nOne is here.\n\n# B\n\nTwo is over there. Three is gone.\n"], 28)
     assert [part[0]["text"] for part in parts[:2]] == ["# A\n\nOne is here.\n\n", "# B\n\nTwo is over there. "]
 
