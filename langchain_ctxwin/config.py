@@ -144,6 +144,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def __init__(self, /, **values: Any) -> None:
+        for name in values:
+            if name.startswith("_"):  # would steer how settings are read, for example from another file
+                raise ConfigError(f"invalid {type(self).__name__}: unknown setting {_printable(name)}: remove it")
         try:
             with _explained_faults(values, self.names()):
                 super().__init__(**values)
@@ -169,7 +172,6 @@ class Settings(BaseSettings):
         """
         table = table_of(content, Path(path))
         try:
-            cls.check_names(table)
             return cls(**table)
         except ConfigError as error:
             raise ConfigError(f"{Path(path)}: {error}") from error.__cause__
@@ -182,16 +184,6 @@ class Settings(BaseSettings):
             group = _group_of(field)
             names += [f"{name}.{inner}" for inner in group.names()] if group else [name]
         return names
-
-    @classmethod
-    def check_names(cls, table: dict[Any, Any], place: str = "") -> None:
-        """Refuse names that are no setting but would steer how settings are read, and those that are no text."""
-        for name, value in table.items():
-            if not isinstance(name, str) or name.startswith("_"):
-                raise _unknown(cls.__name__, f"{place}{name}")
-            group = _group_of(cls.model_fields.get(name))
-            if group is not None and isinstance(value, dict):
-                group.check_names(value, f"{place}{name}.")
 
 
 class ContextConfig(Settings):
@@ -368,16 +360,6 @@ class ToolResultConfig(Settings):
             return self
         return self.model_copy(update=overrides.model_dump(exclude_none=True))
 
-    @classmethod
-    def check_names(cls, table: dict[Any, Any], place: str = "") -> None:
-        """Refuse also names that are no text in the tables of single tools."""
-        super().check_names(table, place)
-        tools = table.get("per_tool")
-        for tool, overrides in tools.items() if isinstance(tools, dict) else ():
-            for name in overrides if isinstance(overrides, dict) else ():
-                if not isinstance(name, str):
-                    raise _unknown(cls.__name__, f"{place}per_tool.{tool}.{name}")
-
 
 class RetrievalConfig(Settings):
     """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, when it is made.
@@ -518,14 +500,9 @@ def listed(settings: BaseModel) -> dict[str, Any]:
 
 def defaults(kind: type[Settings]) -> dict[str, Any]:
     """Return the values of all settings when nothing is set, not even in the environment."""
-    values: dict[str, Any] = {}
-    for name, field in kind.model_fields.items():
-        group = _group_of(field)
-        if group is None:
-            values[name] = field.get_default(call_default_factory=True)
-        else:
-            values |= {f"{name}.{inner}": value for inner, value in defaults(group).items()}
-    return values
+    groups = {name: _group_of(field) for name, field in kind.model_fields.items()}
+    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items() if group}
+    return listed(kind.model_construct(**shipped))
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -579,7 +556,7 @@ def _explained(problem: ErrorDetails, given: Mapping[str, Any], known: Collectio
     name = ".".join(_printable(str(part)) for part in place) or "settings"
     if kind == "extra_forbidden":  # a misspelt name may well stand before a secret
         return f"unknown setting {name}{_suggestion(name, known)}: remove it or correct its name"
-    origin = "" if _is_among(given, place) else " (from the environment)"
+    origin = "" if place and place[0] in given else " (from the environment)"
     return f"{name}{_value(problem)}{origin}: {_advice(problem)}"
 
 
@@ -606,25 +583,8 @@ def _suggestion(name: str, known: Collection[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def _is_among(given: Mapping[str, Any], place: tuple[int | str, ...]) -> bool:
-    inner: Any = given
-    for name in place:
-        if not isinstance(inner, Mapping) or name == "[key]":
-            break  # an item of a list or a name in a table: the whole was given
-        named = {str(key): value for key, value in inner.items()}
-        if str(name) not in named:
-            return False
-        inner = named[str(name)]
-    return True
-
-
 def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
-
-
-def _unknown(kind: str, name: str) -> ConfigError:
-    """The error for a name that can be no setting."""
-    return ConfigError(f"invalid {kind}: unknown setting {_printable(name)}: remove it")
 
 
 def _group_of(field: FieldInfo | None) -> type[Settings] | None:

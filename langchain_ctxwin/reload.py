@@ -1,17 +1,14 @@
-"""Settings that follow their file while the program runs: watched, read when complete, exchanged as a whole."""
+"""Settings that follow their file while the program runs: looked at, read when complete, exchanged as a whole."""
 
 from __future__ import annotations
 
 import atexit
-import contextvars
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,11 +23,8 @@ __all__ = ["ConfigFile"]
 
 log = structlog.get_logger("langchain_ctxwin")
 
-POLL_SECONDS = 1.0
-"""How often to look although no change was told: some network file systems tell none."""
-
-MISSING_POLL_SECONDS = 0.1
-"""The same where the system cannot tell: while the file or its folder is missing, or watches have run out."""
+LOOK_SECONDS = 0.015
+"""How often to look: about a hundredth of a core, on any file system, whatever became of file, links or folder."""
 
 SETTLE_SECONDS = 0.05
 """How long content has to stay the same: longer than writers pause between two pieces, and hardly noticed."""
@@ -38,23 +32,11 @@ SETTLE_SECONDS = 0.05
 DOUBTFUL_SECONDS = 0.5
 """The same for content that looks unfinished: no file, an empty one, or one that ends in the middle of a line."""
 
-STEP_MS = 5
-"""How often changes are gathered: 1 % of a core, and a change is seen within 6 ms; at 10 ms it is half and 20 ms."""
-
-DEBOUNCE_MS = 50
-"""How long changes are gathered at most, in a folder where others never stop writing."""
-
 STOP_SECONDS = 2.0
 """How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
 
-MAX_LINKS = 40
-"""Links on one path, as the kernel bounds them; more of them go in a circle."""
-
 OnChange = Callable[[FileConfig, FileConfig], object]
 """Called with the settings before and after."""
-
-Folder = tuple[str, int, int]
-"""A folder's path, device and inode: another folder may come to stand at the same path."""
 
 
 class ConfigFile:
@@ -72,7 +54,7 @@ class ConfigFile:
 
     Setup:
         ```bash
-        pip install "langchain-ctxwin[reload]"
+        pip install langchain-ctxwin
         ```
 
     Key init args:
@@ -122,21 +104,14 @@ class ConfigFile:
         return self._current
 
     def start(self) -> Self:
-        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself.
-
-        Raises:
-            ConfigError: watchfiles is not installed.
-        """
+        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself."""
         with self._switching:
             if self._watching is None:
-                _check_installed()
                 stopped = threading.Event()
-                # With the caller's context, what is logged on a reload would carry the request that started it.
-                run = contextvars.Context().run
-                thread = threading.Thread(target=run, args=(self._watch, stopped), name="ctxwin-config", daemon=True)
+                thread = threading.Thread(target=self._watch, args=(stopped,), name="ctxwin-config", daemon=True)
                 thread.start()
                 self._watching = (thread, stopped)
-                _watched.add(self)
+                atexit.register(self.stop)  # before the interpreter is taken down under a thread that needs it
         return self
 
     def stop(self) -> None:
@@ -146,20 +121,12 @@ class ConfigFile:
         """
         with self._switching:
             watching, self._watching = self._watching, None
-            _watched.discard(self)
+            atexit.unregister(self.stop)
         if watching is not None:
             thread, stopped = watching
             stopped.set()
             if threading.current_thread() is not thread:  # a callback may stop the watching
                 thread.join(STOP_SECONDS)
-
-    def hold(self) -> bool:
-        """Let nothing change until `release`, because the process is about to fork; False when a file system hangs."""
-        return self._lock.acquire(timeout=STOP_SECONDS)
-
-    def release(self) -> None:
-        """Undo `hold`."""
-        self._lock.release()
 
     def renew(self) -> None:
         """Watch again, if it was watched, in a forked process, where no other thread of its parent runs."""
@@ -190,44 +157,15 @@ class ConfigFile:
         return is_active
 
     def _watch(self, stopped: threading.Event) -> None:
-        was_told = True
-        while not stopped.is_set():
+        while not stopped.wait(LOOK_SECONDS):
             try:
-                self._follow(stopped)
-                was_told = True
-            except Exception as error:  # noqa: BLE001  # no watches left, a folder that went away, a file system without
-                if was_told:
-                    _log("warning", "config.not_watched", path=str(self.path), reason=str(error), instead="looks")
-                was_told = False
-                stopped.wait(min(self._look(), MISSING_POLL_SECONDS))
-
-    def _follow(self, stopped: threading.Event) -> None:
-        """Look at every change until it is another set of folders that has to be watched."""
-        from watchfiles._rust_notify import RustNotify  # noqa: PLC0415  # `watch` cannot look once it watches
-
-        folders = folders_of(self.path)
-        with RustNotify([path for path, *_ in folders], False, False, 0, False, True) as notify:
-            while not stopped.is_set() and folders_of(self.path) == folders:
-                wait_seconds = self._look()
-                if not folders:
-                    wait_seconds = min(wait_seconds, MISSING_POLL_SECONDS)
-                notify.watch(DEBOUNCE_MS, STEP_MS, max(1, round(wait_seconds * 1000)), stopped)
-
-    def _look(self) -> float:
-        """Take the file if it has changed and settled; return after how many seconds to look again. Never raises."""
-        try:
-            with self._lock:
-                seen, now_seconds = look(self.path), time.monotonic()
-                settled = self._settling.offer(seen, now_seconds)
-                if settled is not None:
-                    self._judge(settled)
-                wait_seconds = self._settling.wait_seconds(now_seconds)
-            self._notify()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
-            self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
-            return POLL_SECONDS
-        idle_seconds = MISSING_POLL_SECONDS if seen.problem else POLL_SECONDS
-        return idle_seconds if wait_seconds is None else min(wait_seconds, idle_seconds)
+                with self._lock:
+                    settled = self._settling.offer(look(self.path), time.monotonic())
+                    if settled is not None:
+                        self._judge(settled)
+                self._notify()
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
+                self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
 
     def _judge(self, seen: Seen) -> bool:
         if seen.problem:
@@ -279,9 +217,6 @@ class Seen:
     problem: str = ""
     """Why there is no content."""
 
-    stamp: tuple[int, ...] = field(default=(), compare=False)
-    """Inode, time of change and size: differ after a write that left the content as it was."""
-
     @property
     def settle_seconds(self) -> float:
         """How long it has to stay the same to count as complete."""
@@ -293,109 +228,31 @@ class Settling:
     """Lets content through that has stayed the same for long enough, each only once."""
 
     def __init__(self, judged: Seen) -> None:
-        self._judged = judged
-        self._candidate: Seen | None = None
+        self.settle(judged)
+
+    def settle(self, seen: Seen) -> None:
+        """Note that this is judged, however long it has been there."""
+        self._judged = self._candidate = seen
         self._since_seconds = 0.0
 
     def offer(self, seen: Seen, now_seconds: float) -> Seen | None:
         """Return what has settled now; None while it may still change, and for what was let through before."""
-        if seen == self._judged:
-            self._candidate = None
-            return None
-        before = self._candidate
-        if before is None or (before, before.stamp) != (seen, seen.stamp):
+        if seen != self._candidate:
             self._candidate, self._since_seconds = seen, now_seconds
-            return None
-        if self.wait_seconds(now_seconds):
+        if seen == self._judged or now_seconds - self._since_seconds < seen.settle_seconds:
             return None
         self.settle(seen)
         return seen
-
-    def settle(self, seen: Seen) -> None:
-        """Note that this is judged, however long it has been there."""
-        self._judged, self._candidate = seen, None
-
-    def wait_seconds(self, now_seconds: float) -> float | None:
-        """Return when to look again; None when nothing is about to settle."""
-        if self._candidate is None:
-            return None
-        return max(0.0, self._since_seconds + self._candidate.settle_seconds - now_seconds)
 
 
 def look(path: Path) -> Seen:
     """Return what a file holds now."""
     try:
-        stat = path.stat()
-        return Seen(content=read_bytes(path), stamp=(stat.st_ino, stat.st_mtime_ns, stat.st_size))
-    except OSError as error:
-        return Seen(problem=f"cannot read settings from {path}: {error.strerror or error}")
+        return Seen(content=read_bytes(path))
     except ConfigError as error:
         return Seen(problem=str(error))
-
-
-def folders_of(path: Path) -> frozenset[Folder]:
-    """Return the folders to watch for an absolute path; those that do not exist are left out.
-
-    For `/etc/app/settings.toml -> ..data/settings.toml` and `..data -> ..2026_10_01/` these are `/etc/app` and
-    `/etc/app/..2026_10_01`.
-    """
-    at, todo, links = Path(path.anchor), list(reversed(path.parts[1:])), 0
-    folders: set[Folder] = set()
-    while todo:
-        name = todo.pop()
-        here = at.parent if name == ".." else at / name
-        if here.is_symlink() and links < MAX_LINKS:
-            links += 1
-            folders |= _known(at)
-            target = here.readlink()
-            at = Path(target.anchor) if target.is_absolute() else at
-            todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-            continue
-        if not todo:
-            folders |= _known(at)
-        at = here
-    return frozenset(folders)
-
-
-def _known(folder: Path) -> set[Folder]:
-    try:
-        stat = folder.stat()
-    except OSError:
-        return set()
-    return {(str(folder), stat.st_dev, stat.st_ino)}
-
-
-def _check_installed() -> None:
-    try:
-        import watchfiles  # noqa: F401, PLC0415  # extra `reload`
-    except ImportError as error:
-        raise ConfigError('watching needs watchfiles: pip install "langchain-ctxwin[reload]"') from error
 
 
 def _log(level: Literal["info", "warning", "exception"], event: str, **values: Any) -> None:
     with suppress(Exception):  # a closed stream, a processor with a fault: there is nobody else to tell
         getattr(log, level)(event, **values)
-
-
-_watched: weakref.WeakSet[ConfigFile] = weakref.WeakSet()
-_held: list[ConfigFile] = []
-
-
-def _stop_all() -> None:
-    for file in list(_watched):
-        file.stop()
-
-
-def _hold_all() -> None:
-    # A fork in the middle of a reload would leave locks, such as those of a log, taken for ever in the child.
-    _held[:] = [file for file in list(_watched) if file.hold()]
-
-
-def _release_all() -> None:
-    for file in _held:
-        file.release()
-
-
-atexit.register(_stop_all)  # before the interpreter is taken down under a thread that needs it
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all)

@@ -240,12 +240,6 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         del query, callbacks  # the interface passes them; the score decides and no run is started
         return list(self._select(documents, self.k).documents)
 
-    async def acompress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> list[Document]:
-        """Like `compress_documents`; nothing waits, so no thread is started."""
-        return self.compress_documents(documents, query, callbacks)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:

@@ -82,11 +82,8 @@ def _reason(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, _RefusedError | tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError):
         return str(error)
-    if isinstance(error, yaml.MarkedYAMLError):
-        # What a YAML error says of itself quotes the text, in ways that differ from one error to the next.
-        is_value = isinstance(error, yaml.constructor.ConstructorError)
-        reason = "a value in it cannot be read" if is_value else "it is not valid YAML"
-        return reason + _place(error.problem_mark or error.context_mark)
+    if isinstance(error, yaml.MarkedYAMLError):  # what it says of itself quotes the text
+        return f"it is not valid YAML{_place(error.problem_mark or error.context_mark)}"
     return f"a value in it cannot be read ({type(error).__name__})"
 
 
@@ -104,13 +101,13 @@ class _StrictLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[tuple[str, str]] = set()
+        seen = set[str]()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            spelled = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
-            if spelled in seen:
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                raise _RefusedError(f"a key is no text{_place(key.start_mark)}: write it in quotes")
+            if key.value in seen:
                 raise _RefusedError(f"a key stands twice in one table{_place(key.start_mark)}")
-            if spelled is not None:
-                seen.add(spelled)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

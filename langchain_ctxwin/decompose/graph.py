@@ -9,7 +9,9 @@ answers. No level, and no further part, adds another copy of the text.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -30,13 +32,11 @@ from langgraph.types import Command, Overwrite, Send
 from langchain_ctxwin.core.overflow import classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
-from langchain_ctxwin.decompose.questions import aask, announce_unsplit, ask, questions_in, split_request
+from langchain_ctxwin.decompose.questions import aask, ask, questions_in, split_request
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.util.forks import ForkSafeLock
-from langchain_ctxwin.util.memo import Lru
 
 log = structlog.get_logger("langchain_ctxwin")
 
@@ -49,8 +49,8 @@ CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source":
 LONGEST_ERROR_CHARS = 500
 """Error texts may quote the request; a report needs their beginning."""
 
-MAX_LEVELS_COUNTED = 1_000
-"""Levels of runs whose finished parts are counted at once; a forgotten one begins to count again."""
+ROOM = "__room_for_calls"
+"""Key of what bounds the calls of a streamed run; LangGraph stores no key that begins like this."""
 
 Calls = Generator[list[AnyMessage], Any, Any]
 """Yields requests, is sent the reply or the exception to each, and returns what its node returns."""
@@ -134,7 +134,24 @@ def create_map_reduce_graph(
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
     graph = builder.compile(checkpointer=checkpointer, store=store, **compile_options)
-    return graph.with_config(max_concurrency=max_concurrency)
+    return _Graph(**vars(graph)).with_config(max_concurrency=max_concurrency)
+
+
+class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
+    """Streams events without taking a thread from the calls.
+
+    LangGraph waits for the events of a sync stream on a thread of the pool that runs the nodes, so that a pool of one
+    would wait for ever. It gets one more, and the calls are counted here.
+    """
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002  # the host's name
+        config, mode = merge_configs(self.config, config), options.get("stream_mode")
+        modes = {mode} if isinstance(mode, str) else {*(mode or ())}
+        calls = config.get("max_concurrency")
+        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):
+            room: RunnableConfig = {"max_concurrency": calls + 1, "configurable": {ROOM: threading.Semaphore(calls)}}
+            config = merge_configs(config, room)
+        return super().stream(input, config, **options)
 
 
 class Failure(TypedDict):
@@ -169,7 +186,7 @@ class Outcome(Counts):
     part: int
     answers: list[Answer]
     failures: list[Failure]
-    unanswered: NotRequired[Work]
+    unanswered: Work | None
     """The work itself, as long as it may have to be tried again."""
 
 
@@ -178,8 +195,6 @@ class Report(Counts):
 
     parts: list[int]
     """Parts per level; the first is the input's."""
-    shortened_sources: list[int]
-    """Documents, by number from 0, whose metadata took so much of the room that less of it was shown."""
     sub_questions: list[str]
 
 
@@ -225,8 +240,6 @@ class MapReduceNodes:
         self._model = model
         self._parts = parts
         self._sub_questions = sub_questions
-        self._done: Lru[int] = Lru(MAX_LEVELS_COUNTED)  # finished parts, by run and level
-        self._lock = ForkSafeLock()
         self.split = self._node("split", self._split)
         """Cuts the input into parts and sends each to `map`."""
         self.map = self._node("map", self._answer)
@@ -239,9 +252,12 @@ class MapReduceNodes:
     def _node(self, name: str, calls_of: Callable[[Any], Calls]) -> Runnable[Any, Any]:
         def run(values: dict[str, Any], config: RunnableConfig) -> Any:
             calls, config = calls_of(values), _config_of(values, config)
+            room = config.get("configurable", {}).get(ROOM) or nullcontext()
             request, result = _next_request(calls, None)
             while request is not None:
-                request, result = _next_request(calls, ask(self._model, request, config))
+                with room:
+                    reply = ask(self._model, request, config)
+                request, result = _next_request(calls, reply)
             return result
 
         async def arun(values: dict[str, Any], config: RunnableConfig) -> Any:
@@ -261,70 +277,58 @@ class MapReduceNodes:
         sure that the question leaves room for parts, so that the call is worth its price.
         """
         question, chunks = _question_of(state), _chunks_of(state)
-        found, reply, calls = tuple[str, ...](), None, 0
+        found, reply, counts = tuple[str, ...](), None, _no_counts()
         if self._sub_questions:
             self._parts.of_documents(whole_work("", question, 0))
             request = split_request(question)
             if not self._parts.over_by(request):
                 reply = yield request
-                calls = 1
-            found = self._questions_in(question, reply)
+                counts["calls"] = 1
+                counts["input_tokens"], counts["output_tokens"] = _usage_of(reply)
+            found = self._that_fit(question, questions_in(question, reply))
         sub_questions = list(found) if len(found) > 1 else []
         run = uuid4().hex
         parts = self._parts.of_documents(whole_work(run, question, 0, chunks), sub_questions)
-        input_tokens, output_tokens = _usage_of(reply)
         _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(sub_questions))
-        report = Report(
-            parts=[len(parts.works)],
-            calls=calls,
-            refused=0,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cut_off=0,
-            cuts=parts.cuts,
-            clamped=[],
-            shortened_sources=parts.shortened_sources,
-            sub_questions=sub_questions,
-        )
+        report: Report = {**counts, "parts": [len(parts.works)], "cuts": parts.cuts, "sub_questions": sub_questions}
         update = {"run": run, "level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
         return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
 
-    def _questions_in(self, question: str, reply: Any) -> tuple[str, ...]:
-        """The sub-questions in a reply, or by the rules; none where they are so long that no room is left."""
-        found = questions_in(question, reply)
+    def _that_fit(self, question: str, found: tuple[str, ...]) -> tuple[str, ...]:
+        """The sub-questions; none where they are so long that no room is left."""
         try:
             self._parts.of_documents(whole_work("", question, 0), found)
         except BudgetExceededError:
-            announce_unsplit("the sub-questions leave no room for documents beside the question")
+            reason = "the sub-questions leave no room for documents beside the question"
+            log.warning("decompose.question_unsplit", reason=reason)
             return ()
         return found
 
     def _answer(self, work: Work) -> Calls:
         """Ask about one part, and about smaller ones in its place when it is refused as too large.
 
-        A part that is larger than another one was allowed to be is split before it is sent. When one that cannot become
-        smaller is refused, too, its size is not the reason: the rest is not sent. What else fails is given up alone;
-        the last exception leaves the graph when there must be an answer and is none.
+        When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent. What else
+        fails is given up alone; the last exception leaves the graph when there must be an answer and is none.
         """
-        waiting, outcome = [work], _no_outcome(work["part"])
+        waiting, outcome = [work], _outcome(work["part"])
         last_error: Exception | None = None
         while waiting:
-            part = waiting[-1]
-            if self._parts.is_known_too_large(part) and self._divide(waiting, outcome):
-                continue
+            part = waiting.pop()
             reply = yield self._parts.request_of(part)
             outcome["calls"] += 1
             error = reply if isinstance(reply, Exception) else _take(reply, part, outcome)
             if error is None:
-                waiting.pop()
                 continue
             rest = [part]
             if self._is_too_large(error, part):
                 outcome["refused"] += 1
-                if self._divide(waiting, outcome):
+                found = self._parts.smaller(part)
+                waiting += found.works[::-1]
+                outcome["cuts"] += found.cuts
+                outcome["clamped"] += found.clamped
+                if found.works:
                     continue
-                rest = waiting[::-1]
-            del waiting[-len(rest) :]
+                rest, waiting = [part, *waiting[::-1]], []
             outcome["failures"].append(_failure(error, rest))
             last_error = error
         if not outcome["answers"]:
@@ -336,31 +340,16 @@ class MapReduceNodes:
 
     def _is_too_large(self, error: Exception, part: Work) -> bool:
         overflow = classify_overflow(error, request=request_texts(self._parts.request_of(part)))
-        if overflow is not None:
-            self._parts.hear(part["run"], overflow)
         return overflow is not None or isinstance(error, BudgetExceededError | NoModelFitsError)
 
-    def _divide(self, waiting: list[Work], outcome: Outcome) -> bool:
-        """Put smaller parts in the place of the next one; False when it cannot become smaller."""
-        found = self._parts.smaller(waiting[-1])
-        if not found.works:
-            return False
-        waiting[-1:] = found.works[::-1]
-        outcome["cuts"] += found.cuts
-        outcome["clamped"] += found.clamped
-        return True
-
     def _announce_part(self, work: Work, outcome: Outcome) -> None:
-        """Report that a part is done, answered or not; after a resume, parts are counted that were done since."""
+        place = {"level": work["level"], "part": work["part"]}
         for failure in outcome["failures"]:
-            log.warning("decompose.part_failed", level=work["level"], part=work["part"], error=failure["error"])
+            log.warning("decompose.part_failed", **place, error=failure["error"])
         if outcome["refused"]:
-            log.warning("decompose.part_split", level=work["level"], part=work["part"], refused=outcome["refused"])
-        key, parts = (work["run"], work["level"]), work["parts"]
-        with self._lock:  # also around the event, so that the numbers arrive in their order
-            done = self._done.put(key, min(parts, (self._done.get(key) or 0) + 1))
-            facts = {"level": work["level"], "part": work["part"], "parts": parts, "done": done}
-            _stream("decompose.part_done", **facts, failed=bool(outcome["failures"]), refused=outcome["refused"])
+            log.warning("decompose.part_split", **place, refused=outcome["refused"])
+        facts = {"parts": work["parts"], "failed": bool(outcome["failures"]), "refused": outcome["refused"]}
+        _stream("decompose.part_done", **place, **facts)
 
     def _collect(self, state: State) -> Command[Any]:
         """Return the update and the sends that follow a level.
@@ -374,7 +363,7 @@ class MapReduceNodes:
         report = _added(state["report"], outcomes)
         tried = [outcome for outcome in outcomes if outcome["calls"]]
         if tried and not any(outcome["answers"] for outcome in tried):
-            first, *others = [outcome["unanswered"] for outcome in tried]
+            first, *others = [outcome["unanswered"] for outcome in tried if outcome["unanswered"]]
             kept = [outcome for outcome in outcomes if not outcome["calls"]]
             update = {"waiting": others, "outcomes": Overwrite(kept), "report": report}
             return Command(update=update, goto=[Send(_node_of(first), {**first, "must_answer": True})])
@@ -472,26 +461,19 @@ def _failure(error: Exception, works: list[Work]) -> Failure:
     )
 
 
-def _no_outcome(part: int) -> Outcome:
-    return Outcome(
-        part=part,
-        answers=[],
-        failures=[],
-        calls=0,
-        refused=0,
-        input_tokens=0,
-        output_tokens=0,
-        cut_off=0,
-        cuts=[],
-        clamped=[],
-    )
+def _no_counts() -> Counts:
+    return Counts(calls=0, refused=0, input_tokens=0, output_tokens=0, cut_off=0, cuts=[], clamped=[])
+
+
+def _outcome(part: int, *answers: Answer) -> Outcome:
+    return Outcome(**_no_counts(), part=part, answers=[*answers], failures=[], unanswered=None)
 
 
 def _kept(work: Work) -> Outcome:
     """An answer that is alone in its part goes to the next level as it is."""
     chunk = work["chunks"][0]
     answer = Answer(text=chunk["text"], sub_question=work["sub_question"], covers=chunk.get("covers", []))
-    return {**_no_outcome(work["part"]), "answers": [answer]}
+    return _outcome(work["part"], answer)
 
 
 def _added(report: Report, outcomes: list[Outcome]) -> Report:

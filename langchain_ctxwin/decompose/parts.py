@@ -6,9 +6,8 @@ A level is all documents, or all answers of the level before. Sizes are upper bo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
@@ -16,25 +15,21 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.limits import Known, ModelLimits, stated_limit
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of
-from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import lowered, reserve_within, smaller_of
-from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.decompose.splitting import (
     LONGEST_CITED_CHARS,
     Chunk,
     Cut,
     Frame,
     Place,
-    cited_within,
     shortened,
     split_chunks,
 )
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.measurer import Pricing
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.util.memo import Lru
 
 MAP_PROMPT = """\
 Answer the question from the documents below, and from nothing else. They may be one part of a longer work whose other \
@@ -55,26 +50,14 @@ PLAIN_MARGIN = 1.2
 LEAST_ROOM_TOKENS = 256
 """Less than this is no room for a part: two paragraphs, or two short answers to combine."""
 
-MAX_RUNS_HEARD = 1_000
-"""Runs whose provider stated a smaller limit that are remembered; a forgotten one hears it again."""
-
 LEAST_PART_TOKENS = 64
 """A part that is refused although it is smaller than this is not refused for its size."""
 
 LEAST_PIECE_TOKENS = LEAST_PART_TOKENS // 2
 """A smaller piece of a text is not worth a call."""
 
-MOST_FRAME_SHARE = 0.2
-"""Part of the room for what is shown around one chunk: sources are there to be cited, the text is what is read."""
-
-LEAST_ROOM_SHARE = 0.5
-"""Part of the room that another try leaves at least: twice what may be shown around a chunk."""
-
 LEAST_HALVED_ANSWERS = 4
 """Fewer answers are shortened instead: each half has to combine two, or the work would never come to an end."""
-
-SPLITS = 3
-"""Tries with a smaller room, before single parts are made smaller, which wastes half of each."""
 
 _LONG_NUMBER = 9_999_999  # stands for numbers that are not known when the rest of a request is priced
 _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
@@ -121,8 +104,6 @@ class Parts:
     works: list[Work]
     cuts: list[Cut] = field(default_factory=list)
     clamped: list[Clamped] = field(default_factory=list)
-    shortened_sources: list[int] = field(default_factory=list)
-    """Documents whose metadata took too much of the room."""
 
 
 def whole_work(run: str, question: str, level: int, chunks: Sequence[Chunk] = ()) -> Work:
@@ -163,7 +144,6 @@ class PartSplitter:
         family = family_of(model)
         self._pricing = Pricing(counter or TokenEstimator(family), family=family)
         self._plain_price = text_price(self._pricing.count)
-        self._heard: Lru[Mapping[str, int]] = Lru(MAX_RUNS_HEARD)
 
     @property
     def input_limit(self) -> int:
@@ -180,9 +160,9 @@ class PartSplitter:
         body = f"Question: {work['question']}{aim}\n\nThe {tag}s{part}:\n{data}\n\nAnswer the question now."
         return [SystemMessage(self._prompts[work["level"] > 0]), HumanMessage(body)]
 
-    def over_by(self, request: Sequence[AnyMessage], run: str = "") -> int:
-        """Return by how much a whole request exceeds the limit, also the one that this run was told; 0 when it fits."""
-        return max(0, self._cost(request) - (self._heard_limit(run) or self.input_limit))
+    def over_by(self, request: Sequence[AnyMessage]) -> int:
+        """Return by how much a whole request exceeds the limit; 0 when it fits."""
+        return max(0, self._cost(request) - self.input_limit)
 
     def of_documents(self, whole: Work, sub_questions: Sequence[str] = ()) -> Parts:
         """Return the parts of the input: for every sub-question, or for the question itself, the same chunks.
@@ -190,15 +170,17 @@ class PartSplitter:
         Raises:
             BudgetExceededError: instructions and question leave no room for documents, or for answers.
         """
-        works, cuts, shortened_sources = list[Work](), list[Cut](), set[int]()
+        works, cuts = list[Work](), list[Cut]()
         for sub_question in sub_questions or [""]:
             about = _about(whole, sub_question)
             self._room({**about, "level": 1})  # where the answers do not fit later, all calls before would be lost
-            found = self._split(about, whole["chunks"])
+            parts, made = split_chunks(
+                whole["chunks"], self._room(about), self._price, _frame_of(about), least_tokens=LEAST_PART_TOKENS
+            )
+            found = self._fitted([{**about, "chunks": part} for part in parts])
             works += found.works
-            cuts = found.cuts  # the same for every sub-question, or nearly so: the room beside them differs
-            shortened_sources.update(found.shortened_sources)
-        return Parts(works=_numbered(works), cuts=cuts, shortened_sources=sorted(shortened_sources))
+            cuts = [*made, *found.cuts]  # the same for every sub-question, or nearly so: the room beside them differs
+        return Parts(works=_numbered(works), cuts=cuts)
 
     def of_answers(self, whole: Work, answers: Sequence[Answer]) -> Parts:
         """Return the parts that combine `answers`, fewer than there are; a part of one answer needs no call.
@@ -211,8 +193,7 @@ class PartSplitter:
             about = _about(whole, sub_question)
             room = self._room(about)
             named = [_chunk(number, answer, sub_question) for number, answer in enumerate(group)]
-            cited = self._cited(about, named, room, self._price)
-            chunks = list(self._shortened(about, cited, room // 2, clamped))
+            chunks = list(self._shortened(about, named, room // 2, clamped))
             parts, _ = split_chunks(chunks, room, self._price, _frame_of(about))
             if len(parts) >= len(chunks) > 1:
                 parts = [chunks[first : first + 2] for first in range(0, len(chunks), 2)]
@@ -237,34 +218,8 @@ class PartSplitter:
         kept = list(self._shortened(work, chunks, tokens // (2 * len(chunks)), clamped))
         return Parts(works=[{**work, "chunks": kept}] if clamped else [], clamped=clamped)
 
-    def hear(self, run: str, overflow: ContextOverflow) -> None:
-        """Remember the limit that a refusal states, for all parts of its run; one that we keep to teaches nothing."""
-        stated = stated_limit(overflow, Known(limits=ModelLimits.of(self._stated)))
-        if any(limit < self.input_limit for limit in stated.values()):
-            self._heard.put(run, smaller_of(self._heard.get(run) or {}, stated))
-
-    def is_known_too_large(self, work: Work) -> bool:
-        """True when another part of the run was told a limit that this one exceeds."""
-        return self._heard_room(work) is not None and self.over_by(self.request_of(work), work["run"]) > 0
-
-    def _split(self, about: Work, chunks: Sequence[Chunk]) -> Parts:
-        """Split until each request as a whole fits, too: it may cost more than its chunks do one by one."""
-        room, price = self._room(about), cache(self._price)  # another try prices hardly anything else
-        cited, least_room = self._cited(about, chunks, room, price), int(LEAST_ROOM_SHARE * room)
-        changed = [one["document"] for one, other in zip(chunks, cited, strict=True) if one is not other]
-        for _ in range(SPLITS):
-            parts, cuts = split_chunks(cited, room, price, _frame_of(about), least_tokens=LEAST_PART_TOKENS)
-            works: list[Work] = [{**about, "chunks": part} for part in parts]
-            over_by = max((self.over_by(self.request_of(work)) for work in works), default=0)
-            if not over_by:
-                return Parts(works=works, cuts=cuts, shortened_sources=changed)
-            room = max(least_room, room - over_by)
-        fitted = self._fitted(works)
-        return Parts(works=fitted.works, cuts=[*cuts, *fitted.cuts], shortened_sources=changed)
-
     def _divided(self, work: Work, room: int) -> Parts:
-        """Split one part of the input: in two, or into as many as the limit asks for that the run was told."""
-        room = min(room, self._heard_room(work) or room)
+        """Split one part of the input in two."""
         try:
             parts, cuts = split_chunks(
                 work["chunks"], room, self._price, _frame_of(work), least_tokens=LEAST_PIECE_TOKENS
@@ -272,11 +227,6 @@ class PartSplitter:
         except BudgetExceededError:
             return Parts(works=[])
         return Parts(works=[{**work, "chunks": part} for part in parts] if len(parts) > 1 else [], cuts=cuts)
-
-    def _cited(self, work: Work, chunks: Sequence[Chunk], room: int, price: WholePrice) -> list[Chunk]:
-        """Return the chunks, those with a shorter source that would take more than its share of the room."""
-        most_tokens = int(MOST_FRAME_SHARE * room)
-        return [cited_within(chunk, most_tokens, price, _frame_of(work)) for chunk in chunks]
 
     def _fitted(self, works: list[Work]) -> Parts:
         """Make every part smaller whose request as a whole is larger than the sum of its chunks."""
@@ -308,13 +258,11 @@ class PartSplitter:
             yield {**chunk, "text": text}
 
     def _room(self, work: Work) -> int:
-        """Return what the request without any chunk leaves for chunks, also under the limit that the run was told.
+        """Return what the request without any chunk leaves for chunks.
 
         Raises:
             BudgetExceededError: that is less than `LEAST_ROOM_TOKENS`.
         """
-        if heard_room := self._heard_room(work):
-            return heard_room
         input_limit, frame_tokens = self.input_limit, self._cost(self.request_of({**work, "chunks": []}))
         room = input_limit - frame_tokens
         if room >= LEAST_ROOM_TOKENS:
@@ -326,19 +274,6 @@ class PartSplitter:
             "needed): shorten the question or the prompts, lower output_reserve or use a larger window",
             report={"input_limit": input_limit, "total_tokens": frame_tokens, "reserved_tokens": reserved},
         )
-
-    def _heard_room(self, work: Work) -> int | None:
-        """Return the room for chunks under the limit that the run was told; None without one that can be believed."""
-        limit = self._heard_limit(work["run"])
-        room = 0 if limit is None else limit - self._cost(self.request_of({**work, "chunks": []}))
-        return room if room >= LEAST_ROOM_TOKENS else None
-
-    def _heard_limit(self, run: str) -> int | None:
-        heard = self._heard.get(run)
-        if heard is None:
-            return None
-        limits = lowered(ModelLimits.of(self._stated), heard)
-        return limits.input_limit(reserve_within(limits, self._output_reserve, learned=True))
 
     def _cost(self, request: Sequence[AnyMessage]) -> int:
         return self._upper(self._pricing.count(request))

@@ -23,9 +23,6 @@ CITED = ("id", "source", "url", "title", "page", "section")
 LONGEST_CITED_CHARS = 200
 """A longer value is no source id; its beginning is shown."""
 
-LEAST_CITED_CHARS = 25
-"""A shorter beginning names no source: whole fields are left out instead, the last ones first."""
-
 PIECES_PER_ROOM = 16
 """Neighbouring units are taken together up to this part of the room: prices cost time, and a part wastes less."""
 
@@ -42,12 +39,12 @@ Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
 """What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""
 
 _HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+\S|^[^\n]+\n(?:(={3,})|-{3,})[ \t\r]*$|(\f)")
-_HEADING_LINE = re.compile(r"#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z)")
+_ONLY_HEADINGS = re.compile(
+    r"(?:#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z))*+"
+)
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 # Not before another end, a run of empty lines is one, and not before the line under a heading.
 _LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
-_SENTENCE_ENDS = tuple(".!?\u2026\u3002\uff01\uff1f\u0964\u061f:;\"'\u201d\u2019)]}>|")
-_LONGEST_END_CHARS = 40  # white space after a sentence that is looked at
 
 
 class Place(TypedDict):
@@ -192,21 +189,6 @@ def places_of(chunks: Iterable[Chunk]) -> list[Place]:
     return found
 
 
-def cited_within(chunk: Chunk, most_tokens: int, price: WholePrice, frame: Frame) -> Chunk:
-    """Return the chunk, its source shortened until what is shown around it costs at most `most_tokens`.
-
-    All fields are cut to the same length first. A chunk whose source fits is returned as it is.
-    """
-    found, longest_chars = chunk, LONGEST_CITED_CHARS
-    while found["source"] and price(frame(found)) > most_tokens:
-        longest_chars = max(LEAST_CITED_CHARS, longest_chars // 2)
-        shorter = {name: value[:longest_chars] for name, value in found["source"].items()}
-        if shorter == found["source"]:
-            shorter.popitem()
-        found = {**found, "source": shorter}
-    return found
-
-
 def shortened(text: str, most_tokens: int, price: WholePrice) -> str:
     """Return the beginning and the end of `text` with a marker between that says how much is missing.
 
@@ -257,22 +239,10 @@ class _Cutter:
             first, last = group[0], group[-1]
             cost = self._price(self._text[first:last])
             if cost <= self._room:
-                yield Piece(start=first, stop=last, tokens=cost, ends=self._ends(kind, last, stop, ends))
+                yield Piece(start=first, stop=last, tokens=cost, ends=ends if last == stop else kind)
                 continue
             for one, other in pairwise(group):
-                yield from self.pieces(one, other, level + 1, self._ends(kind, other, stop, ends))
-
-    def _ends(self, kind: Boundary, at: int, stop: int, ends: Boundary) -> Boundary:
-        if at == stop:
-            return ends
-        is_cut = kind == "sentence" and not _ends_sentence(self._text[max(0, at - _LONGEST_END_CHARS) : at])
-        return "hard" if is_cut else kind
-
-
-def _ends_sentence(text: str) -> bool:
-    """True for text that ends, but for white space, with a mark that ends sentences, or with the end of a line."""
-    end = text.rstrip()
-    return end.endswith(_SENTENCE_ENDS) or "\n" in text[len(end) :]
+                yield from self.pieces(one, other, level + 1, ends if other == stop else kind)
 
 
 def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:
@@ -290,22 +260,12 @@ def _with_headings(text: str, cuts: list[int]) -> list[int]:
     kept = cuts[:1]
     has_text = False
     for start, cut in pairwise(cuts):
-        has_text = has_text or cut - kept[-1] > LONGEST_HEADING_CHARS or not _is_heading(text, start, cut)
+        is_long = cut - kept[-1] > LONGEST_HEADING_CHARS
+        has_text = has_text or is_long or not _ONLY_HEADINGS.fullmatch(text, start, cut)
         if has_text and cut != cuts[-1]:
             kept.append(cut)
             has_text = False
     return [*kept, cuts[-1]]
-
-
-def _is_heading(text: str, start: int, stop: int) -> bool:
-    """True when a short unit has nothing but headings and blank lines."""
-    at = start
-    while at < stop <= start + LONGEST_HEADING_CHARS:
-        line = _HEADING_LINE.match(text, at, stop)
-        if line is None or line.end() == at:
-            return False
-        at = line.end()
-    return at == stop
 
 
 def _sections(depth: int, text: str, start: int, stop: int) -> Iterator[int]:

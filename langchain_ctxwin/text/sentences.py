@@ -61,7 +61,7 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 
 
 def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
-    """Yield where to cut a text into pieces of at most `size_chars`: after a line, else after a space, else anywhere.
+    """Yield where to cut a text into pieces of at most `size_chars`: after a space, else between two characters.
 
     Example:
         >>> list(piece_spans("one two three", 8))
@@ -69,7 +69,7 @@ def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
     """
     start = 0
     while len(text) - start > size_chars:
-        stop = _line_cut(text, start, start + size_chars)
+        stop = word_cut(text, start, start + size_chars)
         yield start, stop
         start = stop
     if start < len(text):
@@ -88,16 +88,6 @@ def clean_cut(text: str, start: int, position: int) -> int:
     """Return the last place up to `position`, and after `start`, that parts no character from its marks; else it."""
     earliest = max(start, position - _MOST_COMBINING_CHARS)
     return next((place for place in range(position, earliest, -1) if not _is_inside_character(text, place)), position)
-
-
-def _line_cut(text: str, start: int, limit: int) -> int:
-    """Position after the last line or space in the second half of the piece, so that pieces do not get tiny."""
-    middle = (start + limit) // 2
-    for mark in ("\n", " "):
-        found = text.rfind(mark, middle, limit)
-        if found >= 0:
-            return found + 1
-    return limit
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> list[int]:

@@ -186,7 +186,7 @@ def test_every_setting_is_shown_with_its_origin(settings, capsys):
 
 
 def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatch):
-    for name in ("rich", "rich.console", "watchfiles"):
+    for name in ("rich", "rich.console"):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["config", "show"]) == 0
     assert "trigger = 0.95" in capsys.readouterr().out

@@ -66,12 +66,11 @@ EXTRAS = {
     "rich",
     "matplotlib",
     "redis",
-    "watchfiles",
     "opentelemetry",
     "quicktok",
     "tokenizers",
 }
-AT_MODULE_TOP = {"agent.middleware": {"langchain"}, "reload": {"watchfiles"}}  # modules that are an extra as a whole
+AT_MODULE_TOP = {"agent.middleware": {"langchain"}}  # modules that are an extra as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.messages import HumanMessage
 
 import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
-from langchain_ctxwin.decompose import split_question
 from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
@@ -348,7 +346,6 @@ READS: dict[str, Read] = {
     "parts_of_a_request": parts_of,
     "passages": lambda text: list(passages(text, "a", 0)),
     "print": lambda text: print_value({text: text}),
-    "split_question": split_question,
     "terms": terms,
 }
 
