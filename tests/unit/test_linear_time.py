@@ -368,10 +368,6 @@ def found_in_a_row(body):
     return guard.read(cursor_in(page), contains="X", fields=["*"])
 
 
-def split_by_a_model(reply):
-    return split_question("Who signed it, and when?", RunnableLambda(lambda _: AIMessage(f"- a{reply}")))
-
-
 def searched(query):
     return search_messages([HumanMessage("what was said", id="1")], f"a{query}")
 
@@ -392,15 +388,6 @@ SELECTOR = ToolSelector([definition("send", "Send an email."), definition("book"
         pytest.param(
             lambda text: SELECTOR.select([HumanMessage(text)]), partial(repeated, " ", "book"), 1_000, id="a task"
         ),
-        pytest.param(split_question, partial(repeated, " ", "signed it?"), 8_000, id="a question of spaces"),
-        pytest.param(split_question, partial(repeated, "a? ", ""), 200_000, id="many questions"),
-        pytest.param(
-            split_question,
-            lambda chars: "x" * (chars // 2) + "\n" + "- a\n" * (chars // 8),
-            16_000,
-            id="a question of a long list",
-        ),
-        pytest.param(split_by_a_model, partial(repeated, ", ", ""), 2_000, id="a reply that repeats itself"),
         pytest.param(searched, partial(repeated, "\u0301\u0316", ""), 16_000, id="marks in a query"),
     ],
 )
