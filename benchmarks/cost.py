@@ -80,7 +80,7 @@ def bill(job: Job) -> tuple[int, Ledger]:
     settings = {name: value for name, value in policy.items() if name != "clear"}
     with_rung = planning._clear_results  # noqa: SLF001  # no setting takes the rung out
     if not policy.get("clear", True):
-        planning._clear_results = lambda request, survey, goal: survey  # noqa: SLF001, ARG005
+        planning._clear_results = lambda request, priced_view, goal: priced_view  # noqa: SLF001, ARG005
     try:
         replay = BilledReplay(transcript, window, settings, family)
         state = replay.run()

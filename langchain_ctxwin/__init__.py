@@ -18,8 +18,8 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.priced_view import pin
 from langchain_ctxwin.core.record import render_record
-from langchain_ctxwin.core.survey import pin
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine

@@ -19,10 +19,10 @@ from langchain_ctxwin.core.notes import lines_to_keep
 from langchain_ctxwin.core.outcome import applied, gave_up, taken
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.planning import Snapshot
+from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.recovery import refused, retry_target
 from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.core.summary_input import last_request, shown_part
-from langchain_ctxwin.core.survey import PinWhen
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, SummarizationError
@@ -112,7 +112,7 @@ def tell(
             kind=compaction.kind,
             reason=compaction.reason,
             tokens_before=compaction.tokens_before,
-            tokens_after=request.survey(compaction.view, update["context_summary"]).total_tokens,
+            tokens_after=request.priced_view(compaction.view, update["context_summary"]).total_tokens,
             left=tuple(request.messages[index] for index in left),
             thread=str(ensure_config().get("configurable", {}).get("thread_id") or ""),
         )
@@ -371,7 +371,7 @@ class ContextEngine:
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
-        return window.survey.messages()
+        return window.priced_view.messages()
 
     def learn(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
         """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
@@ -397,7 +397,7 @@ class ContextEngine:
         again = self.learn(window, overflow, is_stated=is_stated)
         compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
-            raise refusal_of(again, again.survey)
+            raise refusal_of(again, again.priced_view)
         return self.apply(compaction, again)
 
     def may_show(self, window: Window, pending: Pending) -> bool:

@@ -26,11 +26,11 @@ from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import expected, from_count
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
+from langchain_ctxwin.core.priced_view import PinWhen, Request
 from langchain_ctxwin.core.recovery import known_of
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.survey import PinWhen, Request
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError
@@ -336,7 +336,7 @@ class Measurer:
         if remote is None:
             return window
         try:
-            tokens = remote.count_request(window.survey.messages(), tools=_tools(window))
+            tokens = remote.count_request(window.priced_view.messages(), tools=_tools(window))
         except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
             return _not_counted(window, error)
         return self._counted(window, tokens)
@@ -347,7 +347,7 @@ class Measurer:
         if remote is None:
             return window
         try:
-            tokens = await remote.acount_request(window.survey.messages(), tools=_tools(window))
+            tokens = await remote.acount_request(window.priced_view.messages(), tools=_tools(window))
         except Exception as error:  # noqa: BLE001  # see verified
             return _not_counted(window, error)
         return self._counted(window, tokens)
@@ -376,7 +376,7 @@ class Measurer:
     def remote_for(self, window: Window) -> RequestCounter | None:
         """Return the counter to ask about this request, if it is its model's and the answer decides anything."""
         remote = self._pricings.default.remote
-        is_open = window.survey.lower_tokens <= window.budget.input_limit < window.survey.upper_tokens
+        is_open = window.priced_view.lower_tokens <= window.budget.input_limit < window.priced_view.upper_tokens
         if remote is None or not is_open:
             return None
         counted = model_name(getattr(remote, "model", None)) or self.model
@@ -385,7 +385,7 @@ class Measurer:
     def _counted(self, window: Window, tokens: int | None) -> Window:
         if tokens is None:
             return window
-        fault = fault_of(tokens, expected(window.survey))
+        fault = fault_of(tokens, expected(window.priced_view))
         if fault:
             log.warning("count.failed", reason=fault, instead="estimate")
             return window
@@ -463,7 +463,7 @@ def _may_be_quoted(window: Window, overflow: ContextOverflow) -> bool:
     """True for a number that the request has too, unless somebody saw that the provider says it in words of its own."""
     if overflow.said_by == "provider" or overflow.limit is None:
         return False
-    return has_number(request_texts(window.survey.messages(), window.about.tools), overflow.limit)
+    return has_number(request_texts(window.priced_view.messages(), window.about.tools), overflow.limit)
 
 
 def _not_counted(window: Window, error: Exception) -> Window:

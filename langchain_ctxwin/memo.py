@@ -10,9 +10,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.session import valid_record
-from langchain_ctxwin.core.survey import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.turns import Shown, Step, call_ids, shape_of, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError

@@ -28,8 +28,8 @@ from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.edits import Call, Piece, compact_json, pieces
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.priced_view import last_user
 from langchain_ctxwin.core.session import read_session
-from langchain_ctxwin.core.survey import last_user
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, message_id

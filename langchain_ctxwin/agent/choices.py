@@ -172,7 +172,7 @@ class Choices:
             return {}
         names = set(tools_of(state))
         others = [tool for tool in window.about.tools if name_of(tool) not in names]
-        fixed_tokens = window.survey.fixed_tokens - window.about.tool_tokens(window.about.tools)
+        fixed_tokens = window.priced_view.fixed_tokens - window.about.tool_tokens(window.about.tools)
         room = window.budget.input_limit - fixed_tokens - window.about.tool_tokens(others)
         left = int(TOOL_SHARE * max(0, room))
         return {
@@ -242,7 +242,7 @@ class Choices:
             return {}
         any_window = next(iter(windows.values()))
         request = Request(
-            messages=any_window.survey.messages(),
+            messages=any_window.priced_view.messages(),
             tools=any_window.about.tools,
             kept=known_name(state),
             prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
@@ -309,10 +309,10 @@ def known_name(state: State) -> str:
 
 def _size(window: Window, headroom: float) -> Size:
     """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
-    survey = window.survey
-    has_bounds = survey.upper_tokens > survey.total_tokens or window.report["counted_by"] != "estimate"
-    upper = survey.upper_tokens if has_bounds else ceil(survey.total_tokens * headroom)
-    return Size(tokens=survey.total_tokens, upper=upper, lower=survey.lower_tokens)
+    priced_view = window.priced_view
+    has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
+    upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)
+    return Size(tokens=priced_view.total_tokens, upper=upper, lower=priced_view.lower_tokens)
 
 
 def _with_output(limits: ModelLimits, tokens: int) -> ModelLimits:

@@ -102,7 +102,7 @@ def announce_stop(window: Window, known: str) -> None:
     stopped = window.report["stopped"]
     if not stopped or stopped == known:
         return
-    facts = {"fixed_tokens": window.survey.fixed_tokens, "input_limit": window.budget.input_limit}
+    facts = {"fixed_tokens": window.priced_view.fixed_tokens, "input_limit": window.budget.input_limit}
     facts |= {"stopped": stopped, "reason": window.session.guard.get("reason", "")}
     log.warning("context.compaction_stopped", **facts)
     _stream("context.compaction_stopped", **facts)

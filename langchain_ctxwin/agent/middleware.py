@@ -20,7 +20,7 @@ from langchain_ctxwin.agent.step import Call, Flow, Step
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
-from langchain_ctxwin.core.survey import PinWhen
+from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.measurer import check_collaborators, shown

@@ -137,7 +137,7 @@ class ModelCall:
             self._flow.choose_model(trial)
         self._fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
-        if is_same and trial.window.survey.total_tokens >= step.window.survey.total_tokens:
+        if is_same and trial.window.priced_view.total_tokens >= step.window.priced_view.total_tokens:
             return False
         step.note({**trial.news, "context_report": trial.window.report}, trial.window)
         return True
@@ -148,7 +148,7 @@ class ModelCall:
         size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
             return Attempt(request, route=route)
-        room = size - window.survey.upper_tokens
+        room = size - window.priced_view.upper_tokens
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
         return Attempt(request, options=options, route=route)
 
@@ -164,8 +164,8 @@ class ModelCall:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""
         if not isinstance(reply, AIMessage):
             return None
-        extends, least = window.extends, window.survey.lower_tokens
-        if answered_by(reply) not in {"", window.speaker} and window.session.counts.get("anchor"):
+        extends, least = window.extends, window.priced_view.lower_tokens
+        if answered_by(reply) not in {"", window.answering_model} and window.session.counts.get("anchor"):
             extends, least = None, 0
         return silent_overflow(
             reply,
@@ -200,7 +200,7 @@ class ModelCall:
             return lesson.counts
         validator.check(
             model=model,
-            messages=window.survey.messages(),
+            messages=window.priced_view.messages(),
             tools=window.about.tools,
             expected_tokens=window.total_tokens,
             reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,

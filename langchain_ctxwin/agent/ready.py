@@ -20,7 +20,7 @@ from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextSta
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
-from langchain_ctxwin.core.survey import PinWhen
+from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
 from langchain_ctxwin.errors import ConfigError

@@ -281,7 +281,7 @@ class Flow:
             ContextWindowError: there is no message that a model could answer.
         """
         window = step.window
-        if not window.survey.shown.messages and not window.messages:
+        if not window.priced_view.shown.messages and not window.messages:
             total = len(window.request.messages)
             raise ContextWindowError(
                 f"nothing to send: none of the {total} messages in the history is one a model can answer; "

@@ -64,7 +64,7 @@ class Summaries:
         if pending.text:
             if not self._engine.may_show(window, pending):
                 return self.failed(window, pending, "its messages were edited since")
-            room = window.goal.room(window.survey)
+            room = window.goal.room(window.priced_view)
             is_small = window.request.price_text(pending.text) < room
             return window if is_small else self._kept(window, pending, pending.text, room // 2)
         job = self._engine.jobs.find(pending.key)

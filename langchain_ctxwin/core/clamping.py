@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, Goal, cut, first_that, record_room
 from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
 from langchain_ctxwin.core.record import Record, fitted
-from langchain_ctxwin.core.survey import Request, Survey, last_user, pins_before
 from langchain_ctxwin.core.turns import tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
@@ -46,37 +46,39 @@ CUT_MARK = "..."
 _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
 
 Kind = Callable[[AnyMessage, int], bool]
-Enough = Callable[[Survey], bool]
+Enough = Callable[[PricedView], bool]
 
 
-def clamp_until_fits(request: Request, survey: Survey, goal: Goal) -> Survey:
+def clamp_until_fits(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp kind by kind until the request fits: results, calls and AI text, other messages, the current user message.
 
     Results of spared tools come after all other messages. Explicit pins that alone exceed the room come right before
     the current user message; the others stay verbatim.
     """
-    survey, current = _with_shorter_account(request, survey, goal), last_user(request.messages)
-    survey = _clamp_all_but_question(request, survey, goal)
-    if not goal.likely_fits(survey) and current not in request.pins:
-        survey = clamp_kind(request, survey, lambda _, index: index == current, goal.likely_fits)
-    return survey
+    priced_view, current = _with_shorter_account(request, priced_view, goal), last_user(request.messages)
+    priced_view = _clamp_all_but_question(request, priced_view, goal)
+    if not goal.likely_fits(priced_view) and current not in request.pins:
+        priced_view = clamp_kind(request, priced_view, lambda _, index: index == current, goal.likely_fits)
+    return priced_view
 
 
-def _with_shorter_account(request: Request, survey: Survey, goal: Goal) -> Survey:
+def _with_shorter_account(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Shorten the record, then the summary, where pins or the newest step leave them less room; neither goes whole."""
-    if goal.fits(survey):
-        return survey
-    smallest = _clamp_all_but_question(request, request.survey(replace(survey.view, record=Record()), ""), goal)
-    present = request.text_tokens(survey.preamble.record)
+    if goal.fits(priced_view):
+        return priced_view
+    smallest = _clamp_all_but_question(
+        request, request.priced_view(replace(priced_view.view, record=Record()), ""), goal
+    )
+    present = request.text_tokens(priced_view.preamble.record)
     room = goal.likely_limit(smallest) - smallest.total_tokens
     if present <= room:
-        return survey
-    summary = first_part(survey.summary, room // 2, request.text_tokens)
+        return priced_view
+    summary = first_part(priced_view.summary, room // 2, request.text_tokens)
     lines_room = max(0, room - request.text_tokens(summary) - RECORD_FRAME_TOKENS)
-    view = replace(survey.view, record=fitted(survey.view.record, lines_room, request.text_tokens))
+    view = replace(priced_view.view, record=fitted(priced_view.view.record, lines_room, request.text_tokens))
     if not summary:  # nothing of it fits: what it covered is in no summary any more, and is summarized again
         view = replace(view, covered=None, covered_digest="", covered_tokens=0)
-    return request.survey(view, summary)
+    return request.priced_view(view, summary)
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
@@ -97,7 +99,7 @@ def _head(line: str, room_tokens: int, price: Callable[[str], int]) -> str:
     return f"{head}{CUT_MARK}" if head.strip() else ""
 
 
-def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Survey:
+def _clamp_all_but_question(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     current, pins = last_user(request.messages), request.pins
     spared = _sparing(request, goal)
     kinds: tuple[Kind, ...] = (
@@ -107,10 +109,10 @@ def _clamp_all_but_question(request: Request, survey: Survey, goal: Goal) -> Sur
         *((lambda _, index: index not in pins and spared(index),) if goal.spare_tools else ()),
     )
     for kind in kinds:
-        if goal.fits(survey):
-            return survey
-        survey = clamp_kind(request, survey, kind, goal.fits)
-    return survey if goal.likely_fits(survey) else _clamp_pins(request, survey, goal)
+        if goal.fits(priced_view):
+            return priced_view
+        priced_view = clamp_kind(request, priced_view, kind, goal.fits)
+    return priced_view if goal.likely_fits(priced_view) else _clamp_pins(request, priced_view, goal)
 
 
 def _sparing(request: Request, goal: Goal) -> Callable[[int], bool]:
@@ -118,23 +120,23 @@ def _sparing(request: Request, goal: Goal) -> Callable[[int], bool]:
     return lambda index: bool(goal.spare_tools) and tool_of(request.messages, index) in goal.spare_tools
 
 
-def _clamp_pins(request: Request, survey: Survey, goal: Goal) -> Survey:
+def _clamp_pins(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp the explicit pins that alone exceed the room, further than the request needs where that is possible.
 
     They stay for good. If they filled the window, every message that follows would break the prompt cache once more.
     """
-    large = {index for index in request.pins if exceeds_alone(request, survey, goal, index)}
+    large = {index for index in request.pins if exceeds_alone(request, priced_view, goal, index)}
 
-    def leaves_room(candidate: Survey) -> bool:
+    def leaves_room(candidate: PricedView) -> bool:
         return goal.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit
 
-    roomy = clamp_kind(request, survey, lambda _, index: index in large, leaves_room)
+    roomy = clamp_kind(request, priced_view, lambda _, index: index in large, leaves_room)
     if leaves_room(roomy):
         return roomy
-    return clamp_kind(request, survey, lambda _, index: index in large, goal.likely_fits)
+    return clamp_kind(request, priced_view, lambda _, index: index in large, goal.likely_fits)
 
 
-def exceeds_alone(request: Request, survey: Survey, goal: Goal, index: int) -> bool:
+def exceeds_alone(request: Request, priced_view: PricedView, goal: Goal, index: int) -> bool:
     """True when a request with this explicit pin verbatim, and everything else at its smallest, would not fit.
 
     Constraints and other explicit pins are left out of it; pins after the start of the view, which cannot leave, are
@@ -142,91 +144,95 @@ def exceeds_alone(request: Request, survey: Survey, goal: Goal, index: int) -> b
 
     Args:
         request: what the request is made from.
-        survey: the request after everything left that can.
+        priced_view: the request after everything left that can.
         goal: the limit. As with the current user message, a suspicion is not enough while no size was reported.
         index: position of the pin.
     """
     pin = message_id(request.messages, index)
     kept = pins_before(
         request.messages,
-        survey.start,
+        priced_view.start,
         first=request.first,
         marked=(index,),
         pin_first_user=goal.pin_first_user,
         carry=lambda _: True,
     )
     alone = replace(
-        survey.view,
-        pinned=tuple(position for position in survey.view.pinned if position in kept),
-        clamped={key: clamp for key, clamp in survey.view.clamped.items() if key != pin},
+        priced_view.view,
+        pinned=tuple(position for position in priced_view.view.pinned if position in kept),
+        clamped={key: clamp for key, clamp in priced_view.view.clamped.items() if key != pin},
     )
     others = _lengths(request, alone, lambda _, other: other != index)
     smallest = _with_clamps(request, alone, others, CLAMP_FLOOR_CHARS)
-    return not goal.likely_fits(replace(request, constraints=()).survey(smallest, survey.summary))
+    return not goal.likely_fits(replace(request, constraints=()).priced_view(smallest, priced_view.summary))
 
 
-def clamp_giant(request: Request, survey: Survey, goal: Goal) -> Survey:
+def clamp_giant(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp what is new and could not fit even if everything else left: a question, or the results of a step."""
-    return _clamp_giant_results(request, _clamp_giant_question(request, survey, goal), goal)
+    return _clamp_giant_results(request, _clamp_giant_question(request, priced_view, goal), goal)
 
 
-def _clamp_giant_question(request: Request, survey: Survey, goal: Goal) -> Survey:
+def _clamp_giant_question(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp a question that no compaction can leave whole, before the conversation leaves for it."""
-    current, newest = last_user(request.messages), survey.newest
+    current, newest = last_user(request.messages), priced_view.newest
     if current is None or newest is None or newest.index > current or current in request.pins:
-        return survey
-    alone = request.survey(cut(request, survey, newest.index, goal), survey.summary)
+        return priced_view
+    alone = request.priced_view(cut(request, priced_view, newest.index, goal), priced_view.summary)
     if any(goal.likely_fits(smallest) for smallest in _smallest_around(request, alone, goal)):
-        return survey
+        return priced_view
     room = goal.room(alone)
 
-    def small_enough(candidate: Survey) -> bool:
+    def small_enough(candidate: PricedView) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= QUESTION_SHARE * room
 
-    return clamp_kind(request, survey, lambda _, index: index == current, small_enough)
+    return clamp_kind(request, priced_view, lambda _, index: index == current, small_enough)
 
 
-def _smallest_around(request: Request, alone: Survey, goal: Goal) -> Iterator[Survey]:
+def _smallest_around(request: Request, alone: PricedView, goal: Goal) -> Iterator[PricedView]:
     """The question among as little as can be; without summary and record, too, which costs time to find out."""
     yield _clamp_all_but_question(request, alone, goal)
     if alone.preamble.record:
-        bare = request.survey(replace(alone.view, record=Record()), "")
+        bare = request.priced_view(replace(alone.view, record=Record()), "")
         yield _clamp_all_but_question(request, bare, goal)
 
 
-def _clamp_giant_results(request: Request, survey: Survey, goal: Goal) -> Survey:
-    newest = survey.newest
+def _clamp_giant_results(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+    newest = priced_view.newest
     if newest is None or not any(isinstance(message, ToolMessage) for message in newest.messages):
-        return survey
+        return priced_view
     current = last_user(request.messages)
     spared = _sparing(request, goal)
-    asked = sum(step.tokens for step in survey.steps if step.index == current and step is not newest)
-    room = goal.room(survey) - asked
+    asked = sum(step.tokens for step in priced_view.steps if step.index == current and step is not newest)
+    room = goal.room(priced_view) - asked
     if newest.tokens <= room:
-        return survey
+        return priced_view
 
     def in_newest(message: AnyMessage, index: int) -> bool:
         is_result = isinstance(message, ToolMessage) and index >= newest.index
         return is_result and index not in request.pins and not spared(index)
 
-    def small_enough(candidate: Survey) -> bool:
+    def small_enough(candidate: PricedView) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= GIANT_SHARE * room
 
-    return clamp_kind(request, survey, in_newest, small_enough)
+    return clamp_kind(request, priced_view, in_newest, small_enough)
 
 
-def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey:
+def clamp_newest_results(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp results, then calls, that leave the record no room: their values are in it, in a fraction of the room."""
-    newest = survey.newest
+    newest = priced_view.newest
     if newest is None:
-        return survey
-    room = goal.room(survey) + request.text_tokens(survey.preamble.record) - request.text_tokens(survey.summary)
-    room -= sum(step.tokens for step in survey.steps if step is not newest)
+        return priced_view
+    room = (
+        goal.room(priced_view)
+        + request.text_tokens(priced_view.preamble.record)
+        - request.text_tokens(priced_view.summary)
+    )
+    room -= sum(step.tokens for step in priced_view.steps if step is not newest)
     spared = _sparing(request, goal)
-    wanted, _ = record_room(request, survey, goal)
+    wanted, _ = record_room(request, priced_view, goal)
     most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))
 
-    def small_enough(candidate: Survey) -> bool:
+    def small_enough(candidate: PricedView) -> bool:
         return sum(step.tokens for step in candidate.steps if step.index >= newest.index) <= most
 
     for kind in (ToolMessage, AIMessage):
@@ -235,18 +241,20 @@ def clamp_newest_results(request: Request, survey: Survey, goal: Goal) -> Survey
             is_of_kind = isinstance(message, kind) and index >= newest.index
             return is_of_kind and index not in request.pins and not spared(index)
 
-        survey = survey if small_enough(survey) else clamp_kind(request, survey, in_newest, small_enough)
-    return survey
+        priced_view = (
+            priced_view if small_enough(priced_view) else clamp_kind(request, priced_view, in_newest, small_enough)
+        )
+    return priced_view
 
 
-def clamp_kind(request: Request, survey: Survey, kind: Kind, enough: Enough) -> Survey:
+def clamp_kind(request: Request, priced_view: PricedView, kind: Kind, enough: Enough) -> PricedView:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
-    lengths = _lengths(request, survey.view, kind)
+    lengths = _lengths(request, priced_view.view, kind)
     if not lengths:
-        return survey
+        return priced_view
 
-    def clamped_to(chars: int) -> Survey:
-        return request.survey(_with_clamps(request, survey.view, lengths, chars), survey.summary)
+    def clamped_to(chars: int) -> PricedView:
+        return request.priced_view(_with_clamps(request, priced_view.view, lengths, chars), priced_view.summary)
 
     caps = sorted({CLAMP_FLOOR_CHARS, *_caps(max(lengths.values()))}, reverse=True)
     best = first_that(list(range(len(caps))), lambda i: enough(clamped_to(caps[i])))

@@ -11,8 +11,8 @@ from langchain_core.messages import AnyMessage, HumanMessage
 
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.notes import notes
+from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
 from langchain_ctxwin.core.record import extended
-from langchain_ctxwin.core.survey import Request, Survey, last_user, pins_before
 from langchain_ctxwin.core.turns import split_steps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
@@ -92,7 +92,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """How small the request has to become. All sizes are tokens, as `Survey` counts them."""
+    """How small the request has to become. All sizes are tokens, as `PricedView` counts them."""
 
     limit: int
     """Largest input; a request fits when its upper bound is within it."""
@@ -121,33 +121,33 @@ class Goal:
     whole_turn_share: float = WHOLE_TURN_SHARE
     """Part of the room within which no step of the current turn has to leave."""
 
-    def fits(self, survey: Survey) -> bool:
+    def fits(self, priced_view: PricedView) -> bool:
         """True when the request may be sent."""
-        return survey.upper_tokens <= self.limit
+        return priced_view.upper_tokens <= self.limit
 
-    def likely_fits(self, survey: Survey) -> bool:
+    def likely_fits(self, priced_view: PricedView) -> bool:
         """True when the current user message need not be cut."""
-        return (survey.upper_tokens if self.is_checked else survey.total_tokens) <= self.limit
+        return (priced_view.upper_tokens if self.is_checked else priced_view.total_tokens) <= self.limit
 
-    def reaches(self, survey: Survey) -> bool:
+    def reaches(self, priced_view: PricedView) -> bool:
         """True when the request fits and is at or below its low-water mark."""
-        is_few = self.max_messages is None or shown_messages(survey) <= self.kept_messages
-        return self.fits(survey) and survey.total_tokens <= self.low_water(survey) and is_few
+        is_few = self.max_messages is None or shown_messages(priced_view) <= self.kept_messages
+        return self.fits(priced_view) and priced_view.total_tokens <= self.low_water(priced_view) and is_few
 
-    def leaves_whole(self, survey: Survey) -> bool:
+    def leaves_whole(self, priced_view: PricedView) -> bool:
         """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
-        most = survey.fixed_tokens + portion(self.whole_turn_share, self.room(survey))
-        return self.max_messages is None and self.fits(survey) and survey.total_tokens <= most
+        most = priced_view.fixed_tokens + portion(self.whole_turn_share, self.room(priced_view))
+        return self.max_messages is None and self.fits(priced_view) and priced_view.total_tokens <= most
 
-    def has_no_room(self, survey: Survey) -> bool:
+    def has_no_room(self, priced_view: PricedView) -> bool:
         """True when the fixed regions nearly fill the limit by themselves: no compaction of the history can help."""
-        return survey.fixed_tokens > FILLED_SHARE * self.limit
+        return priced_view.fixed_tokens > FILLED_SHARE * self.limit
 
-    def settles(self, survey: Survey) -> bool:
+    def settles(self, priced_view: PricedView) -> bool:
         """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
-        halfway = (self.ceiling(survey) + self.low_water(survey)) // 2
-        is_few = self.max_messages is None or 2 * shown_messages(survey) <= self.max_messages + self.kept_messages
-        return self.fits(survey) and survey.total_tokens <= halfway and is_few
+        halfway = (self.ceiling(priced_view) + self.low_water(priced_view)) // 2
+        is_few = self.max_messages is None or 2 * shown_messages(priced_view) <= self.max_messages + self.kept_messages
+        return self.fits(priced_view) and priced_view.total_tokens <= halfway and is_few
 
     @property
     def kept_messages(self) -> int:
@@ -155,30 +155,30 @@ class Goal:
         share = self.keep if self.keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
         return max(LEAST_MESSAGES, int(share * (self.max_messages or 0)))
 
-    def ceiling(self, survey: Survey) -> int:
+    def ceiling(self, priced_view: PricedView) -> int:
         """Total at which something has to leave."""
-        return survey.fixed_tokens + self.room(survey)
+        return priced_view.fixed_tokens + self.room(priced_view)
 
-    def room(self, survey: Survey) -> int:
+    def room(self, priced_view: PricedView) -> int:
         """What the fixed regions leave for history, as most likely sizes: the limit less what they may be short of.
 
         While counts are unsure a request is at its limit long before its most likely size is.
         """
-        room = max(0, self.likely_limit(survey) - survey.fixed_tokens)
+        room = max(0, self.likely_limit(priced_view) - priced_view.fixed_tokens)
         return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
 
-    def likely_limit(self, survey: Survey) -> int:
+    def likely_limit(self, priced_view: PricedView) -> int:
         """The limit as a most likely size: what the bound on an unsure count leaves of it."""
-        return int(self.limit * survey.total_tokens / max(1, survey.upper_tokens))
+        return int(self.limit * priced_view.total_tokens / max(1, priced_view.upper_tokens))
 
-    def low_water(self, survey: Survey) -> int:
+    def low_water(self, priced_view: PricedView) -> int:
         """Total that a compaction aims for; pins, summary and record count as cost before it is set."""
-        return survey.fixed_tokens + portion(self.keep, self.room(survey))
+        return priced_view.fixed_tokens + portion(self.keep, self.room(priced_view))
 
 
-def shown_messages(survey: Survey) -> int:
+def shown_messages(priced_view: PricedView) -> int:
     """Return how many messages of the history the view holds."""
-    return survey.stop - survey.start
+    return priced_view.stop - priced_view.start
 
 
 def portion(share: float, room: int) -> int:
@@ -186,10 +186,10 @@ def portion(share: float, room: int) -> int:
     return int(share * room) if share <= 1 else min(int(share), room)
 
 
-def cut(request: Request, survey: Survey, start: int, goal: Goal) -> View:
+def cut(request: Request, priced_view: PricedView, start: int, goal: Goal) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
-    view, messages = survey.view, request.messages
-    carry_tokens = int(ANSWER_SHARE * goal.room(survey))
+    view, messages = priced_view.view, request.messages
+    carry_tokens = int(ANSWER_SHARE * goal.room(priced_view))
     pinned = pins_before(
         messages,
         start,
@@ -219,7 +219,7 @@ MAX_NOTED = 300
 """Newest messages whose lines are read when more leave at once; of older ones what people said is."""
 
 
-def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_tokens: int = 0) -> Survey:
+def noted(request: Request, before: View, after: PricedView, goal: Goal, *, summary_tokens: int = 0) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     Args:
@@ -262,7 +262,7 @@ def noted(request: Request, before: View, after: Survey, goal: Goal, *, summary_
     added = chain(lines, request.keeps)
     price = request.text_tokens
     record = extended(record, added, shown=shown, room_tokens=room, free_tokens=free, price=price)
-    return request.survey(replace(after.view, record=record), after.summary)
+    return request.priced_view(replace(after.view, record=record), after.summary)
 
 
 def _turns(messages: Sequence[AnyMessage], positions: Sequence[int]) -> int:
@@ -273,18 +273,20 @@ def _steps(messages: Sequence[AnyMessage], positions: Sequence[int]) -> int:
     return sum(1 for run in _runs(positions) for _ in split_steps(messages, run[0], run[-1] + 1))
 
 
-def record_room(request: Request, survey: Survey, goal: Goal, *, summary_tokens: int = 0) -> tuple[int, int]:
+def record_room(request: Request, priced_view: PricedView, goal: Goal, *, summary_tokens: int = 0) -> tuple[int, int]:
     """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
-    present = request.text_tokens(survey.preamble.record) - request.text_tokens(survey.summary)
-    room = goal.likely_limit(survey) - survey.size.regions.system_tokens - survey.size.regions.tool_tokens
-    rest = survey.total_tokens - present + summary_tokens
-    free = goal.likely_limit(survey) - rest - RECORD_FRAME_TOKENS
-    is_alone = not (summary_tokens or survey.summary)
+    present = request.text_tokens(priced_view.preamble.record) - request.text_tokens(priced_view.summary)
+    room = (
+        goal.likely_limit(priced_view) - priced_view.size.regions.system_tokens - priced_view.size.regions.tool_tokens
+    )
+    rest = priced_view.total_tokens - present + summary_tokens
+    free = goal.likely_limit(priced_view) - rest - RECORD_FRAME_TOKENS
+    is_alone = not (summary_tokens or priced_view.summary)
     least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
     return max(int(goal.record_share * room), least), max(0, free)
 
 
-def _newly_edited(request: Request, before: View, after: Survey) -> list[int]:
+def _newly_edited(request: Request, before: View, after: PricedView) -> list[int]:
     """Positions of the messages that are shown shorter than before: what they no longer show left, too."""
     clamped = {key for key, clamp in after.view.clamped.items() if before.clamped.get(key) != clamp}
     fresh = (after.view.cleared - before.cleared) | clamped
@@ -314,17 +316,17 @@ def first_that(values: list[int], ok: Callable[[int], bool]) -> int | None:
     return values[low] if low < len(values) else None
 
 
-def turn_cuts(survey: Survey) -> list[int]:
+def turn_cuts(priced_view: PricedView) -> list[int]:
     """Positions where whole turns can leave: the turn starts after the first, up to the current turn."""
-    return [turn.index for turn in survey.turns if turn.index > survey.start and starts_turn(turn.steps[0])]
+    return [turn.index for turn in priced_view.turns if turn.index > priced_view.start and starts_turn(turn.steps[0])]
 
 
-def step_cuts(request: Request, survey: Survey) -> list[int]:
+def step_cuts(request: Request, priced_view: PricedView) -> list[int]:
     """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
     user = last_user(request.messages)
-    begin = survey.start if user is None else max(survey.start, user + 1)
-    last = survey.newest.index if survey.newest else begin
-    return [step.index for step in survey.steps if begin < step.index <= last and step.messages]
+    begin = priced_view.start if user is None else max(priced_view.start, user + 1)
+    last = priced_view.newest.index if priced_view.newest else begin
+    return [step.index for step in priced_view.steps if begin < step.index <= last and step.messages]
 
 
 def _only_shown(view: View, request: Request, start: int) -> View:

@@ -12,9 +12,9 @@ from langchain_ctxwin.core.calibration import Measured
 from langchain_ctxwin.core.compaction import Goal
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
+from langchain_ctxwin.core.priced_view import Head, PricedView, Request
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.survey import Head, Request, Survey
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -65,15 +65,15 @@ def measure_request(
     limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
     if learned := smaller_of(heard, remembered_limit(session, about.model)):
         limits, reserve = _lowered(
-            stated, learned, output_reserve, 0 if was_refused else sized.survey.least_fixed_tokens
+            stated, learned, output_reserve, 0 if was_refused else sized.priced_view.least_fixed_tokens
         )
     limit = limits.input_limit(reserve)
     if show_fill:
         sized = _sized(*_calibrated(session, replace(request, full_tokens=limit), about), about)
-    budget = _budget(sized.survey, limit, reserve)
+    budget = _budget(sized.priced_view, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
     report = make_report(
-        sized.survey,
+        sized.priced_view,
         budget,
         context_window=limits.context_window or limit + reserve,
         counted_by=sized.counted_by,
@@ -86,11 +86,11 @@ def measure_request(
         limits=limits,
         over_by=int(report["over_by"]),
         about=about,
-        speaker=sized.speaker,
+        answering_model=sized.answering_model,
         digest=sized.digest,
         extends=sized.extends,
         request=sized.request,
-        survey=sized.survey,
+        priced_view=sized.priced_view,
         session=sized.session,
         goal=aim,
     )
@@ -117,33 +117,33 @@ class _Sized:
 
     session: Session
     request: Request
-    survey: Survey
-    speaker: str
+    priced_view: PricedView
+    answering_model: str
     digest: str
     extends: Extends | None
     counted_by: CountedBy
 
 
 def _sized(session: Session, request: Request, about: About) -> _Sized:
-    speaker = session.speaker(about.model)
+    answering_model = session.answering_model(about.model)
     request = replace(request, head=_head(session, request))
-    survey = request.survey(session.view, session.summary)
-    digest = fingerprint(survey, about.tools_digest, about.model)
-    extends = latest_report(request, survey, session, digest, speaker)
-    if extends is None and survey.shown.head_stop:  # something before the history is not what it was
+    priced_view = request.priced_view(session.view, session.summary)
+    digest = fingerprint(priced_view, about.tools_digest, about.model)
+    extends = latest_report(request, priced_view, session, digest, answering_model)
+    if extends is None and priced_view.shown.head_stop:  # something before the history is not what it was
         request = replace(request, head=None)
-        survey = request.survey(session.view, session.summary)
-    checked = checked_tokens(survey, session, digest)
-    known = rebased(survey, request.sizing, extends, checked)
-    if abs(known.total_tokens - survey.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
-        session, request = _reconciled(session, request, speaker, about.tools_digest, known.total_tokens)
-        known = rebased(request.survey(session.view, session.summary), request.sizing, extends, checked)
+        priced_view = request.priced_view(session.view, session.summary)
+    checked = checked_tokens(priced_view, session, digest)
+    known = rebased(priced_view, request.sizing, extends, checked)
+    if abs(known.total_tokens - priced_view.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
+        session, request = _reconciled(session, request, answering_model, about.tools_digest, known.total_tokens)
+        known = rebased(request.priced_view(session.view, session.summary), request.sizing, extends, checked)
     is_exact = checked is not None or (extends is None and about.is_exact())
     return _Sized(
         session=session,
         request=request,
-        survey=known,
-        speaker=speaker,
+        priced_view=known,
+        answering_model=answering_model,
         digest=digest,
         extends=extends,
         counted_by="exact" if is_exact else "usage" if extends else "estimate",
@@ -167,8 +167,8 @@ def _head(session: Session, request: Request) -> Head | None:
     )
 
 
-def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
-    regions = survey.size.regions
+def _budget(priced_view: PricedView, limit: int, reserve: int) -> TokenBudget:
+    regions = priced_view.size.regions
     return TokenBudget(
         input_limit=limit,
         system_tokens=regions.system_tokens,
@@ -180,13 +180,13 @@ def _budget(survey: Survey, limit: int, reserve: int) -> TokenBudget:
 
 
 def _stopped(sized: _Sized, goal: Goal) -> Stopped:
-    if goal.has_no_room(sized.survey):
+    if goal.has_no_room(sized.priced_view):
         return "fixed_regions"
     return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
 
 
 def _reconciled(
-    session: Session, request: Request, speaker: str, tools_digest: str, known_tokens: int
+    session: Session, request: Request, answering_model: str, tools_digest: str, known_tokens: int
 ) -> tuple[Session, Request]:
     """Put what the last report says beyond all that we can explain into the offset.
 
@@ -194,10 +194,10 @@ def _reconciled(
     from the report alone, never from an earlier offset, so that measuring again changes nothing.
     """
     bare = replace(request, sizing=replace(request.sizing, belief=replace(request.sizing.belief, offset=0.0)))
-    gap = known_tokens - bare.survey(session.view, session.summary).total_tokens
+    gap = known_tokens - bare.priced_view(session.view, session.summary).total_tokens
     offset = max(gap, -request.system_tokens - request.tool_tokens)
     belief = replace(request.sizing.belief, offset=float(offset))
-    session = replace(session, counts=with_belief(session.counts, belief_key(speaker, tools_digest), belief))
+    session = replace(session, counts=with_belief(session.counts, belief_key(answering_model, tools_digest), belief))
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 
 
@@ -206,11 +206,11 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
     request = replace(request, sizing=plain)
     if _is_adopted(session, request.messages):
-        survey = request.survey(session.view, session.summary)
-        session = from_history(session, request, survey, about)
-    speaker = session.speaker(about.model)
-    belief = believed(session, speaker, about.tools_digest, plain.plain)
-    measured = session.measured(speaker)
+        priced_view = request.priced_view(session.view, session.summary)
+        session = from_history(session, request, priced_view, about)
+    answering_model = session.answering_model(about.model)
+    belief = believed(session, answering_model, about.tools_digest, plain.plain)
+    measured = session.measured(answering_model)
     if not measured.holds_for(request.messages):
         measured = Measured()
     return session, replace(request, sizing=replace(plain, belief=belief, measured=measured))

@@ -23,10 +23,10 @@ from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.planning import MIN_PROGRESS, accepted_tokens
+from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
 from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.survey import Request, Survey, last_user
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError
@@ -89,10 +89,10 @@ def accepted(summary: str, compaction: Compaction, window: Window) -> str:
     request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
     summary = first_part(summary, accepted_tokens(planned), request.price_text)
     wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
-    if summary and before - request.survey(compaction.view, summary).total_tokens >= wanted:
+    if summary and before - request.priced_view(compaction.view, summary).total_tokens >= wanted:
         return summary
     first = first_part(summary, planned, request.price_text)
-    after = request.survey(compaction.view, first).total_tokens
+    after = request.priced_view(compaction.view, first).total_tokens
     if after >= before or not first:
         raise SummarizationError(
             f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
@@ -121,7 +121,7 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
 
 def _judged(window: Window, compaction: Compaction, summary: str) -> dict[str, Any]:
     """What the guard says of a summary by its outcome: one that frees too little counts like one that failed."""
-    after = window.request.survey(compaction.view, summary).total_tokens
+    after = window.request.priced_view(compaction.view, summary).total_tokens
     is_late = after >= compaction.tokens_before  # it tells of messages that had left before
     is_by_number = window.goal.max_messages is not None  # what counts there is how many messages are shown
     if is_late or is_by_number or compaction.tokens_before - after >= MIN_PROGRESS * compaction.tokens_before:
@@ -157,34 +157,34 @@ class Lesson:
 
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
-    counts, survey = dict(window.session.counts), window.survey
-    tokens, fault = reported_tokens(reply, expected(survey))
+    counts, priced_view = dict(window.session.counts), window.priced_view
+    tokens, fault = reported_tokens(reply, expected(priced_view))
     if tokens is None:
         return Lesson(counts=counts, ignored=fault)
-    speaker = answered_by(reply) or window.speaker
-    belief, measured = _refined(window, tokens, speaker, Position(id=reply.id or "", index=survey.stop))
+    answering_model = answered_by(reply) or window.answering_model
+    belief, measured = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
-        "model": speaker,
+        "model": answering_model,
         "digest": window.digest,
-        "estimate": survey.estimates.total_tokens,
-        "index": survey.stop,
-        "shape": survey.shown.shapes[-1],
-        "plain": not survey.shown.edited[-1],
+        "estimate": priced_view.estimates.total_tokens,
+        "index": priced_view.stop,
+        "shape": priced_view.shown.shapes[-1],
+        "plain": not priced_view.shown.edited[-1],
     }
     counts.pop("checked", None)
-    counts["speakers"] = bounded(counts.get("speakers"), window.about.model, speaker, MAX_MODELS)
-    counts["measured"] = bounded(counts.get("measured"), speaker, measured.to_json(), MAX_MEASURED)
-    accepted = tokens if _is_asked_model(window, speaker) else 0
+    counts["speakers"] = bounded(counts.get("speakers"), window.about.model, answering_model, MAX_MODELS)
+    counts["measured"] = bounded(counts.get("measured"), answering_model, measured.to_json(), MAX_MEASURED)
+    accepted = tokens if _is_asked_model(window, answering_model) else 0
     counts = _without_refuted_limits(counts, window.about.model, accepted)
-    counts = with_belief(counts, belief_key(speaker, window.about.tools_digest), belief)
+    counts = with_belief(counts, belief_key(answering_model, window.about.tools_digest), belief)
     return Lesson(counts=counts, accepted_tokens=accepted)
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
     """Keep what the provider counted for exactly this request."""
-    estimate = window.survey.estimates.total_tokens
+    estimate = window.priced_view.estimates.total_tokens
     return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
 
 
@@ -196,20 +196,20 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     """
     counts = {**window.session.counts, "anchor": None}
     counts.pop("checked", None)
-    if stated_tokens is None or fault_of(stated_tokens, expected(window.survey)):
+    if stated_tokens is None or fault_of(stated_tokens, expected(window.priced_view)):
         return counts
     sizing = window.request.sizing
     doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
-    belief = _after_whole(replace(sizing, belief=doubtful), window.survey, stated_tokens)
-    return with_belief(counts, belief_key(window.speaker, window.about.tools_digest), belief)
+    belief = _after_whole(replace(sizing, belief=doubtful), window.priced_view, stated_tokens)
+    return with_belief(counts, belief_key(window.answering_model, window.about.tools_digest), belief)
 
 
 def largest_accepted_tokens(window: Window) -> int:
     """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
-    anchor, speaker = window.session.counts.get("anchor") or {}, window.speaker
-    reports = [report for report in _reports(window.survey) if speaker and report.speaker]
-    own = [report.tokens for report in reports if may_be(report.speaker, speaker)]
-    return max([*own, anchor["tokens"] if anchor and anchor.get("model") == speaker else 0])
+    anchor, answering_model = window.session.counts.get("anchor") or {}, window.answering_model
+    reports = [report for report in _reports(window.priced_view) if answering_model and report.answering_model]
+    own = [report.tokens for report in reports if may_be(report.answering_model, answering_model)]
+    return max([*own, anchor["tokens"] if anchor and anchor.get("model") == answering_model else 0])
 
 
 def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,36 +218,40 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "anchor": None}
 
 
-def believed(session: Session, speaker: str, tools_digest: str, fresh: Belief) -> Belief:
+def believed(session: Session, answering_model: str, tools_digest: str, fresh: Belief) -> Belief:
     """Return what the conversation knows about a model and tool set, else about the model, else the fresh belief."""
     beliefs: Mapping[str, Any] = session.counts.get("beliefs") or {}
-    known = Belief.from_json(beliefs.get(belief_key(speaker, tools_digest)))
+    known = Belief.from_json(beliefs.get(belief_key(answering_model, tools_digest)))
     if known is not None:
         return known
-    same_model = (value for key, value in reversed(list(beliefs.items())) if key.rpartition("|")[0] == speaker)
+    same_model = (value for key, value in reversed(list(beliefs.items())) if key.rpartition("|")[0] == answering_model)
     found = next((belief for value in same_model if (belief := Belief.from_json(value))), None)
     return fresh if found is None else other_tools(found, fresh)
 
 
-def from_history(session: Session, request: Request, survey: Survey, about: About) -> Session:
+def from_history(session: Session, request: Request, priced_view: PricedView, about: About) -> Session:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
     After a compaction only what was answered since belongs to requests like this one.
     """
-    speaker = session.speaker(about.model)
-    known = session.measured(speaker)
+    answering_model = session.answering_model(about.model)
+    known = session.measured(answering_model)
     measured = known if known.holds_for(request.messages) else Measured()
     learned = measured.last.index if measured.last else -1
     compacted = session.since.index + 1 if session.since and session.compactions else 0
-    reports = [r for r in _reports(survey) if may_be(r.speaker, speaker) and r.index >= max(learned, compacted)]
+    reports = [
+        r
+        for r in _reports(priced_view)
+        if may_be(r.answering_model, answering_model) and r.index >= max(learned, compacted)
+    ]
     has_begun = bool(session.counts.get("beliefs"))
     if not reports or (has_begun and len(reports) == 1):
         return session
     sizing, first = request.sizing, reports[0]
-    belief = believed(session, speaker, about.tools_digest, sizing.belief)
+    belief = believed(session, answering_model, about.tools_digest, sizing.belief)
     if first.index != learned:
-        text = survey.estimates.summary_tokens + survey.estimates.pinned_tokens + first.before
-        fixed = survey.estimates.system_tokens + survey.estimates.tool_tokens
+        text = priced_view.estimates.summary_tokens + priced_view.estimates.pinned_tokens + first.before
+        fixed = priced_view.estimates.system_tokens + priced_view.estimates.tool_tokens
         belief = after_request(
             belief,
             surplus_tokens=first.tokens - text - fixed,
@@ -257,12 +261,12 @@ def from_history(session: Session, request: Request, survey: Survey, about: Abou
         )
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
-        if old.speaker == new.speaker and is_plausible(tokens, added):
+        if old.answering_model == new.answering_model and is_plausible(tokens, added):
             noise = sizing.noise(added**2)
             belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
             last = Position(id=message_id(request.messages, new.index), index=new.index)
             measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
-    name = reports[-1].speaker or speaker
+    name = reports[-1].answering_model or answering_model
     counts = {
         **session.counts,
         "speakers": bounded(session.counts.get("speakers"), about.model, name, MAX_MODELS),
@@ -271,14 +275,14 @@ def from_history(session: Session, request: Request, survey: Survey, about: Abou
     return replace(session, counts=with_belief(counts, belief_key(name, about.tools_digest), belief))
 
 
-def belief_key(speaker: str, tools_digest: str) -> str:
+def belief_key(answering_model: str, tools_digest: str) -> str:
     """Name of a model and tool set in `context_counts`."""
-    return f"{speaker}|{tools_digest}"
+    return f"{answering_model}|{tools_digest}"
 
 
-def _is_asked_model(window: Window, speaker: str) -> bool:
+def _is_asked_model(window: Window, answering_model: str) -> bool:
     """False when another model stood in: what it takes says nothing about the one that was asked."""
-    return speaker == window.speaker or may_be(speaker, window.about.model)
+    return answering_model == window.answering_model or may_be(answering_model, window.about.model)
 
 
 def _without_refuted_limits(counts: Mapping[str, Any], model: str, accepted: int) -> dict[str, Any]:
@@ -292,18 +296,18 @@ def _without_refuted_limits(counts: Mapping[str, Any], model: str, accepted: int
     return {**{key: value for key, value in counts.items() if key != "limits"}, **({"limits": kept} if kept else {})}
 
 
-def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tuple[Belief, Measured]:
+def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> tuple[Belief, Measured]:
     """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
     sizing, extends = window.request.sizing, window.extends
-    if speaker != window.speaker:
-        belief = believed(window.session, speaker, window.about.tools_digest, sizing.plain)
-        measured = window.session.measured(speaker)
+    if answering_model != window.answering_model:
+        belief = believed(window.session, answering_model, window.about.tools_digest, sizing.plain)
+        measured = window.session.measured(answering_model)
         measured = measured if measured.holds_for(window.request.messages) else Measured()
         sizing = replace(sizing, belief=belief, measured=measured)
-        return _after_whole(sizing, window.survey, tokens), sizing.measured
+        return _after_whole(sizing, window.priced_view, tokens), sizing.measured
     added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
     if extends is None or not is_plausible(surplus, added):
-        return _after_whole(sizing, window.survey, tokens), sizing.measured
+        return _after_whole(sizing, window.priced_view, tokens), sizing.measured
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
     measured = sizing.measured.with_span(span, reply)
     noise = sizing.noise(sum(tokens**2 for tokens in extends.added))
@@ -311,9 +315,9 @@ def _refined(window: Window, tokens: int, speaker: str, reply: Position) -> tupl
     return belief, measured
 
 
-def _after_whole(sizing: Sizing, survey: Survey, tokens: int) -> Belief:
-    estimates = survey.estimates
-    counted, rest, squares = sizing.measured.price(survey.steps)
+def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief:
+    estimates = priced_view.estimates
+    counted, rest, squares = sizing.measured.price(priced_view.steps)
     summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
     text, squares = rest + summary + pinned, squares + summary**2 + pinned**2
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
@@ -337,9 +341,9 @@ def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) ->
     return dict(list({**others, key: value}.items())[-most:])
 
 
-def expected(survey: Survey) -> tuple[int, int]:
+def expected(priced_view: PricedView) -> tuple[int, int]:
     """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
-    return survey.total_tokens, survey.estimates.total_tokens - survey.estimates.tool_tokens
+    return priced_view.total_tokens, priced_view.estimates.total_tokens - priced_view.estimates.tool_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,15 +355,15 @@ class _Report:
     before: int
     """Our estimate of the history before it."""
 
-    speaker: str
+    answering_model: str
 
 
-def _reports(survey: Survey) -> Iterator[_Report]:
+def _reports(priced_view: PricedView) -> Iterator[_Report]:
     before = 0
-    for step in survey.steps:
+    for step in priced_view.steps:
         caller = step.messages[0] if step.messages else None
         if isinstance(caller, AIMessage) and before:
-            tokens, _ = reported_tokens(caller, (survey.estimates.fixed_tokens + before,))
+            tokens, _ = reported_tokens(caller, (priced_view.estimates.fixed_tokens + before,))
             if tokens is not None:
-                yield _Report(index=step.index, tokens=tokens, before=before, speaker=answered_by(caller))
+                yield _Report(index=step.index, tokens=tokens, before=before, answering_model=answered_by(caller))
         before += step.tokens

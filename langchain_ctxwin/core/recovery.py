@@ -38,11 +38,11 @@ def retry_target(window: Window, overflow: ContextOverflow) -> int:
     """
     if window.over_by:
         return window.budget.input_limit
-    blind = int(BLIND_STEP * window.survey.upper_tokens)
+    blind = int(BLIND_STEP * window.priced_view.upper_tokens)
     stated = stated_limit(overflow, Known(limits=window.limits, kept_input_tokens=window.budget.input_limit))
     limits = lowered(window.limits, stated)
     limit = limits.input_limit(reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated)))
-    return min(blind, limit) if limit > window.survey.least_fixed_tokens else blind
+    return min(blind, limit) if limit > window.priced_view.least_fixed_tokens else blind
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
@@ -64,14 +64,14 @@ def known_of(window: Window) -> Known:
         limits=window.limits,
         kept_input_tokens=window.budget.input_limit,
         accepted_tokens=largest_accepted_tokens(window),
-        refused_tokens=max(window.survey.upper_tokens, window.survey.estimates.total_tokens),
+        refused_tokens=max(window.priced_view.upper_tokens, window.priced_view.estimates.total_tokens),
     )
 
 
 def remembered_limit(session: Session, model: str) -> dict[str, int]:
     """Return the limits that a conversation learned of a model, without those that cannot hold."""
     anchor = session.counts.get("anchor") or {}
-    is_same = anchor.get("model") == session.speaker(model)
+    is_same = anchor.get("model") == session.answering_model(model)
     return remembered(session.learned_limit(model), anchor["tokens"] if is_same else 0)
 
 
@@ -80,7 +80,7 @@ def _inferred_limit(window: Window) -> dict[str, int]:
 
     It holds for the conversation only; without it, the same unstated limit would be met again and again.
     """
-    refused_tokens, taken = window.survey.total_tokens, window.extends.tokens if window.extends else 0
+    refused_tokens, taken = window.priced_view.total_tokens, window.extends.tokens if window.extends else 0
     limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
     is_news = not window.over_by and limit >= LEAST_LIMIT_TOKENS
     return {"max_input_tokens": limit} if is_news else {}

@@ -56,9 +56,9 @@ def answered_by(reply: AIMessage) -> str:
     return next((name for name in stated if isinstance(name, str) and name), "")
 
 
-def may_be(model: str, speaker: str) -> bool:
+def may_be(model: str, answering_model: str) -> bool:
     """True unless both names are known and are those of different models: providers add makers, dates and versions."""
-    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, speaker)), key=len)
+    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, answering_model)), key=len)
     return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.calibration import Belief, Measured
+from langchain_ctxwin.core.priced_view import last_user, step_at
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.survey import last_user, step_at
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 
 
@@ -309,9 +309,9 @@ class Session:
         first = 0 if asked is None else asked + 1
         return sum(isinstance(message, HumanMessage) for message in messages[first:]) < wait
 
-    def measured(self, speaker: str) -> Measured:
+    def measured(self, answering_model: str) -> Measured:
         """What of the history was counted for a model, by the name under which it answers."""
-        return Measured.from_json((self.counts.get("measured") or {}).get(speaker))
+        return Measured.from_json((self.counts.get("measured") or {}).get(answering_model))
 
     @property
     def since(self) -> Position | None:
@@ -330,7 +330,7 @@ class Session:
             "context_pending": self.pending.to_json() if self.pending else {},
         }
 
-    def speaker(self, model: str) -> str:
+    def answering_model(self, model: str) -> str:
         """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""
         return str((self.counts.get("speakers") or {}).get(model, model))
 

@@ -29,8 +29,8 @@ class LastRequest:
 
 def shown_part(window: Window, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
-    left = list(window.request.messages[start : min(stop, window.survey.start)])
-    shown = (step.messages for step in window.survey.steps if start <= step.index < stop)
+    left = list(window.request.messages[start : min(stop, window.priced_view.start)])
+    shown = (step.messages for step in window.priced_view.steps if start <= step.index < stop)
     return [*left, *(message for messages in shown for message in messages)]
 
 
@@ -41,16 +41,16 @@ def last_request(window: Window, start: int, stop: int) -> LastRequest | None:
     where the question would not fit. None when no request was sent since the view changed, or all of the messages have
     left it.
     """
-    survey, since = window.survey, window.session.since
+    priced_view, since = window.priced_view, window.session.since
     begun = since.index if since else -1
-    answers = [s for s in survey.steps if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)]
-    if not answers or stop <= survey.start:
+    answers = [s for s in priced_view.steps if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)]
+    if not answers or stop <= priced_view.start:
         return None
     newest, answer = answers[-1], answers[-1].messages[0]
     is_final = isinstance(answer, AIMessage) and not answer.tool_calls
     end = max(stop, newest.stop if is_final else newest.index)
-    steps, room_tokens = list(survey.steps), window.budget.input_limit - survey.upper_tokens
+    steps, room_tokens = list(priced_view.steps), window.budget.input_limit - priced_view.upper_tokens
     while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
         room_tokens += steps.pop().tokens
-    messages = tuple(replace(survey, shown=Shown.of(steps)).messages())
-    return LastRequest(messages=messages, room_tokens=room_tokens, unseen=max(0, survey.start - start))
+    messages = tuple(replace(priced_view, shown=Shown.of(steps)).messages())
+    return LastRequest(messages=messages, room_tokens=room_tokens, unseen=max(0, priced_view.start - start))

@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.priced_view import PricedView, Request
 from langchain_ctxwin.core.reported import answered_by, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.survey import Request, Survey
 from langchain_ctxwin.core.turns import Turn
 
 CountedBy = Literal["usage", "estimate", "exact"]
@@ -81,7 +81,7 @@ class Window:
     """The limits of this request's model, as far as they are known or were learned."""
 
     about: About
-    speaker: str
+    answering_model: str
     """Name under which the model answers."""
 
     digest: str
@@ -91,19 +91,22 @@ class Window:
     """The reported size of an earlier request that this one extends; None when there is none."""
 
     request: Request
-    survey: Survey
+    priced_view: PricedView
     session: Session
     goal: Goal
 
     @property
     def messages(self) -> list[AnyMessage]:
         """The view: pinned messages and history as the model sees them, without the system message."""
-        return [*(message for step in self.survey.pinned for message in step.messages), *self.survey.shown.messages]
+        return [
+            *(message for step in self.priced_view.pinned for message in step.messages),
+            *self.priced_view.shown.messages,
+        ]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The history in the view, by turn and step, priced."""
-        return self.survey.turns
+        return self.priced_view.turns
 
     def fits_after(self, compaction: Compaction) -> bool:
         """True when the request may be sent once the compaction is carried out."""
@@ -120,25 +123,25 @@ class Window:
         return int(self.report["history_tokens"])
 
 
-def rebased(survey: Survey, sizing: Sizing, extends: Extends | None, checked: int | None) -> Survey:
-    """Return the survey with the best known size: checked by the provider, else an extension of what it reported."""
+def rebased(priced_view: PricedView, sizing: Sizing, extends: Extends | None, checked: int | None) -> PricedView:
+    """Return it with the best known size: checked by the provider, else an extension of what it reported."""
     if checked is not None:
-        return replace(survey, size=survey.size.known(checked))
+        return replace(priced_view, size=priced_view.size.known(checked))
     if extends is None:
-        return survey
-    return replace(survey, size=sizing.extended(survey.size, extends.tokens, extends.added))
+        return priced_view
+    return replace(priced_view, size=sizing.extended(priced_view.size, extends.tokens, extends.added))
 
 
-def checked_tokens(survey: Survey, session: Session, digest: str) -> int | None:
+def checked_tokens(priced_view: PricedView, session: Session, digest: str) -> int | None:
     """Return what the provider counted for exactly this request, when it was asked."""
     checked = session.counts.get("checked") or {}
-    same = checked.get("digest") == digest and checked.get("estimate") == survey.estimates.total_tokens
+    same = checked.get("digest") == digest and checked.get("estimate") == priced_view.estimates.total_tokens
     return int(checked["tokens"]) if same else None
 
 
-def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:
+def fingerprint(priced_view: PricedView, tools_digest: str, model: str) -> str:
     """Return the digest of the model, of everything that precedes the history, and of how the history is shown."""
-    preamble = survey.preamble
+    preamble = priced_view.preamble
     parts = (
         str(preamble.system.content) if preamble.system else "",
         preamble.constraints,
@@ -146,24 +149,26 @@ def fingerprint(survey: Survey, tools_digest: str, model: str) -> str:
         preamble.placement,
         tools_digest,
         model,
-        json.dumps(_shown(survey)),
+        json.dumps(_shown(priced_view)),
     )
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _shown(survey: Survey) -> list[Any]:
+def _shown(priced_view: PricedView) -> list[Any]:
     """Where the view begins, what is pinned and what is edited: by place, because ids may differ from call to call."""
-    view = survey.view
+    view = priced_view.view
     edited = {*view.cleared, *view.clamped}
-    messages = (message for step in (*survey.pinned, *survey.steps) for message in step.messages) if edited else ()
+    messages = (
+        (message for step in (*priced_view.pinned, *priced_view.steps) for message in step.messages) if edited else ()
+    )
     places = [place for place, message in enumerate(messages) if message.id in edited]
     clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
     nameless = sorted(key for key in edited if key.startswith("#"))
-    return [survey.start, [step.index for step in survey.pinned], len(view.cleared), places, clamps, nameless]
+    return [priced_view.start, [step.index for step in priced_view.pinned], len(view.cleared), places, clamps, nameless]
 
 
 def make_report(
-    survey: Survey,
+    priced_view: PricedView,
     budget: TokenBudget,
     *,
     context_window: int,
@@ -172,7 +177,7 @@ def make_report(
     stopped: Stopped = "",
 ) -> dict[str, Any]:
     """Return the `context_report`; its regions add up to `total_tokens`."""
-    regions = survey.size.regions
+    regions = priced_view.size.regions
     return {
         "context_window": context_window,
         "input_limit": budget.input_limit,
@@ -182,9 +187,9 @@ def make_report(
         "pinned_tokens": regions.pinned_tokens,
         "history_tokens": regions.history_tokens,
         "reserved_tokens": budget.reserved_tokens,
-        "total_tokens": survey.total_tokens,
-        "utilization": round(survey.total_tokens / budget.input_limit, 4),
-        "over_by": max(0, survey.upper_tokens - budget.input_limit),
+        "total_tokens": priced_view.total_tokens,
+        "utilization": round(priced_view.total_tokens / budget.input_limit, 4),
+        "over_by": max(0, priced_view.upper_tokens - budget.input_limit),
         "counted_by": counted_by,
         "compactions": int(guard.get("compactions", 0)),
         "dropped_turns": int(guard.get("dropped_turns", 0)),
@@ -192,7 +197,9 @@ def make_report(
     }
 
 
-def latest_report(request: Request, survey: Survey, session: Session, digest: str, speaker: str) -> Extends | None:
+def latest_report(
+    request: Request, priced_view: PricedView, session: Session, digest: str, answering_model: str
+) -> Extends | None:
     """Return the reported size of an earlier request that this one extends, by walking back over what was added.
 
     Without an anchor a size that came with any answer counts, when it may be one of this model's.
@@ -203,24 +210,24 @@ def latest_report(request: Request, survey: Survey, session: Session, digest: st
         return None
     since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
-    counted = survey.estimates.total_tokens
-    for step in reversed(survey.shown):
+    counted = priced_view.estimates.total_tokens
+    for step in reversed(priced_view.shown):
         added.append(step.tokens)
         counted -= step.tokens
         if step.index <= since and not anchor:
             return None
         # An edit of a message that the provider counted shows as another estimate of the same part.
-        tokens = _reported(request.messages[step.index], anchor, counted, speaker)
+        tokens = _reported(request.messages[step.index], anchor, counted, answering_model)
         if tokens:
             edited = anchor and anchor.get("estimate") != counted
             return None if edited else Extends(index=step.index, tokens=tokens, added=tuple(added))
     return None
 
 
-def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: int, speaker: str) -> int | None:
+def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: int, answering_model: str) -> int | None:
     """Prompt size that the provider reported with the AI message that opens a step."""
     if not isinstance(caller, AIMessage):
         return None
     if anchor:
         return int(anchor["tokens"]) if caller.id == anchor["id"] else None
-    return reported_tokens(caller, (estimate,))[0] if may_be(answered_by(caller), speaker) else None
+    return reported_tokens(caller, (estimate,))[0] if may_be(answered_by(caller), answering_model) else None

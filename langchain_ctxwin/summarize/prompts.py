@@ -231,9 +231,9 @@ def transcript(messages: Sequence[BaseMessage]) -> list[str]:
 
 def _label(message: BaseMessage, tool_names: Mapping[str | None, str]) -> str:
     if isinstance(message, ToolMessage):
-        speaker = "Tool error" if message.status == "error" else "Tool result"
+        answering_model = "Tool error" if message.status == "error" else "Tool result"
         name = _UNSAFE_IN_LABEL.sub("_", message.name or tool_names.get(message.tool_call_id, ""))
-        return f"{speaker} ({name})" if name else speaker
+        return f"{answering_model} ({name})" if name else answering_model
     return {"ai": "Assistant", "human": "User"}.get(message.type, "Note")
 
 

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import InvalidToolCall
 
-from langchain_ctxwin.core.survey import pin
+from langchain_ctxwin.core.priced_view import pin
 from langchain_ctxwin.core.turns import call_ids
 
 FRAME_TOKENS = 4  # role and separators around a message

@@ -14,7 +14,7 @@ from langchain_ctxwin.agent.histories import Place
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.survey import PIN_KEY, last_user, pin
+from langchain_ctxwin.core.priced_view import PIN_KEY, last_user, pin
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize import Job, SummaryStore

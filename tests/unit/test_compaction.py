@@ -82,7 +82,7 @@ def test_results_of_other_tools_are_not_cleared():
 def test_oldest_turns_leave_into_the_record():
     """It says how many messages left, and what they said."""
     compaction, after, _ = forced(engine_of(600, pin_first_user=False), turns(10))
-    lines = after.survey.preamble.record.split("\n")
+    lines = after.priced_view.preamble.record.split("\n")
     assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
     assert lines[1].startswith("user: Question ")

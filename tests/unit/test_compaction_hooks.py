@@ -111,7 +111,7 @@ def test_spared_messages_stay():
     compaction = engine.emergency(before)
     window = engine.measure(history, session=engine.apply(compaction, before))
     assert {"q2", "a7"} <= {*ids(window)}
-    assert (window.over_by, window.survey.total_tokens) == (0, compaction.tokens_after)
+    assert (window.over_by, window.priced_view.total_tokens) == (0, compaction.tokens_after)
 
 
 def test_lines_of_the_application_are_in_the_record():
@@ -190,7 +190,10 @@ def test_the_event_says_what_happened():
     after = engine.measure(history, session=state)
     [event] = events
     assert (event.kind, event.reason, event.thread) == ("force", state["context_guard"]["reason"], "")
-    assert (event.tokens_before, event.tokens_after) == (before.survey.total_tokens, after.survey.total_tokens)
+    assert (event.tokens_before, event.tokens_after) == (
+        before.priced_view.total_tokens,
+        after.priced_view.total_tokens,
+    )
     assert [m.id for m in event.left] == [m.id for m in history if m.id not in ids(after)]
 
 

@@ -79,7 +79,7 @@ def test_a_margin_decides_compaction_but_never_refuses():
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Belief(offset_variance=0, slope_variance=0.15**2, reports=1)
     window = engine.measure(messages, session={"context_counts": {"beliefs": {"|": checked.to_json()}}})
-    assert window.total_tokens <= 200 < window.survey.upper_tokens
+    assert window.total_tokens <= 200 < window.priced_view.upper_tokens
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.upper_after <= 200
 
@@ -125,7 +125,7 @@ def test_a_request_that_is_over_by_the_providers_count_is_compacted():
     engine = engine_of(600, pin_first_user=False)
     history = [*chat(2), reply(900, id="r"), HumanMessage("next", id="n")]
     window = engine.measure(history)
-    assert window.survey.estimates.total_tokens < 300
+    assert window.priced_view.estimates.total_tokens < 300
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.tokens_before == window.total_tokens
@@ -152,7 +152,7 @@ def test_recovery_learns_the_stated_limit():
     state = engine.recover(window, overflow)
     after = engine.measure(messages, session=state)
     assert after.budget.input_limit == 800
-    assert after.survey.upper_tokens <= 800
+    assert after.priced_view.upper_tokens <= 800
     assert json.loads(json.dumps(state)) == state
 
 

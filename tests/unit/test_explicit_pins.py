@@ -16,7 +16,7 @@ from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.survey import pin
+from langchain_ctxwin.core.priced_view import pin
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
@@ -345,8 +345,8 @@ def test_pins_that_probably_fit_are_sent():
     messages = chat(q3=kept)
     counter = TokenEstimator()
     alone = engine_of(10**6, counter=counter).measure([*chat(1)[:2], kept, messages[-1]])
-    limit = (alone.total_tokens + alone.survey.upper_tokens) // 2 + 60
-    assert limit < alone.survey.upper_tokens
+    limit = (alone.total_tokens + alone.priced_view.upper_tokens) // 2 + 60
+    assert limit < alone.priced_view.upper_tokens
     shown, window, _ = sent(engine_of(limit, counter=counter), messages)
     assert shown["q3"] == kept.content
     assert window.over_by > 0
@@ -389,7 +389,7 @@ def requests(engine, messages, *, forced=False, is_async=False):
             continue
         window = engine.measure(history, session=json.loads(json.dumps(state)))
         state = state | seen(window)
-        target = window.survey.upper_tokens * 2 // 3 if forced else None
+        target = window.priced_view.upper_tokens * 2 // 3 if forced else None
         for make in (engine.plan, lambda window, target=target: engine.emergency(window, target_tokens=target)):
             if compaction := make(window):
                 state = state | apply(compaction, window)
@@ -429,7 +429,7 @@ def test_every_explicit_pin_is_in_every_request_byte_for_byte(case, window, summ
         assert f"- {RULE}" in engine.build(measured)[0].content
         everything = engine_of(10**6).measure(history)
         for index in case.pins & set(range(everything.request.first, len(history))):
-            clamp = measured.survey.view.clamped.get(message_id(history, index))
+            clamp = measured.priced_view.view.clamped.get(message_id(history, index))
             before, after = found(everything, history[index]), found(measured, history[index])
             assert (before is None) == (after is None) or clamp is not None
             assert clamp is None or clamp.of_pin
@@ -444,7 +444,7 @@ def test_only_a_pin_that_alone_exceeds_the_room_is_clamped(case, summarize):
     engine = engine_of(limit, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
     known = set()
     for history, measured, _ in until_refused(requests(engine, case.messages)):
-        clamps = {key for key, clamp in measured.survey.view.clamped.items() if clamp.of_pin}
+        clamps = {key for key, clamp in measured.priced_view.view.clamped.items() if clamp.of_pin}
         for key in clamps - known:
             message = next(message for message in history if message.id == key)
             room = limit - measured.budget.summary_tokens - 6 * FLOOR_TOKENS  # at most what the rest can still take

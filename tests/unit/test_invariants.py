@@ -16,8 +16,8 @@ from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.pairing import find_faults, is_empty
+from langchain_ctxwin.core.priced_view import is_pinned, last_user
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.survey import is_pinned, last_user
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError
@@ -125,7 +125,7 @@ def test_the_current_user_message_and_the_pins_are_in_every_request(messages, wi
     """Verbatim, unless the message itself was clamped."""
     engine = engine_of(window)
     for history, measured_, _ in requests(engine, messages):
-        clamped = measured_.survey.view.clamped
+        clamped = measured_.priced_view.view.clamped
         wanted = [i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"]
         current = last_user(history)
         for index in {*wanted, *([] if current is None else [current])}:
@@ -142,7 +142,7 @@ def test_pinned_results_and_answers_stay_verbatim(messages, window):
     """A marked message that can be shown at all is neither dropped nor cleared."""
     engine = engine_of(window)
     for history, measured_, _ in requests(engine, messages):
-        view = measured_.survey.view
+        view = measured_.priced_view.view
         fresh = measured(engine_of(10**6), history, None)
         first = fresh.request.first
         for index, message in enumerate(history):
@@ -187,7 +187,7 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     if refused is None:
         return
     least = replace(before.goal, limit=1, is_checked=True, keep=1)
-    floor = planning.force(before.request, before.survey, least, reason="as small as it gets")
+    floor = planning.emergency(before.request, before.priced_view, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
     assert refused.report["total_tokens"] > window
     assert "What to change" in str(refused)
@@ -244,7 +244,7 @@ def test_compaction_is_monotonic(messages, window):
         ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
         assert old.cleared & ids <= new.cleared
         assert old.clamped.keys() & ids <= new.clamped.keys()
-        assert measured_.survey.view == new
+        assert measured_.priced_view.view == new
         old = new
 
 
@@ -268,8 +268,8 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(messages,
     """Kept plus dropped is the whole history."""
     engine = engine_of(window, summarize=summarize)
     for history, measured_, _ in requests(engine, messages):
-        view, first = measured_.survey.view, measured_.request.first
-        start = measured_.survey.start
+        view, first = measured_.priced_view.view, measured_.request.first
+        start = measured_.priced_view.start
         pinned = {position.index for position in view.pinned}
         left = [i for i in range(first, start) if i not in pinned]
         assert view.record.messages == len(left)

@@ -47,7 +47,7 @@ def test_each_model_keeps_what_was_learned_about_it():
     chat.provider, chat.model = second, model("two")
     away = chat.talk(8)
     assert away[0].report["counted_by"] == "estimate"
-    assert away[0].total_tokens == away[0].survey.estimates.total_tokens
+    assert away[0].total_tokens == away[0].priced_view.estimates.total_tokens
     assert fmean(map(chat.error, away[1:])) < 0.01
     chat.provider, chat.model = first, model("one")
     back = chat.talk(3)
@@ -177,7 +177,7 @@ def test_upper_bounds_hold():
         rng = random.Random(seed)  # noqa: S311  # repeatable
         provider = Provider(rng.gauss(0, 200), 0, rng.gauss(0, doubt.slope_sd), noise=doubt.noise_share)
         chat = Chat(provider, seed=seed)
-        held += [window.survey.upper_tokens >= chat.true(window) for window in (*chat.talk(), chat.compacted())]
+        held += [window.priced_view.upper_tokens >= chat.true(window) for window in (*chat.talk(), chat.compacted())]
     assert fmean(held) >= 0.93
 
 
@@ -208,13 +208,13 @@ def test_every_refusal_makes_the_request_smaller(sizes):
     chat = Chat()
     chat.talk(15)
     window = chat.ask(400)
-    shown = [window.survey.estimates.total_tokens]
+    shown = [window.priced_view.estimates.total_tokens]
     for _ in range(3):
         try:
             window = chat.refused(window, **sizes)
         except BudgetExceededError:
             break
-        shown.append(window.survey.estimates.total_tokens)
+        shown.append(window.priced_view.estimates.total_tokens)
     assert len(shown) > 1
     assert shown == sorted(set(shown), reverse=True)
 
@@ -246,7 +246,7 @@ def test_no_report_leads_to_a_refusal_of_what_fits_by_our_plain_count(factors):
     chat = Chat(window=6000)
     for factor in factors:
         chat.say(factor)
-    assert chat.ask(60).survey.estimates.total_tokens <= 6000
+    assert chat.ask(60).priced_view.estimates.total_tokens <= 6000
 
 
 def test_an_inflated_report_does_not_refuse_the_next_request():
@@ -262,8 +262,8 @@ def test_a_slope_from_other_tools_does_not_refuse():
     chat.talk(20)
     chat.messages = [HumanMessage("a question " * 900, id="again")]
     windows = [chat.measure(tools=tools) for tools in (TOOLS, TOOLS[:2])]
-    lower = [window.request.least_tokens(window.survey) for window in windows]
-    plain = [chat.measure(tools=tools, session={}).survey.lower_tokens for tools in (TOOLS, TOOLS[:2])]
+    lower = [window.request.least_tokens(window.priced_view) for window in windows]
+    plain = [chat.measure(tools=tools, session={}).priced_view.lower_tokens for tools in (TOOLS, TOOLS[:2])]
     assert lower[0] <= plain[0]
     assert lower[1] <= plain[1]
 

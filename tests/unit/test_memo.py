@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
 from langchain_ctxwin.core.outcome import from_answer
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.survey import pin
+from langchain_ctxwin.core.priced_view import pin
 from langchain_ctxwin.memo import Marks
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
 from support.forking import forked
@@ -147,8 +147,8 @@ def test_only_what_follows_the_anchor_is_priced():
     del without["anchor"]["shape"]
     whole, all_priced = measured_anew(messages, {**state, "context_counts": without})
     assert (len(priced), len(all_priced)) == (3, len(messages) + 1)  # the prompt, the last answer, the question
-    assert (window.report, window.survey.messages()) == (whole.report, whole.survey.messages())
-    assert window.survey.steps == whole.survey.steps
+    assert (window.report, window.priced_view.messages()) == (whole.report, whole.priced_view.messages())
+    assert window.priced_view.steps == whole.priced_view.steps
 
 
 @pytest.mark.parametrize("change", ["shorter", "call gone", "message gone", "other prompt"])
@@ -165,7 +165,7 @@ def test_an_edited_history_is_priced_anew(change):
         state["context_counts"]["anchor"]["digest"] = "of another prompt"
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
-    assert find_faults(window.survey.messages()) == []
+    assert find_faults(window.priced_view.messages()) == []
 
 
 def test_tools_calls_and_marks_that_change_in_place_are_noticed():

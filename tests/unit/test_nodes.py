@@ -19,7 +19,7 @@ from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.survey import pin
+from langchain_ctxwin.core.priced_view import pin
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState

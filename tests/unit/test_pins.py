@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.survey import is_pinned, last_user, pin
+from langchain_ctxwin.core.priced_view import is_pinned, last_user, pin
 from langchain_ctxwin.engine import ContextEngine
 from support.conversations import CharCounter
 

@@ -77,7 +77,7 @@ def test_between_compactions_each_request_extends_the_one_before(messages, windo
     """Byte for byte: a line that was sent stays where it is."""
     last, compactions = [], 0
     for measured, state in requests(engine_of(window, summary_placement=placement), messages):
-        request = list(map(payload, measured.survey.messages()))
+        request = list(map(payload, measured.priced_view.messages()))
         now = state["context_guard"].get("compactions", 0)
         if now == compactions:
             assert request[: len(last)] == last

@@ -180,7 +180,7 @@ class Shower(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survey:
+class PricedView:
     """The regions of one request under one view, each priced once."""
 
     view: View
@@ -284,7 +284,7 @@ class Request:
     full_tokens: int = 0
     """Input tokens that are a full window, for that line; 0 shows none."""
 
-    def survey(self, view: View, summary: str) -> Survey:
+    def priced_view(self, view: View, summary: str) -> PricedView:
         """Price the request as `view` shows it."""
         preamble = Preamble(
             system=self.system,
@@ -308,7 +308,7 @@ class Request:
         steps = self.show(self.messages, start, view, after_steps(pinned), head, head_tokens=head_tokens)
         steps = self._with_fill(steps, estimates.fixed_tokens)
         estimates = replace(estimates, history_tokens=steps.total_tokens)
-        return Survey(
+        return PricedView(
             view=view,
             summary=summary,
             preamble=preamble,
@@ -319,16 +319,16 @@ class Request:
             size=self.sizing.size(estimates, steps),
         )
 
-    def least_tokens(self, survey: Survey) -> int:
+    def least_tokens(self, priced_view: PricedView) -> int:
         """Lower bound of a candidate: one that is over the limit by this count is refused."""
-        return self.sizing.least(survey.size, survey.estimates, survey.steps)
+        return self.sizing.least(priced_view.size, priced_view.estimates, priced_view.steps)
 
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
 
     def text_tokens(self, text: str) -> int:
-        """The size of a text as the regions of a survey count it; 0 for an empty one."""
+        """The size of a text as the regions of a priced view count it; 0 for an empty one."""
         return round(max(0.0, 1 + self.sizing.belief.slope) * self.price_text(text))
 
     def price_text(self, text: str) -> int:
