@@ -52,7 +52,7 @@ MAX_NOISE_SHARE = 0.1
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
 
-ToolSet = tuple[tuple[Any, ...], int, str, list[Any]]
+ToolSet = tuple[tuple[Any, ...], int, str, list[Any] | None]
 """Tools, their price, their fingerprint, and how the definitions among them were that may change in place."""
 
 
@@ -128,8 +128,8 @@ class Pricing:
         kept = tuple(tools)
         key, definitions = tuple(map(id, kept)), [tool for tool in kept if isinstance(tool, dict)]
         known = self._tool_sets.get(key)
-        if known is None or known[3] != definitions:
-            made = (kept, self._price_tools(kept), _digest(kept), snapshot(definitions))
+        if known is None or known[3] not in (None, definitions):
+            made = (kept, self._price_tools(kept), _digest(kept), _as_it_is(definitions))
             known = self._tool_sets.put(key, made)
         return known
 
@@ -193,6 +193,15 @@ def _takes_tools(counter: TokenCounter) -> bool:
     except (TypeError, ValueError):
         return False
     return "tools" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def _as_it_is(definitions: list[Any]) -> list[Any] | None:
+    """A copy to compare with; None of definitions that hold themselves, whose changes are not noticed."""
+    try:
+        copied: list[Any] = snapshot(definitions)
+    except RecursionError:
+        return None
+    return copied
 
 
 def _digest(tools: tuple[Any, ...]) -> str:
