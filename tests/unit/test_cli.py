@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from langchain_ctxwin import __version__
+from langchain_ctxwin import __version__, config
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.config import FileConfig, defaults
+from langchain_ctxwin.config import FileConfig
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_every_setting_is_shown_with_its_origin(settings, capsys):
     assert main(["config", "show", str(settings)]) == 0
     lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
     shown = {setting: origin.strip() for setting, origin in lines}
-    assert len(shown) == len(defaults(FileConfig))
+    assert len(shown) == len(config.defaults(FileConfig))
     assert {setting: origin for setting, origin in shown.items() if origin != "default"} == {
         "keep = 0.4": "file",
         'tool_results.cursor_keys = ["**********"]': "file",
