@@ -115,12 +115,12 @@ CursorKey = Annotated[SecretStr, AfterValidator(_checked_key)]
 
 
 @contextmanager
-def _explained_faults(values: Mapping[str, Any], known: Collection[str]) -> Iterator[None]:
+def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Iterator[None]:
     """Raise what pydantic finds as `ConfigError`, once: settings within others leave it to those.
 
     Args:
         values: what code or a file gave; what is not among them came from the environment.
-        known: the names of all settings, dotted.
+        kind: the settings that are made.
     """
     is_inside = _is_inside.get()
     token = _is_inside.set(True)
@@ -129,7 +129,7 @@ def _explained_faults(values: Mapping[str, Any], known: Collection[str]) -> Iter
     except ValidationError as error:
         if is_inside:
             raise
-        faults = error.errors(include_url=False)
+        faults, known = error.errors(include_url=False), defaults(kind)
         texts = [_explained(fault, values, known) for fault in faults[:SHOWN_FAULTS]]
         more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
         raise ConfigError(f"invalid {error.title}: {'; '.join([*texts, *more])}") from error
@@ -148,7 +148,7 @@ class Settings(BaseSettings):
             if name.startswith("_"):  # would steer how settings are read, for example from another file
                 raise ConfigError(f"invalid {type(self).__name__}: unknown setting {_printable(name)}: remove it")
         try:
-            with _explained_faults(values, self.names()):
+            with _explained_faults(values, type(self)):
                 super().__init__(**values)
         except SettingsError as error:
             prefix = self.model_config.get("env_prefix")
@@ -175,15 +175,6 @@ class Settings(BaseSettings):
             return cls(**table)
         except ConfigError as error:
             raise ConfigError(f"{Path(path)}: {error}") from error.__cause__
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of all settings; those of a group within this one behind its name and a dot."""
-        names: list[str] = []
-        for name, field in cls.model_fields.items():
-            group = _group_of(field)
-            names += [f"{name}.{inner}" for inner in group.names()] if group else [name]
-        return names
 
 
 class ContextConfig(Settings):
@@ -299,7 +290,7 @@ class ToolOverrides(BaseModel):
     keywords: tuple[str, ...] | None = None
 
     def __init__(self, /, **values: Any) -> None:
-        with _explained_faults(values, type(self).model_fields):
+        with _explained_faults(values, type(self)):
             super().__init__(**values)
 
 
@@ -498,7 +489,7 @@ def listed(settings: BaseModel) -> dict[str, Any]:
     return values
 
 
-def defaults(kind: type[Settings]) -> dict[str, Any]:
+def defaults(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the values of all settings when nothing is set, not even in the environment."""
     groups = {name: _group_of(field) for name, field in kind.model_fields.items()}
     shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items() if group}

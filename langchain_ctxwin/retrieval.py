@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self
 import structlog
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.messages import HumanMessage
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 
 from langchain_ctxwin.config import RetrievalConfig
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
@@ -82,8 +81,13 @@ class _Budgeted(BaseModel):
     def _select(self, documents: Iterable[Document], k: int | None) -> RetrievalResult:
         ranked = _by_relevance(documents, self.score)
         count = len(ranked) if k is None else k
-        price = _text_price(self.counter)
-        fit = take_while_fits(ranked[:count], self.max_context_tokens, price, on_overflow=self.on_overflow)
+        price = text_price(self.counter)
+        fit = take_while_fits(
+            ranked[:count],
+            self.max_context_tokens,
+            lambda document: price(document.page_content),
+            on_overflow=self.on_overflow,
+        )
         if fit.truncated:
             _log.warning(
                 "retrieval.truncated",
@@ -276,15 +280,6 @@ def _number(score: object) -> float | None:
     except OverflowError:  # an integer beyond every float is no relevance
         return None
     return None if math.isnan(number) else number
-
-
-def _text_price(counter: Callable[..., int] | None) -> Callable[[Document], int]:
-    """The price of a document's text; a counter of messages alone prices it as one user message."""
-    counter = TokenEstimator() if counter is None else counter
-    count_text = getattr(counter, "count_text", None)
-    if count_text is not None:
-        return lambda document: count_text(document.page_content)
-    return lambda document: counter([HumanMessage(document.page_content)])
 
 
 def _marked(document: Document, *, truncated: bool) -> Document:

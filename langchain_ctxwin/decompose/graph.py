@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any, NotRequired, TypedDict
-from uuid import uuid4
 
 import structlog
 from langchain_core.documents import Document
@@ -123,7 +122,7 @@ def create_map_reduce_graph(
         map_prompt=map_prompt,
         reduce_prompt=reduce_prompt,
     )
-    parts.of_documents(whole_work("", "", 0))  # prompts that leave no room are refused here
+    parts.of_documents(whole_work("", 0))  # prompts that leave no room are refused here
     nodes = MapReduceNodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)
     builder.add_node("split", nodes.split, destinations=("map",))
@@ -222,7 +221,6 @@ class State(TypedDict, total=False):
     question: str
     documents: Annotated[Any, EphemeralValue]
     text: Annotated[str | None, EphemeralValue]
-    run: str
     level: int
     outcomes: Annotated[list[Outcome], operator.add]
     waiting: list[Work]
@@ -279,7 +277,7 @@ class MapReduceNodes:
         question, chunks = _question_of(state), _chunks_of(state)
         found, reply, counts = tuple[str, ...](), None, _no_counts()
         if self._sub_questions:
-            self._parts.of_documents(whole_work("", question, 0))
+            self._parts.of_documents(whole_work(question, 0))
             request = split_request(question)
             if not self._parts.over_by(request):
                 reply = yield request
@@ -287,17 +285,16 @@ class MapReduceNodes:
                 counts["input_tokens"], counts["output_tokens"] = _usage_of(reply)
             found = self._that_fit(question, questions_in(question, reply))
         sub_questions = list(found) if len(found) > 1 else []
-        run = uuid4().hex
-        parts = self._parts.of_documents(whole_work(run, question, 0, chunks), sub_questions)
+        parts = self._parts.of_documents(whole_work(question, 0, chunks), sub_questions)
         _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(sub_questions))
         report: Report = {**counts, "parts": [len(parts.works)], "cuts": parts.cuts, "sub_questions": sub_questions}
-        update = {"run": run, "level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
+        update = {"level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
         return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
 
     def _that_fit(self, question: str, found: tuple[str, ...]) -> tuple[str, ...]:
         """The sub-questions; none where they are so long that no room is left."""
         try:
-            self._parts.of_documents(whole_work("", question, 0), found)
+            self._parts.of_documents(whole_work(question, 0), found)
         except BudgetExceededError:
             reason = "the sub-questions leave no room for documents beside the question"
             log.warning("decompose.question_unsplit", reason=reason)
@@ -376,7 +373,7 @@ class MapReduceNodes:
 
     def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
         level = state["level"] + 1
-        parts = self._parts.of_answers(whole_work(state["run"], state["question"], level), answers)
+        parts = self._parts.of_answers(whole_work(state["question"], level), answers)
         asked = [work for work in parts.works if len(work["chunks"]) > 1]
         kept = [_kept(work) for work in parts.works if len(work["chunks"]) == 1]
         report["parts"] = [*report["parts"], len(asked)]

@@ -66,7 +66,6 @@ _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
 class Work(TypedDict):
     """One part of the work, as it is sent to a node."""
 
-    run: str
     level: int
     """0 for parts of the input, 1 for their answers, and so on."""
     part: int
@@ -106,10 +105,9 @@ class Parts:
     clamped: list[Clamped] = field(default_factory=list)
 
 
-def whole_work(run: str, question: str, level: int, chunks: Sequence[Chunk] = ()) -> Work:
+def whole_work(question: str, level: int, chunks: Sequence[Chunk] = ()) -> Work:
     """Return all work of a level as one."""
     return Work(
-        run=run,
         level=level,
         part=1,
         parts=1,

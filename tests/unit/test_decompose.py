@@ -272,6 +272,7 @@ async def test_no_more_calls_run_at_once_than_allowed(allowed, config):
 async def test_progress_is_streamed(max_concurrency):
     """Each part that is done is an event with its level; LangGraph alone would hang with one call at a time."""
     graph = graph_of(model_of(failing(2)), max_concurrency=max_concurrency)
+    graph.step_timeout = WAIT_SECONDS  # instead of hanging
     streamed = list(graph.stream(QUESTION, stream_mode="custom"))
     awaited = [event async for event in graph.astream(QUESTION, stream_mode="custom")]
     for events in (streamed, awaited):

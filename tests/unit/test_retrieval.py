@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests.retrievers import RetrieversIntegrationTests
 from pydantic import BaseModel, Field
@@ -250,45 +250,21 @@ async def test_calls_reach_the_base_as_they_were_made():
     assert names((await retriever.aretrieve("q", config=config)).documents) == ["b"]
 
 
-class Runs(BaseCallbackHandler):
-    """Notes the retriever runs that it sees."""
-
-    def __init__(self):
-        self.started = {}
-        self.ended = {}
-
-    def on_retriever_start(self, serialized, query, *, run_id, parent_run_id=None, tags=None, metadata=None, **kwargs):
-        self.started[run_id] = (kwargs["name"], parent_run_id, sorted(tags), metadata.get("team"))
-
-    def on_retriever_end(self, documents, *, run_id, **kwargs):
-        self.ended[run_id] = names(documents)
-
-
-class AsyncRuns(Runs, AsyncCallbackHandler):
-    """The same in async runs."""
-
-    async def on_retriever_start(self, *args, **kwargs):
-        Runs.on_retriever_start(self, *args, **kwargs)
-
-    async def on_retriever_end(self, *args, **kwargs):
-        Runs.on_retriever_end(self, *args, **kwargs)
-
-
 @pytest.mark.parametrize("method", ["invoke", "retrieve", "ainvoke", "aretrieve"])
 async def test_the_base_is_a_child_run_of_one_retriever_run(method):
     """Tags and metadata of the call are inherited, the retriever's own tags are not."""
-    retriever = budgeted([chunk("a", 60), chunk("b", 60)], tags=["own"])
-    runs = AsyncRuns() if method.startswith("a") else Runs()
+    retriever, runs = budgeted([chunk("a", 60), chunk("b", 60)], tags=["own"]), RunCollectorCallbackHandler()
     config = {"callbacks": [runs], "tags": ["call"], "metadata": {"team": "search"}, "run_name": "budget"}
     result = getattr(retriever, method)("q", config=config)
     if method.startswith("a"):
         await result
-    outer, inner = runs.started
-    assert runs.started == {
-        outer: ("budget", None, ["call", "own"], "search"),
-        inner: ("FixedRetriever", outer, ["call"], "search"),
-    }
-    assert runs.ended == {outer: ["a"], inner: ["a", "b"]}
+    (outer,) = runs.traced_runs
+    (inner,) = outer.child_runs
+    found = [
+        (run.name, sorted(run.tags), run.metadata["team"], names(run.outputs["documents"])) for run in (outer, inner)
+    ]
+    assert found[0] == ("budget", ["call", "own"], "search", ["a"])
+    assert found[1] == ("FixedRetriever", ["call"], "search", ["a", "b"])
 
 
 async def test_concurrent_calls_do_not_mix():
