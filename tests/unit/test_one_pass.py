@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -19,6 +21,8 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
+from langchain_ctxwin.core.pairing import is_valid_step, repair_step
+from langchain_ctxwin.core.turns import split_steps
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.fakes import exact_count
 from support.routing import router, scripted
@@ -123,3 +127,26 @@ def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(toke
     for text in ("lorem ipsum dolor " * (tokens // 3), "so? ", "x7f3 9a01 " * (tokens // 8), "and? "):
         assert agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"][-1].content == "ok"
     assert model.asked[0] == model.max_tokens >= max(model.asked)
+
+
+CONTENTS = ["hi", "", " ", "\xa0", [{"type": "text", "text": "x"}], []]
+MESSAGES = st.one_of(
+    st.builds(HumanMessage, st.sampled_from(CONTENTS)),
+    st.builds(ToolMessage, st.sampled_from(CONTENTS), tool_call_id=st.sampled_from("ab")),
+    st.builds(
+        lambda content, ids: AIMessage(content, tool_calls=[{"name": "f", "args": {}, "id": one} for one in ids]),
+        st.sampled_from(CONTENTS),
+        st.lists(st.sampled_from("ab"), max_size=2),
+    ),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=6))
+def test_a_step_that_is_taken_as_valid_needs_no_repair(messages):
+    """The quick look agrees with the repair: what it passes is returned as the same objects."""
+    previous = None
+    for step in split_steps(messages, 0):
+        repaired = repair_step(step.messages, previous)
+        if is_valid_step(step.messages, previous):
+            assert [*map(id, repaired)] == [*map(id, step.messages)]
+        previous = repaired[-1] if repaired else previous
