@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Literal
 
 import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin import planner
-from langchain_ctxwin.config import ContextConfig, LiveConfig, as_live
-from langchain_ctxwin.core.compaction import Compaction, left_behind
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.notes import lines_to_keep
-from langchain_ctxwin.core.outcome import applied, gave_up, taken
-from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.planning import Snapshot
-from langchain_ctxwin.core.priced_view import PinWhen
-from langchain_ctxwin.core.recovery import refused, retry_target
-from langchain_ctxwin.core.session import Pending
+from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
+from langchain_ctxwin.core import planning
+from langchain_ctxwin.core.assembly import merge_system
+from langchain_ctxwin.core.calibration import prior
+from langchain_ctxwin.core.compaction import Compaction, Goal, left_behind
+from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
+from langchain_ctxwin.core.measuring import measure_request
+from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.notes import asked_lines, lines_to_keep
+from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, taken
+from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
+from langchain_ctxwin.core.priced_view import PinWhen, Request
+from langchain_ctxwin.core.recovery import known_of, refused, retry_target
+from langchain_ctxwin.core.reported import fault_of
+from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
+from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, SummarizationError
-from langchain_ctxwin.measurer import Measurer, check_collaborators
-from langchain_ctxwin.planner import refusal_of, settings_of, summary_after
-from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.core.window import About, Window
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, SummarizationError, brief
+from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
+from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
+from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
     SummaryJobs,
@@ -224,10 +231,17 @@ class ContextEngine:
     ) -> None:
         hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
-        self._measurer = Measurer(limits, counter, as_live(config), learned, pin_when)
-        known = self._measurer.limits
-        room = known.input_limit(known.output_reserve(self.config.output_reserve))
-        self.summarizer = as_summarizer(summarizer, counter=self._measurer.counter, max_input_tokens=room)
+        self._live = as_live(config)
+        self._settings = self._refused = self._live.current
+        self.limits = _checked_limits(ModelLimits.of(limits), self._settings)
+        """The limits that hold when a request names no model of its own."""
+        self.model = model_name(limits)
+        """Name of the model that the limits are of; empty when they were given as numbers."""
+        self._pricings = Pricings(counter, family=family_of(limits))
+        self._marks, self._records = Marks(pin_when), Records()
+        self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
+        room = self.limits.input_limit(self.limits.output_reserve(self._settings.output_reserve))
+        self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
         """Writes the summaries."""
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
@@ -235,23 +249,26 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings that hold now; a request that was measured keeps those that held then."""
-        return self._measurer.settings
+        """The settings that hold now; a request that was measured keeps those that held then.
+
+        New ones that leave the limits no input are passed over.
+        """
+        now = self._live.current
+        if now is self._settings or now is self._refused:
+            return self._settings
+        try:
+            _checked_limits(self.limits, now)
+        except ConfigError as error:
+            log.warning("config.refused", reason=str(error), active="the settings before")
+            self._refused = now
+        else:
+            self._settings = now
+        return self._settings
 
     @property
     def is_live(self) -> bool:
         """True when the settings may change from one request to the next."""
-        return self._measurer.is_live
-
-    @property
-    def limits(self) -> ModelLimits:
-        """The limits that hold when a request names no model of its own."""
-        return self._measurer.limits
-
-    @property
-    def model(self) -> str:
-        """Name of the model that the limits are of; empty when they were given as numbers."""
-        return self._measurer.model
+        return not isinstance(self._live, Fixed)
 
     def measure(
         self,
@@ -274,15 +291,32 @@ class ContextEngine:
         Raises:
             ConfigError: a learned or configured limit leaves no room for input.
         """
-        return self._measurer.measure(messages, system_prompt, tools, session, model)
+        pricing, settings = self._pricings.of(model), self.config
+        stated = ModelLimits.of(model) if model is not None else self.limits
+        about = About(
+            model=model_name(model) or self.model,
+            tools=tools,
+            tools_digest=pricing.tools_digest(tools),
+            tool_tokens=pricing.tools,
+            is_exact=lambda: pricing.exact,
+            declared=stated if stated.known else self.limits,
+            settings=settings,
+        )
+        request = self._request(messages, system_prompt, tools, pricing, settings)
+        checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
+        return self._window(request, checked, about.declared or self.limits, about)
 
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""
-        return self._measurer.by(window, settings_of(before))
+        settings = settings_of(before)
+        if settings_of(window) is settings:
+            return window
+        request = replace(window.request, constraints=settings.constraints, placement=settings.summary_placement)
+        return self._window(request, window.session, window.limits, replace(window.about, settings=settings))
 
     def can_verify(self, window: Window) -> bool:
         """True for a request that may or may not fit, with a counter that can ask the provider about it."""
-        return self._measurer.remote_for(window) is not None
+        return self._remote_for(window) is not None
 
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
@@ -290,11 +324,25 @@ class ContextEngine:
         Only with a counter that counts whole requests (`GeminiCounter`, `AnthropicCounter`). When it cannot say, the
         estimate stands.
         """
-        return self._measurer.verified(window)
+        remote = self._remote_for(window)
+        if remote is None:
+            return window
+        try:
+            tokens = remote.count_request(window.priced_view.messages(), tools=_tools(window))
+        except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
+            return _not_counted(window, error)
+        return self._counted(window, tokens)
 
     async def averify(self, window: Window) -> Window:
         """Like `verify`, without blocking the event loop."""
-        return await self._measurer.averified(window)
+        remote = self._remote_for(window)
+        if remote is None:
+            return window
+        try:
+            tokens = await remote.acount_request(window.priced_view.messages(), tools=_tools(window))
+        except Exception as error:  # noqa: BLE001  # see verify
+            return _not_counted(window, error)
+        return self._counted(window, tokens)
 
     def plan(self, window: Window, *, planned: Compaction | None = None) -> Compaction | None:
         """Return the summary that is due now, or None; pure, calls no model. `planned` is what is known to be due.
@@ -305,16 +353,16 @@ class ContextEngine:
         def due(measured: Window) -> Compaction | None:
             if planned is not None and measured is window:
                 return planned
-            return planner.due(measured, is_local=self.is_local)
+            return planning.due(measured, is_local=self.is_local)
 
         return self._agreed(window, due)
 
-    def prepare(self, window: Window) -> Snapshot | None:
+    def prepare(self, window: Window) -> planning.Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
 
         None also while one is on its way.
         """
-        return planner.prepare(window)
+        return planning.prepare(window)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return what should leave or be shown although the request fits, or None; pure, calls no model.
@@ -324,7 +372,7 @@ class ContextEngine:
         or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
         down to the low-water mark.
         """
-        return self._agreed(window, planner.relieve)
+        return self._agreed(window, planning.relieve)
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -337,7 +385,7 @@ class ContextEngine:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
         limit = window.budget.input_limit if target_tokens is None else target_tokens
-        plan = partial(planner.emergency, target_tokens=target_tokens)
+        plan = partial(planning.emergency, target_tokens=target_tokens)
         return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
     def apply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
@@ -352,7 +400,9 @@ class ContextEngine:
                 extending the last request, whose prefix the provider has in its cache.
         """
         if compaction.snapshot is None:
-            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
+            return tell(
+                self._after, compaction, window, applied(compaction, window, planning.summary_after(compaction, window))
+            )
         try:
             written = write_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
@@ -362,7 +412,9 @@ class ContextEngine:
     async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         if compaction.snapshot is None:
-            return tell(self._after, compaction, window, applied(compaction, window, summary_after(compaction, window)))
+            return tell(
+                self._after, compaction, window, applied(compaction, window, planning.summary_after(compaction, window))
+            )
         try:
             written = await awrite_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
@@ -379,12 +431,18 @@ class ContextEngine:
         One that nobody stated, because it was inferred from an answer (`is_stated=False`), holds for this conversation.
         """
         if is_stated:
-            self._measurer.hear(window, overflow)
-        return self._measurer.again(window, refused(window, overflow), was_refused=True)
+            self._hear(window, overflow)
+        return self._again(window, refused(window, overflow), was_refused=True)
 
     def accepted(self, window: Window, tokens: int) -> None:
         """Take up that the provider took a request of this reported size: smaller limits are wrong, for everybody."""
-        self._measurer.accepted(window, tokens)
+        model, forget = window.about.model, getattr(self._learned, "accepted", None)
+        self._accepted.note(model, tokens)
+        try:
+            if forget is not None:
+                forget(model, tokens)
+        except Exception as error:  # noqa: BLE001  # the conversation knows the limit; a broken memory is no reason to end it
+            log.warning("limits.not_withdrawn", model=model, reason=type(error).__name__, tokens=tokens)
 
     def recover(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> dict[str, Any]:
         """Learn from a refused request, shrink the view and return the session update.
@@ -397,12 +455,12 @@ class ContextEngine:
         again = self.learn(window, overflow, is_stated=is_stated)
         compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
-            raise refusal_of(again, again.priced_view)
+            raise planning.refusal_of(again, again.priced_view)
         return self.apply(compaction, again)
 
     def may_show(self, window: Window, pending: Pending) -> bool:
         """True unless a finished summary is needed, and of messages that were edited since."""
-        is_needed = window.over_by > 0 or planner.is_past_bound(window)
+        is_needed = window.over_by > 0 or bool(planning.past_bound(window))
         return not is_needed or pending.is_true_of(window.request.messages)
 
     @property
@@ -436,6 +494,11 @@ class ContextEngine:
         """What a plan for a request that may be sent as it is comes to."""
         return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
 
+    def _applied(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+        """The update of a compaction that needs no model."""
+        update = applied(compaction, window, planning.summary_after(compaction, window))
+        return tell(self._after, compaction, window, update)
+
     def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
         return self._task(window, start, stop, compaction.summary_max_tokens, call)
@@ -455,3 +518,170 @@ class ContextEngine:
             "max_tokens": max_tokens,
             "timeout_seconds": settings_of(window).summary_timeout_seconds,
         }
+
+    def _again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:
+        """Measure the same request with another `context_counts`."""
+        session = replace(window.session, counts=counts)
+        return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
+
+    def _remote_for(self, window: Window) -> RequestCounter | None:
+        """The counter to ask about this request, if it is its model's and the answer decides anything."""
+        remote = self._pricings.default.remote
+        is_open = window.priced_view.lower_tokens <= window.budget.input_limit < window.priced_view.upper_tokens
+        if remote is None or not is_open:
+            return None
+        counted = model_name(getattr(remote, "model", None)) or self.model
+        return remote if window.about.model in {"", counted} else None
+
+    def _hear(self, window: Window, overflow: ContextOverflow) -> None:
+        """Remember a limit that the provider stated, for other conversations, if it is one to tell them."""
+        model, stated = window.about.model, stated_limit(overflow, known_of(window))
+        told = unrefuted(for_everybody(stated, window.about.declared), self._accepted.of(model))
+        if not told or _may_be_quoted(window, overflow):
+            return
+        try:
+            self._learned.learn(model, told)
+        except Exception as error:  # noqa: BLE001  # see accepted
+            log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
+
+    def _counted(self, window: Window, tokens: int | None) -> Window:
+        if tokens is None:
+            return window
+        fault = fault_of(tokens, expected(window.priced_view))
+        if fault:
+            log.warning("count.failed", reason=fault, instead="estimate")
+            return window
+        return self._again(window, from_count(window, tokens))
+
+    def _window(
+        self, request: Request, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
+    ) -> Window:
+        settings: ContextConfig = about.settings
+        return measure_request(
+            request,
+            session,
+            stated,
+            about,
+            heard=self._heard(about),
+            output_reserve=settings.output_reserve,
+            goal=partial(_goal, settings),
+            was_refused=was_refused,
+            show_fill=settings.show_fill,
+        )
+
+    def _heard(self, about: About) -> Mapping[str, int]:
+        """Limits that other conversations learned; a memory that fails has none."""
+        try:
+            return for_everybody(self._learned.recall(about.model), about.declared)
+        except Exception as error:  # noqa: BLE001  # see accepted
+            log.warning("limits.not_recalled", model=about.model, reason=type(error).__name__)
+            return {}
+
+    def _request(
+        self,
+        messages: Sequence[AnyMessage],
+        prompt: str | SystemMessage,
+        tools: Sequence[Any],
+        pricing: Pricing,
+        settings: ContextConfig,
+    ) -> Request:
+        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        system = merge_system(prompt, messages[:first])
+        system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
+        tool_tokens = pricing.tools(tools)
+        plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
+        return Request(
+            messages=messages,
+            first=first,
+            system=system,
+            pins=self._marks(messages),
+            constraints=settings.constraints,
+            keeps=asked_lines(messages),
+            placement=settings.summary_placement,
+            system_tokens=system_tokens,
+            tool_tokens=tool_tokens,
+            price=pricing.price,
+            show=pricing.show,
+            fill=pricing.fill,
+            sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
+        )
+
+
+def settings_of(window: Window) -> ContextConfig:
+    """Return the settings that held when the request was measured."""
+    settings: ContextConfig = window.about.settings
+    return settings
+
+
+def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
+    return Goal(
+        limit=limit,
+        is_checked=is_checked,
+        keep=settings.keep,
+        trigger=settings.trigger,
+        prepare=settings.prepare,
+        summarize=settings.summarize,
+        summary_max_tokens=settings.summary_max_tokens,
+        record_share=settings.record_share,
+        clear_tools=frozenset(settings.clear_tools),
+        spare_tools=frozenset(settings.spare_tools),
+        max_history_tokens=settings.max_history_tokens,
+        max_messages=settings.trigger_messages,
+        pin_first_user=settings.pin_first_user,
+    )
+
+
+def _may_be_quoted(window: Window, overflow: ContextOverflow) -> bool:
+    """True for a number that the request has too, unless somebody saw that the provider says it in words of its own."""
+    if overflow.said_by == "provider" or overflow.limit is None:
+        return False
+    return has_number(request_texts(window.priced_view.messages(), window.about.tools), overflow.limit)
+
+
+def _not_counted(window: Window, error: Exception) -> Window:
+    log.warning("count.failed", reason=type(error).__name__, instead="estimate")
+    return window
+
+
+def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
+    """Return the limits, guessed where that is allowed; raise for those that leave no input."""
+    if not limits.known and config.allow_guess:
+        limits = limits.guessed()
+    limits.input_limit(limits.output_reserve(config.output_reserve))
+    return limits
+
+
+def _tools(window: Window) -> list[Any] | None:
+    return list(window.about.tools) or None
+
+
+HOOKS = {
+    "before_compaction": "takes a window and a compaction and returns a compaction or None",
+    "after_compaction": "takes the event of a compaction",
+}
+
+
+def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any) -> None:
+    """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
+    if isinstance(config, type) or not isinstance(config, ContextConfig | LiveConfig | None):
+        raise ConfigError(f"config={brief(config)}: pass a ContextConfig, for example ContextConfig(keep=0.4)")
+    if counter is not None and not _is_made(counter, "__call__"):
+        raise ConfigError(
+            f"counter={brief(counter)}: pass a callable that counts the tokens of messages, for example "
+            "TokenEstimator(), or None"
+        )
+    if learned is not None and not _is_made(learned, "recall", "learn"):
+        raise ConfigError(
+            f"learned={brief(learned)}: pass a memory with methods recall and learn, for example LearnedSource(path), "
+            "or None"
+        )
+    if jobs is not None and not _is_made(jobs, "start", "find", "forget", "cancel"):
+        raise ConfigError(f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares")
+    for name, hook in hooks.items():
+        if hook is not None and (not callable(hook) or iscoroutinefunction(hook) or isinstance(hook, type)):
+            raise ConfigError(f"{name}={brief(hook)}: pass a plain function that {HOOKS[name]}, or None")
+
+
+def _is_made(value: Any, *methods: str) -> bool:
+    """True for an object with these methods; a class has them too, but is not an object made from it."""
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)

@@ -70,3 +70,13 @@ class ResultGoneError(CursorError):
 
 class ConfigError(ContextWindowError):
     """A setting is out of range or contradicts another one."""
+
+
+SHOWN_CHARS = 80
+"""Longest value in an error: enough to recognize it, and a whole chat model is no help."""
+
+
+def brief(value: object) -> str:
+    """Return a value as an error shows it: short."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

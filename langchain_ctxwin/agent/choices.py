@@ -18,9 +18,8 @@ from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.routing import (
     ModelRouter,
     RemainingTooSmallError,

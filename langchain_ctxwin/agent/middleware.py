@@ -21,11 +21,11 @@ from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
-from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.measurer import check_collaborators, shown
-from langchain_ctxwin.memo import HeardLimits, Marks
+from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine, check_collaborators
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
+from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
@@ -422,11 +422,11 @@ def _runnable(selector: ToolSelector | None) -> list[Any]:
 def _check(engine: Any, validator: Any, guard: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
     if not isinstance(engine, ContextEngine | None):
-        raise ConfigError(f"engine={shown(engine)} is no ContextEngine: {_instead_of(engine)}")
+        raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
     if not isinstance(validator, Validator | None):
-        raise ConfigError(f"validator={shown(validator)}: pass a Validator, or None")
+        raise ConfigError(f"validator={brief(validator)}: pass a Validator, or None")
     if not isinstance(guard, ToolResultGuard | None):
-        raise ConfigError(f"guard={shown(guard)}: pass a ToolResultGuard, or None")
+        raise ConfigError(f"guard={brief(guard)}: pass a ToolResultGuard, or None")
     check_collaborators(**collaborators)
     as_summarizer(summarizer)
     Marks(pin_when)

@@ -19,9 +19,9 @@ from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, r
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.planner import settings_of
 from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
 
-from langchain_ctxwin import planner
 from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
 from langchain_ctxwin.agent.events import announce_compaction, announce_faults, announce_stop, announce_summary
 from langchain_ctxwin.agent.histories import Histories, Place
@@ -27,6 +26,7 @@ from langchain_ctxwin.agent.state import (
     turn_is_finished,
 )
 from langchain_ctxwin.agent.summaries import Summaries
+from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, valid_view
@@ -323,11 +323,11 @@ class Flow:
     def _flags(self, window: Window, place: Place) -> tuple[Update, Compaction | None]:
         """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""
         # An application that has a say is asked when it happens, not when it is announced.
-        relief = planner.relieve(window)
+        relief = planning.relieve(window)
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
         is_off = self.engine.in_background(window) or is_hopeless
-        plan = None if is_off else planner.due(window, is_local=self.engine.is_local)
+        plan = None if is_off else planning.due(window, is_local=self.engine.is_local)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}, plan
         if relief is not None:

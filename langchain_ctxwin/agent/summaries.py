@@ -12,13 +12,13 @@ from langchain_ctxwin.agent.events import announce_summary
 from langchain_ctxwin.agent.histories import Place
 from langchain_ctxwin.agent.state import State, flags_of
 from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.outcome import after_failure, with_cost
-from langchain_ctxwin.core.planning import Snapshot, accepted_tokens
+from langchain_ctxwin.core.planning import Snapshot
 from langchain_ctxwin.core.session import Pending, content_digest
 from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.planner import settings_of
+from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize import Written
 

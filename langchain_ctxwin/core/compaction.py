@@ -41,6 +41,17 @@ recorded agents and in the arena this costs nothing."""
 LEAST_MESSAGES = 2
 """A question and its answer."""
 
+MIN_PROGRESS = 0.1
+"""Smallest reduction of the request that a summary must promise; less would be repeated at once."""
+
+LENGTH_TOLERANCE = 1.5
+"""Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
+
+
+def accepted_tokens(max_tokens: int) -> int:
+    """Return the length past which a summary is cut when `max_tokens` were asked for."""
+    return int(max_tokens * LENGTH_TOLERANCE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
@@ -117,6 +128,14 @@ class Goal:
 
     spare_tools: frozenset[str] = frozenset()
     """Tools whose results are shown whole as long as anything else can be made smaller."""
+
+    trigger: float = 1.0
+    prepare: float = 1.0
+    """Size of the history past which a summary is due, and past which it is begun ahead of need; like `keep`."""
+
+    summarize: Literal["background", "inline", "off"] = "inline"
+    summary_max_tokens: int | None = None
+    """Longest summary; None sizes it by the room of the history."""
 
     whole_turn_share: float = WHOLE_TURN_SHARE
     """Part of the room within which no step of the current turn has to leave."""

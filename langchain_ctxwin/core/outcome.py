@@ -20,9 +20,8 @@ from langchain_ctxwin.core.calibration import (
     other_tools,
 )
 from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.planning import MIN_PROGRESS, accepted_tokens
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
 from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Pending, Session, counted

@@ -1,15 +1,20 @@
-"""Plans: when old turns are summarized or dropped, a snapshot ahead of need, and the ladder when nothing fits."""
+"""Plans for a measured request: when old turns are summarized or dropped, and what helps when nothing fits.
+
+plan, prepare, relieve (soft)  |  emergency (hard):  Window -> Compaction | None
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_ctxwin.core.budget import Kept, refusal
 from langchain_ctxwin.core.clamping import clamp_giant, clamp_newest_results, clamp_until_fits
 from langchain_ctxwin.core.compaction import (
     LEAST_MESSAGES,
+    MIN_PROGRESS,
     Compaction,
     Goal,
     cut,
@@ -21,10 +26,14 @@ from langchain_ctxwin.core.compaction import (
     step_cuts,
     turn_cuts,
 )
-from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.edits import edit, text_of
+from langchain_ctxwin.core.notes import is_asked
+from langchain_ctxwin.core.outcome import ready
 from langchain_ctxwin.core.priced_view import PricedView, Request
-from langchain_ctxwin.core.session import Pending, content_digest, uncovered
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest, uncovered
 from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.core.window import Window, make_report
+from langchain_ctxwin.errors import BudgetExceededError
 
 SUMMARY_SHARE = 0.2
 """Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
@@ -32,59 +41,62 @@ SUMMARY_SHARE = 0.2
 SUMMARY_BOUNDS_TOKENS = (64, 2000)
 """Smallest and largest default size of a summary: a paragraph and two pages."""
 
-LENGTH_TOLERANCE = 1.5
-"""Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
+WAITING_SHARE = 1.25
+"""How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
 
-MIN_PROGRESS = 0.1
-"""Smallest reduction of the request that a summary must promise; less would be repeated at once."""
+LEAST_KEPT = 0.1
+"""Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
+are still there word for word."""
 
+FURTHER_ROOMS = 3.0
+"""Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
+record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
-    """When the soft path acts."""
+MIN_LEFT_OUT_RATIO = 2.0
+"""A summary of what left without one has to replace at least this many times its own size."""
 
-    share: float
-    """History size, as a share of its room when at most 1, else tokens."""
+MIN_CLEAR_TOKENS = 50
+"""Smallest saving for which a tool result is cleared: about twice its stub."""
 
-    messages: int | None
-    summary_max_tokens: int | None
+EXCERPT_CHARS = 40
+"""Part of a text that says which one is meant: half a line."""
 
-    def reason(self, priced_view: PricedView, room: int) -> str:
-        """Return why a summary is due, or an empty text."""
-        limit, history_tokens = portion(self.share, room), priced_view.size.regions.history_tokens
-        if history_tokens > limit:
-            return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
-        if self.has_too_many(priced_view):
-            return f"{shown_messages(priced_view):,} messages are past the trigger of {self.messages:,}"
-        return ""
-
-    def has_too_many(self, priced_view: PricedView) -> bool:
-        """True when the view holds more messages than it may."""
-        return self.messages is not None and shown_messages(priced_view) > self.messages
+ASKED = "the agent asked to compact"
 
 
-def summarize(request: Request, priced_view: PricedView, goal: Goal, trigger: Trigger) -> Compaction | None:
-    """Return the summary that is due; None when the history is small enough or a summary would not pay for itself.
+def due(window: Window, *, is_local: bool) -> Compaction | None:
+    """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
+    if not _may_summarize(window):
+        return None
+    reason = _overdue(window, window.goal.trigger, window.goal.max_messages)
+    if not reason:
+        return None
+    return _shrunk(window, reason) if is_local else _summary(window, reason)
 
-    Args:
-        request: what the next request is made from.
-        priced_view: its present price.
-        goal: limit and low-water mark.
-        trigger: when to act.
-    """
-    reason = trigger.reason(priced_view, goal.room(priced_view))
-    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)] if reason else []
+
+def _shrunk(window: Window, reason: str) -> Compaction | None:
+    """What leaves when no model writes summaries: the record tells of it, so nothing is waited for."""
+    compaction, priced_view = reduction(window, window.goal, reason=reason), window.priced_view
+    if compaction is None or _has_too_many(priced_view, window.goal.max_messages):
+        return compaction
+    freed = priced_view.total_tokens - compaction.tokens_after
+    return compaction if freed >= MIN_PROGRESS * priced_view.total_tokens else None
+
+
+def _summary(window: Window, reason: str) -> Compaction | None:
+    """The summary that is due; None when it would not pay for itself."""
+    request, priced_view, goal = window.request, window.priced_view, window.goal
+    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
     if not cuts:
         return None
-    summary_tokens = trigger.summary_max_tokens or summary_size(goal.room(priced_view))
-    best = first_that(cuts, lambda start: _is_enough(request, priced_view, goal, trigger, start, summary_tokens))
+    summary_tokens = _summary_size(window)
+    best = first_that(cuts, lambda start: _is_enough(window, start, summary_tokens))
     start = cuts[-1] if best is None else best
-    after = _after(request, priced_view, goal, start)
-    after = noted(request, priced_view.view, after, goal, summary_tokens=summary_tokens)
+    after = noted(request, priced_view.view, _summarized(window, start), goal, summary_tokens=summary_tokens)
     begin = uncovered(priced_view.view, request.first)
     tokens_after = after.total_tokens + summary_tokens
     pays = priced_view.total_tokens - tokens_after >= MIN_PROGRESS * priced_view.total_tokens
-    if not pays and (trigger.messages is None or best is None):
+    if not pays and (goal.max_messages is None or best is None):
         return None
     return Compaction(
         kind="summarize",
@@ -103,45 +115,18 @@ def summarize(request: Request, priced_view: PricedView, goal: Goal, trigger: Tr
     )
 
 
-def _is_enough(
-    request: Request, priced_view: PricedView, goal: Goal, trigger: Trigger, start: int, summary_tokens: int
-) -> bool:
-    after = _after(request, priced_view, goal, start)
+def _is_enough(window: Window, start: int, summary_tokens: int) -> bool:
+    goal, after = window.goal, _summarized(window, start)
     fits = after.upper_tokens + summary_tokens <= goal.limit
-    small = fits and after.total_tokens <= goal.low_water(after)
-    kept_messages = len(request.messages) - start
-    few = trigger.messages is None or kept_messages <= goal.kept_messages
-    return small and few
+    few = goal.max_messages is None or len(window.request.messages) - start <= goal.kept_messages
+    return fits and few and after.total_tokens <= goal.low_water(after)
 
 
-def _after(request: Request, priced_view: PricedView, goal: Goal, start: int) -> PricedView:
+def _summarized(window: Window, start: int) -> PricedView:
     """The request once everything before `start` is summarized, without the summary itself."""
-    view = cut(request, priced_view, start, goal)
-    covered = position_of(request.messages, start - 1)
-    return request.priced_view(replace(view, covered=covered), "")
-
-
-def accepted_tokens(max_tokens: int) -> int:
-    """Return the length past which a summary is cut when `max_tokens` were asked for."""
-    return int(max_tokens * LENGTH_TOLERANCE)
-
-
-def summary_size(room: int) -> int:
-    """Return the default length of a summary, in tokens, for a history with this room."""
-    low, high = SUMMARY_BOUNDS_TOKENS
-    return max(low, min(high, int(SUMMARY_SHARE * room)))
-
-
-LEAST_KEPT = 0.1
-"""Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
-are still there word for word."""
-
-FURTHER_ROOMS = 3.0
-"""Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
-record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts."""
-
-MIN_LEFT_OUT_RATIO = 2.0
-"""A summary of what left without one has to replace at least this many times its own size."""
+    request = window.request
+    view = cut(request, window.priced_view, start, window.goal)
+    return request.priced_view(replace(view, covered=position_of(request.messages, start - 1)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,131 +144,194 @@ class Snapshot:
     reason: str
 
 
-def due_snapshot(request: Request, priced_view: PricedView, goal: Goal, trigger: Trigger) -> Snapshot | None:
-    """Return what to summarize ahead of need; None when it is too early or would not pay for itself.
+def prepare(window: Window) -> Snapshot | None:
+    """Return what to summarize ahead of need; None while one is on its way, and when it would not pay for itself.
 
     The snapshot reaches so far that the request is at its low-water mark when the summary is shown, at the limit.
     """
-    max_tokens = trigger.summary_max_tokens or summary_size(goal.room(priced_view))
-    start = uncovered(priced_view.view, request.first)
-    reason = trigger.reason(priced_view, goal.room(priced_view))
+    if window.session.pending or not _may_summarize(window):
+        return None
+    request, priced_view, goal = window.request, window.priced_view, window.goal
+    max_tokens, start = _summary_size(window), uncovered(priced_view.view, request.first)
+    share = _begin(goal)
+    most = None if goal.max_messages is None else int(min(share, 1.0) * goal.max_messages)
+    reason, stop = _overdue(window, share, most), None
     if reason:
         stop = _stop(request, priced_view, goal)
     elif priced_view.view.uncovered_tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
         stop, reason = priced_view.start, f"{priced_view.start - start:,} messages left without a summary"
-    else:
-        return None
     if stop is None or stop <= start:
         return None
     if priced_view.summary and _covered_tokens(priced_view, stop) < FURTHER_ROOMS * goal.room(priced_view):
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
-    if not trigger.has_too_many(priced_view) and not _pays(request, priced_view, goal, stop, max_tokens):
+    if not _has_too_many(priced_view, most) and not _pays(request, priced_view, goal, stop, max_tokens):
         return None
     digest = content_digest(request.messages, start, stop)
     return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
 
 
-def swapped_in(request: Request, before: View, priced_view: PricedView, goal: Goal, ready: Pending) -> PricedView:
-    """Return the request with a finished summary in the place of what it covers; the start never moves back.
-
-    Args:
-        request: what the request is made from.
-        before: the view that is left, with the record of what left until then.
-        priced_view: the request as far as it was made smaller since.
-        goal: limit, and the share of the record.
-        ready: the summary.
-    """
-    moved = cut(request, priced_view, ready.stop, goal) if ready.stop > priced_view.start else priced_view.view
-    after = noted(request, before, request.priced_view(moved, ready.text), goal)
-    left_since = sum(request.price(request.messages[i]) for i in range(ready.stop, request.start_of(moved)))
-    view = replace(
-        after.view,
-        covered=position_of(request.messages, ready.stop - 1),
-        covered_digest=ready.digest,
-        covered_tokens=max(0, after.view.record.tokens - left_since),
-    )
-    return request.priced_view(view, ready.text)
-
-
-def shows_more(priced_view: PricedView, ready: Pending) -> bool:
-    """True when a finished summary covers messages that left without one."""
-    return (
-        priced_view.view.uncovered_tokens > 0
-        and uncovered(priced_view.view, 0) <= ready.through.index < priced_view.start
-    )
-
-
-def _stop(request: Request, priced_view: PricedView, goal: Goal) -> int | None:
-    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
-    if not cuts:
+def relieve(window: Window) -> Compaction | None:
+    """Return what should leave, or be shown, although the request fits."""
+    if window.over_by:
         return None
-    growth = max(0, goal.ceiling(priced_view) - priced_view.total_tokens)
-    least = priced_view.fixed_tokens + int(LEAST_KEPT * goal.room(priced_view))
-    target, most = max(least, goal.low_water(priced_view) - growth), goal.max_messages
-
-    def is_enough(stop: int) -> bool:
-        kept_messages = len(request.messages) - stop
-        few = most is None or kept_messages <= max(
-            LEAST_MESSAGES, goal.kept_messages - (most - shown_messages(priced_view))
-        )
-        return few and _without(request, priced_view, goal, stop).total_tokens <= target
-
-    best = first_that(cuts, is_enough)
-    return cuts[-1] if best is None else best
-
-
-def _covered_tokens(priced_view: PricedView, stop: int) -> int:
-    """Tokens that a summary up to `stop` would add to the one before."""
-    return priced_view.view.uncovered_tokens + sum(step.tokens for step in priced_view.steps if step.index < stop)
+    request, priced_view, pending = window.request, window.priced_view, window.session.pending
+    if is_asked(request.messages, window.session.since):
+        goal = replace(window.goal, whole_turn_share=0.0)  # a phase of the turn is done
+        return reduction(window, goal, reason=ASKED, summary=ready(window))
+    bound, tells_more = past_bound(window), pending is not None and _shows_more(priced_view, pending)
+    if not bound and not tells_more:
+        return None
+    summary = ready(window)
+    if bound and (summary or not _is_coming(window)):
+        return reduction(window, window.goal, reason=bound, summary=summary)
+    if summary is None or not tells_more:
+        return None
+    after = _swapped_in(request, priced_view.view, priced_view, window.goal, summary)
+    reason = "the summary of messages that had left is ready"
+    return _compaction_of(request, priced_view, after, reason=reason) if window.goal.settles(after) else None
 
 
-def _pays(request: Request, priced_view: PricedView, goal: Goal, stop: int, max_tokens: int) -> bool:
-    left_out = priced_view.view.uncovered_tokens
-    freed = (
-        priced_view.total_tokens - _without(request, priced_view, goal, stop).total_tokens
-        if stop > priced_view.start
-        else 0
-    )
-    if left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
-        return True
-    return freed - max_tokens >= MIN_PROGRESS * priced_view.total_tokens
+def emergency(window: Window, target_tokens: int | None = None) -> Compaction | None:
+    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+    limit = window.budget.input_limit if target_tokens is None else target_tokens
+    if window.priced_view.upper_tokens <= limit:
+        return None
+    reason = f"a request of up to {window.priced_view.upper_tokens:,} tokens exceeds {limit:,}"
+    compaction = reduction(window, replace(window.goal, limit=limit), reason=reason, summary=ready(window))
+    view = compaction.view if compaction else window.session.view
+    after = window.request.priced_view(view, summary_after(compaction, window))
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+    if target_tokens is None and window.request.least_tokens(after) > limit:
+        raise refusal_of(window, after)
+    return compaction
 
 
-def _without(request: Request, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
-    """The request without everything before `stop`, and without any summary."""
-    return request.priced_view(cut(request, priced_view, stop, goal), "")
+def past_bound(window: Window) -> str:
+    """Return which bound of its own the history exceeds, in words; empty when none."""
+    tokens, shown = window.priced_view.size.regions.history_tokens, shown_messages(window.priced_view)
+    most_tokens, most = window.goal.max_history_tokens, window.goal.max_messages
+    if most_tokens is not None and tokens > most_tokens:
+        return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+    return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
 
 
-MIN_CLEAR_TOKENS = 50
-"""Smallest saving for which a tool result is cleared: about twice its stub."""
+def summary_after(compaction: Compaction | None, window: Window) -> str:
+    """Return the summary that is shown after a compaction; None is none."""
+    new = compaction.summary if compaction else None
+    return window.session.summary if new is None else new
 
 
-def emergency(
-    request: Request, before: PricedView, goal: Goal, *, reason: str, ready: Pending | None = None
-) -> Compaction | None:
+def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
+    """Return the error for a request that does not fit even as `after`."""
+    window_tokens, guard = int(window.report["context_window"]), window.session.guard
+    report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
+    return refusal(report, kept=kept_in(window.request, after))
+
+
+def kept_in(request: Request, priced_view: PricedView) -> tuple[Kept, ...]:
+    """Return the explicit pins that the request shows and the constraints, in order."""
+    return (*_pins(request, priced_view), *_constraints(request))
+
+
+def _pins(request: Request, priced_view: PricedView) -> Iterator[Kept]:
+    shown = {message.id for step in (*priced_view.pinned, *priced_view.steps) for message in step.messages}
+    for index in sorted(request.pins):
+        message, key = request.messages[index], message_id(request.messages, index)
+        if index < request.first or (message.id and message.id not in shown):
+            continue
+        clamped = ", clamped" if key in priced_view.view.clamped else ""
+        tokens = _tokens(request, request.price(edit(message, key, priced_view.view)))
+        yield Kept(name=f"{key} ({message.type}{clamped}) {_excerpt(text_of(message.content))}", tokens=tokens)
+
+
+def _constraints(request: Request) -> Iterator[Kept]:
+    for rule in request.constraints:
+        tokens = _tokens(request, request.price(SystemMessage(content=rule)))
+        yield Kept(name=f"constraint {_excerpt(rule)}", tokens=tokens)
+
+
+def _tokens(request: Request, estimate: int) -> int:
+    """The estimate of a text as the regions of a report count it."""
+    return round(max(0.0, 1 + request.sizing.belief.slope) * estimate)
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+
+
+def _may_summarize(window: Window) -> bool:
+    if window.goal.summarize == "off" or window.goal.has_no_room(window.priced_view):
+        return False
+    return not window.session.has_given_up(window.request.messages)
+
+
+def _overdue(window: Window, share: float, messages: int | None) -> str:
+    """Why a summary is due, by the size of the history and the number of its messages; empty when it is not."""
+    priced_view = window.priced_view
+    limit = portion(share, window.goal.room(priced_view))
+    history_tokens = priced_view.size.regions.history_tokens
+    if history_tokens > limit:
+        return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
+    if _has_too_many(priced_view, messages):
+        return f"{shown_messages(priced_view):,} messages are past the trigger of {messages:,}"
+    return ""
+
+
+def _has_too_many(priced_view: PricedView, messages: int | None) -> bool:
+    return messages is not None and shown_messages(priced_view) > messages
+
+
+def _summary_size(window: Window) -> int:
+    """The length of a summary in tokens: as configured, else by the room of the history."""
+    low, high = SUMMARY_BOUNDS_TOKENS
+    share = int(SUMMARY_SHARE * window.goal.room(window.priced_view))
+    return window.goal.summary_max_tokens or max(low, min(high, share))
+
+
+def _begin(goal: Goal) -> float:
+    """Size past which a summary is begun; below what a compaction keeps, one would follow the other for ever."""
+    least = max(goal.prepare, goal.keep)
+    return least if least <= 1 else goal.prepare
+
+
+def _is_coming(window: Window) -> bool:
+    """True while a summary may be waited for although the history is past a bound of its own."""
+    if not _may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
+        return False
+    goal = window.goal
+    if goal.summarize == "background" and window.session.pending is None and prepare(window) is None:
+        return False
+    tokens, shown = window.priced_view.size.regions.history_tokens, shown_messages(window.priced_view)
+    bounds = ((goal.max_history_tokens, tokens), (goal.max_messages, shown))
+    return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
+
+
+def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | None = None) -> Compaction | None:
     """Return what has to leave so that the request fits; None when every rung changes nothing.
 
-    What is too large by itself is clamped first, then a summary that is `ready` is shown. The result may still not fit:
+    What is too large by itself is clamped first, then a finished `summary` is shown. The result may still not fit:
     when the fixed regions alone exceed the limit nothing can help.
     """
+    request, before = window.request, window.priced_view
     after = _smaller(before, clamp_giant(request, before, goal))
-    if ready and not (after is not before and goal.settles(after)):
-        after = _shorter(after, swapped_in(request, before.view, after, goal, ready))
+    if summary and not (after is not before and goal.settles(after)):
+        after = _shorter(after, _swapped_in(request, before.view, after, goal, summary))
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
     for rung in (_clear_results, _drop_turns, _drop_steps):
         if is_small(after):
             break
         after = _smaller(after, rung(request, after, goal))
-    after = _told(request, before.view, after, goal, ready)
+    after = _told(request, before.view, after, goal, summary)
     after = clamp_newest_results(request, after, goal)
     after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
-    return None if after.view == before.view else compaction_of(request, before, after, reason=reason)
+    return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 
 
-def compaction_of(request: Request, before: PricedView, after: PricedView, *, reason: str) -> Compaction:
-    """Return the step from one view to a smaller one."""
+def _compaction_of(request: Request, before: PricedView, after: PricedView, *, reason: str) -> Compaction:
+    """The step from one view to a smaller one."""
     dropped = _dropped(request, before.view, after.view)
     return Compaction(
         kind="force",
@@ -304,14 +352,14 @@ def _dropped(request: Request, before: View, after: View) -> list[int]:
     return [index for index in left_behind(request, before, after) if index >= uncovered(after, request.first)]
 
 
-def _told(request: Request, before: View, priced_view: PricedView, goal: Goal, ready: Pending | None) -> PricedView:
+def _told(request: Request, before: View, priced_view: PricedView, goal: Goal, summary: Pending | None) -> PricedView:
     """Show a finished summary of what has left now: later it would change the request again.
 
     Where it leaves too little room, more turns leave for it; it says more of the conversation than they do.
     """
-    if ready is None or priced_view.summary == ready.text or not shows_more(priced_view, ready):
+    if summary is None or priced_view.summary == summary.text or not _shows_more(priced_view, summary):
         return priced_view
-    told = swapped_in(request, before, priced_view, goal, ready)
+    told = _swapped_in(request, before, priced_view, goal, summary)
     if not goal.settles(told):
         told = _smaller(told, _drop_turns(request, told, goal))
     return told if goal.fits(told) else priced_view
@@ -358,13 +406,13 @@ def _drop_steps(request: Request, priced_view: PricedView, goal: Goal) -> Priced
 
 
 def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: list[int]) -> PricedView:
-    def surveyed(start: int) -> PricedView:
+    def after(start: int) -> PricedView:
         return request.priced_view(cut(request, priced_view, start, goal), priced_view.summary)
 
     if not cuts:
         return priced_view
-    best = first_that(cuts, lambda start: goal.reaches(surveyed(start)))
-    return surveyed(cuts[-1] if best is None else best)
+    best = first_that(cuts, lambda start: goal.reaches(after(start)))
+    return after(cuts[-1] if best is None else best)
 
 
 def _with_cleared(request: Request, priced_view: PricedView, cleared: frozenset[str]) -> PricedView:
@@ -401,3 +449,74 @@ def _actions(priced_view: PricedView, smaller: PricedView, *, dropped_messages: 
         ("messages clamped", len(clamps)),
     )
     return (*(f"{what}: {number:,}" for what, number in lines if number > 0), *pins)
+
+
+def _swapped_in(request: Request, before: View, priced_view: PricedView, goal: Goal, summary: Pending) -> PricedView:
+    """The request with a finished summary in the place of what it covers; the start never moves back.
+
+    Args:
+        request: what the request is made from.
+        before: the view that is left, with the record of what left until then.
+        priced_view: the request as far as it was made smaller since.
+        goal: limit, and the share of the record.
+        summary: the summary.
+    """
+    moved = cut(request, priced_view, summary.stop, goal) if summary.stop > priced_view.start else priced_view.view
+    after = noted(request, before, request.priced_view(moved, summary.text), goal)
+    left_since = sum(request.price(request.messages[i]) for i in range(summary.stop, request.start_of(moved)))
+    view = replace(
+        after.view,
+        covered=position_of(request.messages, summary.stop - 1),
+        covered_digest=summary.digest,
+        covered_tokens=max(0, after.view.record.tokens - left_since),
+    )
+    return request.priced_view(view, summary.text)
+
+
+def _shows_more(priced_view: PricedView, summary: Pending) -> bool:
+    """True when a finished summary covers messages that left without one."""
+    return (
+        priced_view.view.uncovered_tokens > 0
+        and uncovered(priced_view.view, 0) <= summary.through.index < priced_view.start
+    )
+
+
+def _stop(request: Request, priced_view: PricedView, goal: Goal) -> int | None:
+    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
+    if not cuts:
+        return None
+    growth = max(0, goal.ceiling(priced_view) - priced_view.total_tokens)
+    least = priced_view.fixed_tokens + int(LEAST_KEPT * goal.room(priced_view))
+    target, most = max(least, goal.low_water(priced_view) - growth), goal.max_messages
+
+    def is_enough(stop: int) -> bool:
+        kept_messages = len(request.messages) - stop
+        few = most is None or kept_messages <= max(
+            LEAST_MESSAGES, goal.kept_messages - (most - shown_messages(priced_view))
+        )
+        return few and _without(request, priced_view, goal, stop).total_tokens <= target
+
+    best = first_that(cuts, is_enough)
+    return cuts[-1] if best is None else best
+
+
+def _covered_tokens(priced_view: PricedView, stop: int) -> int:
+    """Tokens that a summary up to `stop` would add to the one before."""
+    return priced_view.view.uncovered_tokens + sum(step.tokens for step in priced_view.steps if step.index < stop)
+
+
+def _pays(request: Request, priced_view: PricedView, goal: Goal, stop: int, max_tokens: int) -> bool:
+    left_out = priced_view.view.uncovered_tokens
+    freed = (
+        priced_view.total_tokens - _without(request, priced_view, goal, stop).total_tokens
+        if stop > priced_view.start
+        else 0
+    )
+    if left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
+        return True
+    return freed - max_tokens >= MIN_PROGRESS * priced_view.total_tokens
+
+
+def _without(request: Request, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
+    """The request without everything before `stop`, and without any summary."""
+    return request.priced_view(cut(request, priced_view, stop, goal), "")

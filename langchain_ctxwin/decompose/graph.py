@@ -33,8 +33,7 @@ from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
 from langchain_ctxwin.decompose.questions import aask, ask, questions_in, split_request
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError
-from langchain_ctxwin.measurer import shown
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
 from langchain_ctxwin.protocols import TokenCounter
 
 log = structlog.get_logger("langchain_ctxwin")
@@ -111,7 +110,7 @@ def create_map_reduce_graph(
         ```
     """
     if not isinstance(model, Runnable):
-        raise ConfigError(f"model={shown(model)}: pass a chat model or a Runnable around one")
+        raise ConfigError(f"model={brief(model)}: pass a chat model or a Runnable around one")
     if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
     parts = PartSplitter(
@@ -399,7 +398,7 @@ def _question_of(state: State) -> str:
     question: Any = state.get("question")
     if isinstance(question, str) and question.strip():
         return question
-    raise ConfigError(f"question={shown(question)}: pass what is to be answered from the documents, as a str")
+    raise ConfigError(f"question={brief(question)}: pass what is to be answered from the documents, as a str")
 
 
 def _chunks_of(state: State) -> list[Chunk]:
@@ -408,7 +407,7 @@ def _chunks_of(state: State) -> list[Chunk]:
     if (documents is None) == (text is None):
         raise ConfigError("the input needs either documents or text, and only one of them")
     if text is None and (isinstance(documents, str | bytes | dict) or not isinstance(documents, list | tuple)):
-        raise ConfigError(f"documents={shown(documents)}: pass a list of Documents or texts, or pass text=")
+        raise ConfigError(f"documents={brief(documents)}: pass a list of Documents or texts, or pass text=")
     chunks = [chunk_of(number, document) for number, document in enumerate(documents if text is None else [text])]
     if not any(chunk["text"].strip() for chunk in chunks):
         raise ConfigError(f"the {len(chunks)} documents have no text: there is nothing to answer from")

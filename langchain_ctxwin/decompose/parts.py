@@ -28,7 +28,7 @@ from langchain_ctxwin.decompose.splitting import (
     split_chunks,
 )
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.measurer import Pricing
+from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
 
 MAP_PROMPT = """\

@@ -13,8 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from langchain_core.documents import Document
 
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError
-from langchain_ctxwin.measurer import shown
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, brief
 from langchain_ctxwin.text.sentences import sentence_spans, word_cut
 
 CITED = ("id", "source", "url", "title", "page", "section")
@@ -105,11 +104,11 @@ def chunk_of(number: int, given: Any) -> Chunk:
         given = {"id": given.id, "page_content": given.page_content, "metadata": given.metadata}
     text = given.get("page_content") if isinstance(given, dict) else None
     if not isinstance(text, str):
-        raise ConfigError(f"documents[{number}]={shown(given)}: pass a str, a Document, or a dict with page_content")
+        raise ConfigError(f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content")
     stated = {} if given.get("metadata") is None else given["metadata"]
     if not isinstance(stated, dict):
         raise ConfigError(
-            f"documents[{number}]: metadata={shown(stated)}: pass a dict, for example {{'source': 'a.md'}}"
+            f"documents[{number}]: metadata={brief(stated)}: pass a dict, for example {{'source': 'a.md'}}"
         )
     metadata = {"id": given.get("id"), **stated}
     source = {name: str(metadata[name])[:LONGEST_CITED_CHARS] for name in CITED if metadata.get(name) is not None}

@@ -19,7 +19,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, only_model, smaller_of
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, UnknownModelError
-from langchain_ctxwin.memo import AcceptedSizes
+from langchain_ctxwin.limit_memory import AcceptedSizes
 from langchain_ctxwin.models.merging import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock

@@ -19,10 +19,10 @@ from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.notes import notes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
-from langchain_ctxwin.core.planning import accepted_tokens
 from langchain_ctxwin.core.record import Record, extended, parse_record, render_record
 from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.core.tokens import TokenEstimator

@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.planning import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
 

@@ -15,8 +15,7 @@ from langchain_ctxwin import (
     pin,
     search_messages,
 )
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.measurer import shown
+from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.summarize import SummaryJobs
@@ -101,7 +100,7 @@ def test_what_works_passes(maker):
 def test_what_is_no_engine_is_refused_with_what_to_pass(engine, instead):
     """The first argument without a name is the engine."""
     told = refusal(ContextWindowMiddleware, engine)
-    assert told == f"engine={shown(engine)} is no ContextEngine: {instead}"
+    assert told == f"engine={brief(engine)} is no ContextEngine: {instead}"
 
 
 def test_other_arguments_of_the_middleware_are_checked_too():
@@ -151,4 +150,4 @@ def test_one_message_is_no_bound():
 
 def test_a_long_value_is_shown_in_short():
     """A whole chat model is no help."""
-    assert (shown("x" * 100), len(shown(SecretStr("key")))) == (f"'{'x' * 79}...", len("SecretStr('**********')"))
+    assert (brief("x" * 100), len(brief(SecretStr("key")))) == (f"'{'x' * 79}...", len("SecretStr('**********')"))

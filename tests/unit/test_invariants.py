@@ -187,7 +187,7 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     if refused is None:
         return
     least = replace(before.goal, limit=1, is_checked=True, keep=1)
-    floor = planning.emergency(before.request, before.priced_view, least, reason="as small as it gets")
+    floor = planning.reduction(before, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
     assert refused.report["total_tokens"] > window
     assert "What to change" in str(refused)

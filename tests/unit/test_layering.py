@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"memo", "guarded", "measurer", "planner"}
+COLLABORATORS = {"pricing", "guarded", "limit_memory"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     *("counting", "routing"),
@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "counting": BASE,
     "compact_tool": BASE,
     "tool_results": BASE | {"guarded"},
-    "routing": BASE | {"memo", "models"},
+    "routing": BASE | {"limit_memory", "models"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "graph": {"agent"},
     "middleware": {"agent"},
@@ -199,8 +199,8 @@ def test_core_has_no_side_effects():
         ("engine", "from langchain_ctxwin.models import registry"),
         ("summarize.model", "from ..engine import ContextEngine"),
         ("retrieval", "from . import recall"),
-        ("memo", "from langchain_ctxwin.engine import ContextEngine"),
-        ("summarize.model", "from langchain_ctxwin.memo import Marks"),
+        ("pricing", "from langchain_ctxwin.engine import ContextEngine"),
+        ("summarize.model", "from langchain_ctxwin.pricing import Marks"),
         ("tool_results.guard", "from langchain_ctxwin.models.sources import LearnedSource"),
         ("models.registry", "from langchain_ctxwin.routing import ModelRouter"),
         ("models.registry", "from langchain_ctxwin.models.routing import ModelRouter"),

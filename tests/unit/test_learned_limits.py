@@ -18,7 +18,7 @@ from langchain_ctxwin.core.limits import (
     unrefuted,
 )
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.memo import AcceptedSizes, HeardLimits
+from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel

@@ -12,7 +12,7 @@ from langchain_ctxwin import CharRatioCounter, ContextEngine, ModelLimits
 from langchain_ctxwin.core.outcome import from_answer
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.priced_view import pin
-from langchain_ctxwin.memo import Marks
+from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
 from support.forking import forked
 
