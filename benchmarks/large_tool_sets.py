@@ -25,7 +25,7 @@ from transcripts import generate
 
 TOOLS, DRAWS = 40, 24
 FITTING = (0.60, 0.70, 0.80, 0.90, 0.95, 0.99)
-TOO_LARGE = (1.01, 1.05, 1.10, 1.20, 1.30)
+TOO_LARGE = (1.01, 1.05, 1.10, 1.20, 1.30, 1.40)
 RESERVE = 1_000
 GENERATED_SETS = 7  # of six tools each
 PROMPT = (

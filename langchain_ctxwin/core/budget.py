@@ -187,7 +187,8 @@ def _total(report: Mapping[str, object]) -> int:
 
 
 def _over_by(report: Mapping[str, object]) -> int:
-    return _tokens(report, "over_by") or max(0, _total(report) - _tokens(report, "input_limit"))
+    """By the total that stands above it; of one within the limit, by its upper bound."""
+    return max(0, _total(report) - _tokens(report, "input_limit")) or _tokens(report, "over_by")
 
 
 def _tokens(report: Mapping[str, object], key: str) -> int:

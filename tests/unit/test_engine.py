@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 
 import pytest
@@ -14,6 +15,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import from_answer, seen
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
 from support.conversations import CharCounter
@@ -291,3 +293,16 @@ def test_a_shrunken_history_is_said_loudly():
     state = seen(engine.measure(chat(2)))
     (fault,) = engine.measure(chat(2)[2:], session=state).session.faults
     assert fault.startswith("history has 3 messages, the state remembers 5")
+
+
+@pytest.mark.parametrize("family", ["generic", "openai", "gemini"])
+@pytest.mark.parametrize("limit", [800, 20_000])
+def test_a_prompt_of_nearly_half_as_much_again_as_the_limit_is_refused(family, limit):
+    """Before money is spent; the table says by how much with the count that its total has."""
+    rule, counter = "Follow the rules of the house. ", TokenEstimator(family)
+    prompt = rule * round(1.42 * limit / counter.count_text(rule))
+    engine = ContextEngine(ModelLimits(max_input_tokens=limit, context_window=2 * limit), counter=counter)
+    window = engine.measure([HumanMessage("Hello?")], system_prompt=prompt)
+    with pytest.raises(BudgetExceededError) as refused:
+        engine.emergency(window)
+    assert re.search(rf"^over by +{window.total_tokens - limit:,} ", str(refused.value), re.MULTILINE)

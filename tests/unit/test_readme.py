@@ -1,10 +1,13 @@
 """Does everything that the README tells a reader to type work?
 
-Python blocks run in order, one namespace per heading; `no-run` after the language only compiles a block. In console
-blocks, make targets, extras and the names of our programs must exist.
+Python blocks run in order, one namespace per heading; `no-run` after the language only compiles a block. A block
+`text output` behind one is what it prints, random marks aside. In console blocks, make targets, extras and the names of
+our programs must exist.
 """
 
 import ast
+import contextlib
+import io
 import re
 import shlex
 import sys
@@ -19,6 +22,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 CONSOLE = {"console", "bash", "sh", "shell"}
+RANDOM_MARK = re.compile(r"(?<=data )[A-Za-z0-9]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +62,21 @@ def run_section(blocks: list[Block], name: str, module_name: str) -> None:
     module = types.ModuleType(module_name)
     sys.modules[module_name] = module  # where typing looks up the annotations of the classes that a block defines
     try:
+        printed = ""
         for block in blocks:
-            _run(block, name, module)
+            if block.language == "text":
+                assert _masked(printed) == _masked(block.code), f"what line {block.line} quotes is not what is printed"
+                continue
+            with contextlib.redirect_stdout(io.StringIO()) as stdout:
+                _run(block, name, module)
+            printed = stdout.getvalue()
     finally:
         del sys.modules[module_name]
+
+
+def _masked(text: str) -> str:
+    """The lines of an output as Markdown keeps them: without random marks and spaces at their ends."""
+    return "\n".join(line.rstrip() for line in RANDOM_MARK.sub("...", text).strip().splitlines())
 
 
 def _run(block: Block, name: str, module: types.ModuleType) -> None:
@@ -74,10 +89,10 @@ def _run(block: Block, name: str, module: types.ModuleType) -> None:
 
 
 def sections_of(markdown: str) -> dict[str, list[Block]]:
-    """Group the Python blocks by heading."""
+    """Group the Python blocks and what they print by heading."""
     sections: dict[str, list[Block]] = {}
     for block in blocks_of(markdown):
-        if block.language in {"python", "py"}:
+        if block.language in {"python", "py"} or block.info == ("text", "output"):
             sections.setdefault(block.section, []).append(block)
     return sections
 
@@ -155,6 +170,14 @@ def test_a_block_that_is_not_run_still_compiles():
     _run_markdown("```python no-run\nawait graph.ainvoke({})\nraise KeyError\n```\n")
     with pytest.raises(SyntaxError):
         _run_markdown("```python no-run\nx = = 1\n```\n")
+
+
+def test_an_output_that_is_not_printed_fails():
+    """What is quoted is compared, whole, with what the block before it prints; random marks may differ."""
+    quoted = "```python\nprint('{printed}')\n```\n```text output\n<data tXJ1x0yHVu2c>\n```\n"
+    _run_markdown(quoted.format(printed="<data 0123456789ab>"))
+    with pytest.raises(AssertionError, match="line 5"):
+        _run_markdown(quoted.format(printed="<date 0123456789ab>"))
 
 
 def test_sections_share_names_only_within_themselves():
