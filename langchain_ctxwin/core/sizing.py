@@ -110,7 +110,7 @@ class Sizing:
             return Size(regions=regions, upper_tokens=total, lower_tokens=total)
         noise = hypot(self.noise(texts[1]), known_noise)
         above = deviation(belief, constant=constant, text_tokens=texts[0], noise_tokens=noise)
-        # The skew is that of plain estimates of text, the prompt's too; after the first report errors go both ways alike.
+        # The skew is that of plain estimates of text, the prompt too; after the first report errors go both ways alike.
         share = 1.0 if belief.reports else self.doubt.lower_share
         prompt = 0.0 if belief.reports else (self.doubt.slope_sd * regions.system_tokens) ** 2
         offset = constant * max(0.0, belief.offset_variance - prompt)
