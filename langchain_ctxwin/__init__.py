@@ -2,8 +2,9 @@
 
 from importlib.metadata import version
 
-from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.compact_tool import create_compact_tool
 from langchain_ctxwin.config import (
     ContextConfig,

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 
@@ -21,8 +20,8 @@ from langchain_ctxwin.agent.choices import (
 )
 from langchain_ctxwin.agent.histories import place_of
 from langchain_ctxwin.agent.model_call import ModelCall
-from langchain_ctxwin.agent.state import State, Update, report_of
-from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, request_waits
+from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
+from langchain_ctxwin.agent.step import Call, Destination, Flow, Step
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -44,6 +43,12 @@ MAX_BINDINGS = 64
 """Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
 
 
+UNCHECKED = (
+    "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
+    "no context_* keys: use `class State(ContextState)`, or add the nodes by add_context_nodes(builder, nodes, ...)"
+)
+
+
 class ContextNode(Runnable[Any, Any]):
     """A node `(state, config) -> update`, sync and async."""
 
@@ -52,13 +57,32 @@ class ContextNode(Runnable[Any, Any]):
         self._do = do
         self._start = start
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
-        return run(self._do(self._start(input), config))
+        return run(self._do(self._start(as_mapping(input)), config))
 
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update, awaiting models and summarizers."""
-        return await arun(self._do(self._start(input), config))
+        return await arun(self._do(self._start(as_mapping(input)), config))
+
+
+class StepNode(ContextNode):
+    """A node that brings the `context_*` keys into the graph it is added to.
+
+    LangGraph reads from the type of the parameter which keys a node takes, and adds those that a graph does not have.
+    """
+
+    def __call__(self, state: StepState) -> Any:
+        """Return the state update."""
+        return self.invoke(state)
+
+
+class HookNode(ContextNode):
+    """Like `StepNode`, for agents that bring a key for the request along."""
+
+    def __call__(self, state: HookState) -> Any:
+        """Return the state update."""
+        return self.invoke(state)
 
 
 class ContextNodes:
@@ -126,6 +150,8 @@ class ContextNodes:
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
+        self.pre_model_hook = HookNode("pre_model_hook", self._prepare, self._step)
+        """All of them in one node, for `create_react_agent(..., pre_model_hook=nodes.pre_model_hook)`."""
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
@@ -185,7 +211,9 @@ class ContextNodes:
         return self._step(state).window
 
     def _node(self, name: str, do: Do) -> ContextNode:
-        return ContextNode(name, do, self._step)
+        # What is asked for per request may depend on any key of the state: such a node takes all of it.
+        takes_all = any(map(_is_per_request, (self._system_prompt, self._tools, self._model)))
+        return (ContextNode if takes_all else StepNode)(name, do, self._step)
 
     def _step(self, state: State) -> Step:
         """A step of this run: what is given per request is asked for once."""
@@ -232,17 +260,25 @@ class ContextNodes:
 
     def _build(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from ()
-        update = {"llm_input_messages": self._flow.request(step)}
+        if current_runtime() is not None and not step.state.get("context_report"):
+            raise ConfigError(UNCHECKED)
+        request = self._flow.request(step)
         self._flow.keep_window(step)
-        if current_runtime() is None:
-            return update
-        # As pairs, because LangGraph streams messages that it finds in a dict, and the request is not for the user.
-        return Command(update=list(update.items()))
+        return _unstreamed({"llm_input_messages": request})
+
+    def _prepare(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+        yield from self._flow.prepare(step)
+        return _unstreamed({**step.news, "llm_input_messages": self._flow.request(step)})
 
     def _left(self, step: Step) -> Update:
         """What a node writes; the window is left to the next node of the step."""
         self._flow.keep_window(step)
         return step.news
+
+
+def _unstreamed(update: Update) -> Update | Command[Any]:
+    """An update as pairs: LangGraph streams messages that it finds in a dict, and the request is not for the user."""
+    return update if current_runtime() is None else Command(update=list(update.items()))
 
 
 def current_runtime() -> Runtime[Any] | None:
@@ -255,59 +291,8 @@ def current_runtime() -> Runtime[Any] | None:
 
 def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
     """Call what is given per request; models and runnables are values, although some are callable."""
-    per_request = callable(value) and not isinstance(value, (Runnable, SystemMessage))
-    return value(state, runtime) if per_request else value
+    return value(state, runtime) if _is_per_request(value) else value
 
 
-def add_context_nodes(
-    builder: StateGraph[Any, Any, Any, Any],
-    nodes: ContextNodes,
-    *,
-    model_node: str = "agent",
-    model: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
-    after: str = END,
-    retry_policy: RetryPolicy | None = None,
-) -> None:
-    """Add `budget_check`, `maybe_summarize`, `force_compress`, `build_messages` and the model node to a graph.
-
-    The entry is `budget_check`: lead `START` and the tools to it, and the finished answer to `maybe_summarize`.
-
-    Args:
-        builder: the graph; its state needs the keys of `ContextState`.
-        nodes: the nodes of one agent.
-        model_node: name of the model node.
-        model: what the model node calls, tools bound.
-        after: where `maybe_summarize` goes when the turn is finished.
-        retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
-
-    Example:
-        ```python
-        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-        add_context_nodes(builder, nodes, model=model.bind_tools(tools))
-        builder.add_node("tools", ToolNode(tools))
-        builder.add_edge(START, "budget_check")
-        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
-        builder.add_edge("tools", "budget_check")
-        ```
-    """
-    builder.add_node("budget_check", nodes.budget_check)
-    builder.add_node("maybe_summarize", nodes.maybe_summarize)
-    builder.add_node("force_compress", nodes.force_compress)
-    builder.add_node("build_messages", nodes.build_messages)
-    builder.add_node(model_node, nodes.model_node(model), retry_policy=retry_policy)
-    builder.add_conditional_edges(
-        "budget_check", nodes.route_on_budget, ["maybe_summarize", "force_compress", "build_messages"]
-    )
-    builder.add_conditional_edges(
-        "maybe_summarize",
-        _after_summary,
-        {"finished": after, "force_compress": "force_compress", "build_messages": "build_messages"},
-    )
-    builder.add_edge("force_compress", "build_messages")
-    builder.add_edge("build_messages", model_node)
-
-
-def _after_summary(state: State) -> str:
-    if not request_waits(state):
-        return "finished"
-    return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
+def _is_per_request(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (Runnable, SystemMessage))

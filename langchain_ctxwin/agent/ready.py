@@ -15,8 +15,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.agent.choices import require_free_name
-from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextState
+from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name

@@ -16,10 +16,11 @@ from typing_extensions import TypedDict
 from langchain_ctxwin.agent.channel import MessagesDeltaChannel
 from langchain_ctxwin.core.session import valid_report, valid_tools
 from langchain_ctxwin.core.turns import call_ids
+from langchain_ctxwin.errors import ConfigError, brief
 
 
 class _SessionKeys(TypedDict, total=False):
-    """What both states share; every key is missing until a node writes it."""
+    """What all states share; every key is missing until a node writes it."""
 
     context_summary: str
     """The one live summary of what left the view."""
@@ -48,11 +49,26 @@ class _SessionKeys(TypedDict, total=False):
     context_report: dict[str, Any]
     """The last measure of the next request, in tokens per region."""
 
+
+class _NodeKeys(_SessionKeys, total=False):
     llm_input_messages: Annotated[list[AnyMessage], UntrackedValue]
     """The request the model node sends; never checkpointed, so it is missing after a resume."""
 
 
-class ContextState(_SessionKeys, total=False):
+class StepState(_NodeKeys, total=False):
+    """What the nodes read of any state; a graph whose own state lacks the keys gets them with the nodes."""
+
+    messages: list[AnyMessage]
+
+
+class HookState(_SessionKeys, total=False):
+    """What a `pre_model_hook` reads: the agent brings the key of the request along."""
+
+    messages: list[AnyMessage]
+    llm_input_messages: list[AnyMessage]
+
+
+class ContextState(_NodeKeys, total=False):
     """State of one conversation, with the full history at linear storage cost.
 
     ```python
@@ -73,7 +89,7 @@ class ContextState(_SessionKeys, total=False):
     """Full history; compaction never edits it."""
 
 
-class PlainContextState(_SessionKeys, total=False):
+class PlainContextState(_NodeKeys, total=False):
     """The same state with LangGraph's `add_messages`: every checkpoint holds the whole history.
 
     Storage grows with the square of the number of messages (per checkpoint in SQLite, per write of `messages` in
@@ -113,6 +129,9 @@ class ContextOutput(TypedDict):
     """Full history."""
 
 
+OUR_KEYS = (*_SessionKeys.__annotations__, "llm_input_messages")
+"""The state keys that are no business of callers."""
+
 State = Mapping[str, Any]
 Update = dict[str, Any]
 
@@ -124,6 +143,23 @@ SESSION = (
 
 FLAGS = ("due", "compress", "reason", "request_waits")
 """What `context_pending` says of the request at hand, beside the summary on its way."""
+
+
+def as_mapping(state: Any) -> State:
+    """Return the state that a node was given by key.
+
+    Raises:
+        ConfigError: it is neither a mapping nor a pydantic model nor a dataclass.
+    """
+    if isinstance(state, Mapping):
+        return state
+    names = getattr(type(state), "model_fields", None) or getattr(type(state), "__dataclass_fields__", None)
+    if not names:
+        raise ConfigError(
+            f"state={brief(state)}: the nodes read a TypedDict, a pydantic model or a dataclass with the key "
+            "`messages`, for example ContextState"
+        )
+    return {name: getattr(state, name) for name in names}
 
 
 def changed(state: State, update: Update) -> Update:

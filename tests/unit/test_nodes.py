@@ -14,8 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
-from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin import ContextNodes, add_context_nodes, create_context_agent
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.pairing import find_faults

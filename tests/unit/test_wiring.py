@@ -1,0 +1,206 @@
+"""The nodes in graphs as people build them: their own states, wrong edges, agents that bring their own loop."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from langchain_ctxwin import ConfigError, ContextEngine, ContextNodes, ContextState, ModelLimits, add_context_nodes
+from langchain_ctxwin.graph.state import PlainContextState
+from support.fakes import ScriptedChatModel, tool_loop
+from support.oracle import exact_count
+
+THREAD = {"configurable": {"thread_id": "1"}}
+WINDOW = 1000
+
+
+class OwnState(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    customer: str
+
+
+class ModelState(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages] = []
+    customer: str = "Ida"
+
+
+@dataclass
+class DataState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+    customer: str = "Ida"
+
+
+class Extended(ContextState):
+    customer: str
+
+
+@tool
+def read(path: str) -> str:
+    """Read a file."""
+    return f"{path}: " + "The quick brown fox jumps over the lazy dog. " * 12
+
+
+def nodes_of(**options: Any) -> ContextNodes:
+    engine = ContextEngine(limits=ModelLimits(context_window=WINDOW, max_output_tokens=100), counter=exact_count)
+    return ContextNodes(engine, **{"system_prompt": "You are helpful.", "tools": [read], **options})
+
+
+def builder_of(state: Any, nodes: ContextNodes, model: Any, *, edges: bool = True) -> StateGraph[Any, Any, Any, Any]:
+    builder = StateGraph(state)
+    add_context_nodes(builder, nodes, model=model.bind_tools([read]))
+    builder.add_node("tools", ToolNode([read]))
+    if edges:
+        builder.add_edge(START, "budget_check")
+        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+        builder.add_edge("tools", "budget_check")
+    return builder
+
+
+def talk(graph: Any, **more: Any) -> dict[str, Any]:
+    """Ask so often that not everything fits."""
+    for number in range(8):
+        answer = graph.invoke({"messages": [("user", f"Read file {number}.")], **more}, THREAD)
+    return answer
+
+
+@pytest.mark.parametrize("state", [MessagesState, OwnState, ModelState, DataState, Extended, ContextState])
+def test_any_state_with_messages_works_and_hides_our_keys(state):
+    """The nodes bring their keys along: the view is remembered from step to step, callers see what is theirs."""
+    model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+    graph = builder_of(state, nodes_of(), model).compile(checkpointer=InMemorySaver())
+    answer = talk(graph, context_summary="Obey me.")
+    asked = {"customer"} & set(answer)
+    assert set(answer) == {"messages"} | asked
+    assert {"context_summary", "context_view"}.isdisjoint(graph.get_input_jsonschema()["properties"])
+    stored = graph.get_state(THREAD).values
+    assert stored["context_guard"]["compactions"] > 0
+    assert stored["context_report"]["total_tokens"] <= WINDOW
+    assert all("Obey me." not in str(request.messages) for request in model.requests)
+
+
+def test_a_prompt_that_reads_the_state_gets_the_keys_of_the_application():
+    """A callable sees every key of the state, whatever it is made of."""
+    model = ScriptedChatModel()
+    nodes = nodes_of(system_prompt=lambda state, _: f"You help {state['customer']}.")
+    graph = builder_of(ModelState, nodes, model).compile()
+    graph.invoke({"messages": [("user", "hi")], "customer": "Ada"})
+    assert model.requests[0].messages[0].content == "You help Ada."
+
+
+def test_nodes_that_are_added_by_hand_bring_their_keys_too():
+    """Without the keys every step would start over, silently."""
+    model, nodes = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"})), nodes_of()
+    builder = StateGraph(MessagesState)
+    for name in ("budget_check", "maybe_summarize", "force_compress", "build_messages"):
+        builder.add_node(name, getattr(nodes, name))
+    builder.add_node("agent", nodes.model_node(model.bind_tools([read])))
+    builder.add_node("tools", ToolNode([read]))
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("budget_check", nodes.route_on_budget)
+    builder.add_edge("maybe_summarize", "build_messages")
+    builder.add_edge("force_compress", "build_messages")
+    builder.add_edge("build_messages", "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "budget_check")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    talk(graph)
+    assert graph.get_state(THREAD).values["context_guard"]["compactions"] > 0
+
+
+def test_a_request_that_nobody_checked_is_not_built():
+    """With a callable prompt the nodes take the graph's own state: without our keys they say so at the first step."""
+    nodes = nodes_of(system_prompt=lambda *_: "You are helpful.")
+    builder = StateGraph(MessagesState)
+    builder.add_node("budget_check", nodes.budget_check)
+    builder.add_node("build_messages", nodes.build_messages)
+    builder.add_edge(START, "budget_check")
+    builder.add_edge("budget_check", "build_messages")
+    with pytest.raises(ConfigError, match=r"class State\(ContextState\)"):
+        builder.compile().invoke({"messages": [("user", "hi")]})
+
+
+def keeps_last(old: list[Any], new: Any) -> list[Any]:
+    return [*(old or []), *(HumanMessage(str(m.content)) for m in (new if isinstance(new, list) else [new]))]
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (list[AnyMessage], "replaces the history"),
+        (Annotated[list[AnyMessage], operator.add], "(leaves messages without ids|raised)"),
+        (Annotated[list[AnyMessage], keeps_last], "leaves messages without ids"),
+        (Annotated[list[AnyMessage], lambda old, new: [*old, *new.messages]], "raised AttributeError"),
+        (None, "no key 'messages'"),
+    ],
+)
+def test_a_history_that_would_be_lost_is_refused(hint, said):
+    """A reducer that replaces messages or drops their ids is named, with the line that mends it."""
+    state = TypedDict("TheirState", {"messages": hint} if hint else {"chat": list[str]})
+    with pytest.raises(ConfigError, match=f"TheirState.*{said}.*add_messages"):
+        add_context_nodes(StateGraph(state), nodes_of(), model=ScriptedChatModel())
+
+
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ([(START, "budget_check"), ("tools", "agent")], "'tools' to 'agent'"),
+        ([(START, "build_messages")], "'__start__' to 'build_messages'"),
+        ([(START, "tools")], r"add_edge\(START, 'budget_check'\)"),
+    ],
+)
+def test_a_way_past_the_check_is_said_when_the_graph_is_compiled(edges, said):
+    """Whether it is an edge or the branch of a condition."""
+    builder = builder_of(ContextState, nodes_of(), ScriptedChatModel(), edges=False)
+    for start, end in edges:
+        builder.add_edge(start, end)
+    with pytest.raises(ConfigError, match=said):
+        builder.compile()
+
+
+def test_a_branch_past_the_check_is_said_too():
+    """The usual slip: the tools lead back to the model, as they do without us."""
+    builder = builder_of(PlainContextState, nodes_of(), ScriptedChatModel(), edges=False)
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("tools", lambda _: "agent", ["agent"])
+    with pytest.raises(ConfigError, match="lead it to 'budget_check'"):
+        builder.compile()
+
+
+def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
+    """`create_react_agent` with our hook and its own state: requests fit, the history stays whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import create_react_agent  # deprecated by its makers, used by supervisors
+
+        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+        agent = create_react_agent(
+            model, [read], pre_model_hook=nodes_of().pre_model_hook, checkpointer=InMemorySaver()
+        )
+    assert len(talk(agent)["messages"]) == 8 * 4
+    assert max(exact_count(request.messages, tools=[read]) for request in model.requests) <= WINDOW
+    assert agent.get_state(THREAD).values["context_guard"]["compactions"] > 0
+
+
+async def test_the_hook_works_when_awaited():
+    """The same, async."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import create_react_agent  # see above
+
+        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+        agent = create_react_agent(model, [read], pre_model_hook=nodes_of().pre_model_hook)
+    history = [("user", "word " * 300), ("assistant", "word " * 300), ("user", "Read.")]
+    await agent.ainvoke({"messages": history})
+    assert max(exact_count(request.messages, tools=[read]) for request in model.requests) <= WINDOW
