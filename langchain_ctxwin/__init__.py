@@ -1,6 +1,8 @@
 """Context-window management for LangChain and LangGraph agents: every request fits, nothing is lost silently."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.ready import create_context_agent
@@ -45,7 +47,27 @@ from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 
+if TYPE_CHECKING:
+    from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
+    from langchain_ctxwin.decompose import create_map_reduce_graph
+    from langchain_ctxwin.summarize import SummaryJobs
+
 __version__ = version("langchain-ctxwin")
+
+_LAZY = {
+    "ContextAgentState": "middleware",
+    "ContextWindowMiddleware": "middleware",
+    "SummaryJobs": "summarize",
+    "create_map_reduce_graph": "decompose",
+}
+# Where names are that need an extra, or more time to import than most programs have use for.
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+
 
 __all__ = [
     "BudgetExceededError",
@@ -54,6 +76,7 @@ __all__ = [
     "CharRatioCounter",
     "Compaction",
     "ConfigError",
+    "ContextAgentState",
     "ContextConfig",
     "ContextEngine",
     "ContextNodes",
@@ -61,6 +84,7 @@ __all__ = [
     "ContextOverflow",
     "ContextState",
     "ContextWindowError",
+    "ContextWindowMiddleware",
     "CursorError",
     "CursorExpiredError",
     "CursorSigner",
@@ -79,6 +103,7 @@ __all__ = [
     "RoutedChatModel",
     "RoutingConfig",
     "SummarizationError",
+    "SummaryJobs",
     "TokenBudget",
     "TokenEstimator",
     "ToolOverrides",
@@ -92,6 +117,7 @@ __all__ = [
     "classify_overflow",
     "create_compact_tool",
     "create_context_agent",
+    "create_map_reduce_graph",
     "create_recall_tool",
     "pin",
     "render_record",

@@ -10,7 +10,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
@@ -88,6 +97,19 @@ def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _size(value: Any) -> Any:
+    """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
+    if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004  # kind and number
+        return value
+    kind, number = value
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if kind == "messages":
+        raise ValueError("messages are not a size: set trigger_messages, of which a compaction leaves half")
+    if not is_number or not ((kind == "tokens" and number > 1) or (kind == "fraction" and 0 < number <= 1)):
+        raise ValueError('give ("tokens", 2000), ("fraction", 0.8), or the number alone')
+    return number
+
+
 def _checked_key(key: SecretStr) -> SecretStr:
     if not key.get_secret_value().strip():
         raise PydanticCustomError("empty_key", "give a secret of 32 random characters or more")
@@ -101,7 +123,7 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A part of something, at most all of it."""
 
-Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -213,7 +235,10 @@ class ContextConfig(Settings):
     larger share than this one, that counts: a compaction leaves as much, and would begin the next summary at once."""
 
     trigger: Share = 0.95
-    """History size past which an inline summary is made (share of the history budget, or tokens)."""
+    """History size past which an inline summary is made (share of the history budget, or tokens).
+
+    `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`.
+    """
 
     keep: Share = 0.15
     """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""

@@ -23,7 +23,7 @@ from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, afte
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.session import valid_record
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
-from langchain_ctxwin.core.turns import Shown, Step, call_ids, shape_of, starts_turn
+from langchain_ctxwin.core.turns import Shown, Step, call_ids, checksum, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
@@ -123,7 +123,8 @@ class Pricing:
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
         kept = tuple(tools)
-        key, definitions = tuple(map(id, kept)), [tool for tool in kept if isinstance(tool, dict)]
+        key = tuple(map(id, kept))
+        definitions = [tool if isinstance(tool, dict) else getattr(tool, "description", None) for tool in kept]
         known = self._tool_sets.get(key)
         if known is None or known[3] not in (None, definitions):
             made = (kept, self._price_tools(kept), _digest(kept), _as_it_is(definitions))
@@ -292,7 +293,7 @@ class Steps:
     ) -> _Known:
         """What is known of a view that was not shown before: nothing, or its head."""
         begin = list(messages[start : head.stop]) if head else []
-        if head is None or shape_of(begin) != head.shape:
+        if head is None or checksum(begin) != head.checksum:
             nothing = Shown.of(())
             return _Known(
                 view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before
@@ -306,8 +307,10 @@ class Steps:
             view=view,
             follows=before,
             messages=begin,
-            parts=[],
-            shown=Shown.after_head(shown, stop=head.stop, tokens=head_tokens, shape=head.shape, is_plain=head.is_plain),
+            parts=[*map(_part, begin[-CHECKED_MESSAGES:])],
+            shown=Shown.after_head(
+                shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
+            ),
             closed=0,
             after_closed=Before(message=shown[-1] if shown else before.message, calls=before.calls | calls),
         )

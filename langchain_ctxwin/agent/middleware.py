@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -245,6 +246,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         engine: decides for all models. Limits that were set on it (`ModelLimits`) hold unless the request's model
             states tighter ones. By default there is one engine per model, made from what the model states and from
             the arguments below.
+        limits: `ModelLimits`, or anything `ModelLimits.of` reads, where the agent's model states none, or for limits
+            that hold for every model; then there is one engine.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
         config: when to compact and what to keep.
@@ -295,6 +298,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self,
         engine: ContextEngine | None = None,
         *,
+        limits: Any = None,
         summarizer: Any = None,
         config: ContextConfig | LiveConfig | None = None,
         counter: TokenCounter | None = None,
@@ -310,6 +314,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     ) -> None:
         super().__init__()
         options = {
+            "limits": limits,
             "summarizer": summarizer,
             "config": config,
             "counter": counter,
@@ -331,7 +336,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self._selector = tool_selector
         self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
-        self._engine = engine
+        self._engine = ContextEngine(**options) if limits is not None else engine
         self._warned = Seen()
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
         self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
@@ -398,12 +403,12 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             return self._engine
         key = (model_name(model), family_of(model), ModelLimits.of(model))
         try:
-            return once(self._engines, key, lambda: ContextEngine(limits=model, **self._options))
+            return once(self._engines, key, lambda: ContextEngine(**{**self._options, "limits": model}))
         except UnknownModelError as error:
             raise UnknownModelError(
                 f"the model {model_name(model)!r} states no context window: pass "
-                "ContextWindowMiddleware(ContextEngine(limits=ModelLimits(context_window=...))), or give the model a "
-                "profile that states max_input_tokens"
+                "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
+                "states max_input_tokens"
             ) from error
 
     def _format_tools(self, request: ModelRequest[ContextT]) -> list[Any]:
@@ -413,14 +418,23 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
+# Callers write the arguments of `__init__`; without this, help and editors show those of `__new__`.
+_of_init = inspect.signature(ContextWindowMiddleware.__init__)
+ContextWindowMiddleware.__signature__ = _of_init.replace(parameters=[*_of_init.parameters.values()][1:])  # type: ignore[attr-defined]
+
+
 def _runnable(selector: ToolSelector | None) -> list[Any]:
     """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
     tools = [*selector.tools, selector.search_tools] if selector else []
     return [tool for tool in tools if not isinstance(tool, dict)]
 
 
-def _check(engine: Any, validator: Any, guard: Any, *, summarizer: Any, pin_when: Any, **collaborators: Any) -> None:
+def _check(
+    engine: Any, validator: Any, guard: Any, *, limits: Any, summarizer: Any, pin_when: Any, **collaborators: Any
+) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
+    if limits is not None:
+        ModelLimits.of(limits)
     if not isinstance(engine, ContextEngine | None):
         raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
     if not isinstance(validator, Validator | None):
@@ -437,7 +451,7 @@ def _instead_of(engine: Any) -> str:
     if isinstance(engine, ContextConfig):
         return "pass ContextWindowMiddleware(config=...)"
     if isinstance(engine, ModelLimits):
-        return "pass ContextWindowMiddleware(ContextEngine(limits=...))"
+        return "pass ContextWindowMiddleware(limits=...)"
     return (
         "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware(ContextEngine("
         "limits=model)); a model that writes summaries is passed as summarizer=model"

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.events import announce_lesson, announce_recovery, announce_reset
@@ -70,15 +71,16 @@ class ModelCall:
             BudgetExceededError: the history was edited since it was checked, and nothing that may leave makes it fit.
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
-        was_compacted = self._fit(step)
+        self._fit(step)
         most = settings_of(step.window).max_recoveries
-        request = (None if was_compacted else self._flow.built(step.state)) or self._flow.request(step)
-        attempt = self._attempt(step, request)
+        attempt = self._attempt(step, self._flow.request(step))
         for number in count(1):
             error: Exception | None = None
             try:
                 reply = yield send(attempt)
                 overflow = self._silent(step.window, attempt, reply)
+            except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
+                raise
             except Exception as refusal:
                 error, overflow = refusal, self._overflow(step.window, attempt, refusal)
                 if overflow is None or number > most:
@@ -88,10 +90,13 @@ class ModelCall:
             try:
                 attempt = self._next(step, attempt, overflow, number, error)
             except (BudgetExceededError, NoModelFitsError) as exhausted:
-                if error is not None:
-                    raise error from exhausted
-                step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
-                break  # an answer that was cut off is all there is
+                if error is None:
+                    step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
+                    break  # an answer that was cut off is all there is
+                error.add_note(str(exhausted))
+            else:
+                continue
+            raise error
         window = step.window
         step.note(self._flow.choices.answered(step.state, reply))
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
@@ -152,13 +157,12 @@ class ModelCall:
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
         return Attempt(request, options=options, route=route)
 
-    def _fit(self, step: Step) -> bool:
-        """Compact the request when a state edit made it too large since it was checked; say whether it was."""
+    def _fit(self, step: Step) -> None:
+        """Compact the request when a state edit made it too large since it was checked."""
         window = step.window
         compaction = self._flow.engine.emergency(window)
         if compaction is not None:
             self._flow.compacted(step, window, compaction, self._flow.engine.apply(compaction, window))
-        return compaction is not None
 
     def _silent(self, window: Window, attempt: Attempt, reply: Any) -> ContextOverflow | None:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""

@@ -21,7 +21,7 @@ from langchain_ctxwin.agent.choices import (
 from langchain_ctxwin.agent.histories import place_of
 from langchain_ctxwin.agent.model_call import ModelCall
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
-from langchain_ctxwin.agent.step import Call, Destination, Flow, Step
+from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, request_waits
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -191,12 +191,12 @@ class ContextNodes:
         return self._node("model_node", answer)
 
     def model_input(self, state: State) -> list[AnyMessage]:
-        """Return the request of this state: the one that was built, or an identical one when it is missing or stale.
+        """Return the request of this state: what `build_messages` writes to `llm_input_messages`.
 
         Raises:
             ContextWindowError: there is no message that a model could answer.
         """
-        return self._flow.built(state) or self._flow.request(self._step(state))
+        return self._flow.request(self._step(state))
 
     @staticmethod
     def retry_on(exc: Exception) -> bool:
@@ -251,7 +251,7 @@ class ContextNodes:
 
     def _summarize(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.summarize(step)
-        return self._left(step)
+        return self._left(step) if request_waits(step.state) else step.news
 
     def _compress(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
         yield from ()

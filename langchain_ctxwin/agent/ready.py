@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -16,7 +20,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.agent.choices import require_free_name
 from langchain_ctxwin.agent.nodes import ContextNodes
-from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextState
+from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
@@ -52,6 +56,8 @@ def create_context_agent(
     after_compaction: AfterCompaction | None = None,
     guard: ToolResultGuard | None = None,
     tool_selector: ToolSelector | None = None,
+    state_schema: type[Any] = ContextState,
+    context_schema: type[Any] | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled agent whose every request fits the model's window.
@@ -76,11 +82,14 @@ def create_context_agent(
         after_compaction: is told about each one, see `ContextEngine`.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
         tool_selector: chooses of its tools those that each request shows, beside `tools`; the agent runs all of them.
-        **compile_options: passed to `StateGraph.compile`.
+        state_schema: the state with keys of your own, such as a subclass of `ContextState`; callers set and get them.
+        context_schema: what a run is given beside its state, see `StateGraph`.
+        **compile_options: passed to `StateGraph.compile`, such as `name`, `interrupt_before` or `cache`.
 
     Raises:
         UnknownModelError: neither the model nor `limits` states a limit.
-        ConfigError: an argument is of the wrong type, or `model` is a string and the extra `agents` is not installed.
+        ConfigError: an argument is of the wrong type or unknown, `state_schema` keeps no history, or `model` is a
+            string and the extra `agents` is not installed.
 
     Example:
         ```python
@@ -88,6 +97,7 @@ def create_context_agent(
         agent.invoke({"messages": [("user", "hi")]}, {"configurable": {"thread_id": "1"}})
         ```
     """
+    _require_known(compile_options)
     chat = _chat_model(model) if isinstance(model, str) else model
     router = chat.router if isinstance(chat, RoutedChatModel) and limits is None else None
     counted_by = TokenEstimator(family_of(chat)) if counter is None else counter
@@ -104,27 +114,57 @@ def create_context_agent(
     )
     tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by))
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
-    nodes = ContextNodes(
-        engine,
-        system_prompt=system_prompt,
-        tools=bound,
-        validator=validator,
-        tool_selector=tool_selector,
-        router=router,
-    )
-    built = _graph(nodes, chat if tool_selector or not bound else chat.bind_tools(bound), tool_node)
-    return built.compile(checkpointer=checkpointer, store=store, **compile_options)
+    choice: dict[str, Any] = {"tool_selector": tool_selector, "router": router}
+    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, validator=validator, **choice)
+    call = chat if tool_selector or not bound else chat.bind_tools(bound)
+    builder = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
+    return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
-def _graph(nodes: ContextNodes, model: Runnable[Any, Any], tool_node: ToolNode) -> StateGraph[Any, Any, Any, Any]:
+INSTEAD = {
+    **dict.fromkeys(
+        ("middleware", "response_format"),
+        "pass it to langchain's create_agent, with middleware=[ContextWindowMiddleware()]",
+    ),
+    **dict.fromkeys(
+        ("pre_model_hook", "post_model_hook", "version"),
+        "build a graph of your own with add_context_nodes, or pass nodes.pre_model_hook to create_react_agent",
+    ),
+    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "use system_prompt"),
+    **dict.fromkeys(("trigger", "keep", "summarize"), "use config=ContextConfig(...)"),
+    **dict.fromkeys(("context_window", "max_tokens"), "use limits=ModelLimits(...)"),
+    "config_schema": "use context_schema",
+}
+"""Arguments of other agents, and where they belong here."""
+
+
+def _require_known(options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for what no graph can be compiled with."""
+    known = inspect.signature(StateGraph.compile).parameters
+    for name in options:
+        if name not in known or name == "self":
+            closest = difflib.get_close_matches(name, [*inspect.signature(create_context_agent).parameters, *known], 1)
+            advice = INSTEAD.get(name) or (f"did you mean {closest[0]}?" if closest else "leave it out")
+            raise ConfigError(f"create_context_agent has no argument {name!r}: {advice}")
+
+
+def _graph(
+    builder: StateGraph[Any, Any, Any, Any], nodes: ContextNodes, model: Runnable[Any, Any], tool_node: ToolNode
+) -> StateGraph[Any, Any, Any, Any]:
     """The loop of model and tools."""
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    final = [name for name, tool in tool_node.tools_by_name.items() if tool.return_direct]
     add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
-    builder.add_edge("tools", "budget_check")
+    builder.add_conditional_edges("tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"])
     return builder
+
+
+def _after_tools(final: Collection[str], state: State) -> str:
+    """Where the agent goes on: a tool that returns directly has the last word."""
+    newest = takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
+    return "maybe_summarize" if any(message.name in final for message in newest) else "budget_check"
 
 
 def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
 from langchain_ctxwin.agent.events import announce_compaction, announce_faults, announce_stop, announce_summary
@@ -23,19 +23,22 @@ from langchain_ctxwin.agent.state import (
     changed,
     flags_of,
     report_of,
-    turn_is_finished,
 )
 from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.session import MAX_INEFFECTIVE, valid_view
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE
+from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work
+
+CHECKED_MESSAGES = 16
+"""Newest messages that are looked through for changes in place between two nodes: those of several steps."""
 
 MAX_WINDOWS = 64
 """Conversations between two nodes of one step whose measured window is kept; losing it costs one measure."""
@@ -151,20 +154,22 @@ class Flow:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
         if messages and not self.engine.is_live:
-            known = (messages, len(messages), messages[-1], *map(step.state.get, SESSION))
+            known = (messages, [*messages], checksum(messages[-CHECKED_MESSAGES:]), *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: Call) -> Measured | None:
         """Return what an earlier node measured and planned for this very state and call; None when it did not.
 
-        LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
+        LangGraph hands the nodes of a run the same list of messages until somebody writes to it. A node that changes
+        the list itself, or one of its newest messages, is noticed.
         """
         messages = state.get("messages") or ()
         kept = self._windows.get(id(messages))
         if kept is None:
             return None
-        (known, count, last, *session), before, measured = kept
-        if known is not messages or count != len(messages) or last is not messages[-1]:
+        (known, content, newest, *session), before, measured = kept
+        # The list is kept alive, so an id cannot come to mean another one; the same objects are equal at no price.
+        if known is not messages or content != messages or newest != checksum(messages[-CHECKED_MESSAGES:]):
             return None
         return measured if session == [*map(state.get, SESSION)] and _goes_to_same(before, call) else None
 
@@ -289,21 +294,6 @@ class Flow:
             )
         return self.engine.build(window)
 
-    def built(self, state: State) -> list[AnyMessage] | None:
-        """Return the request that was built for this state; None when it is missing, stale, or cannot be compared.
-
-        By which of changing settings it was built is not known; with a line about the fill it does not end in a message
-        of the history. Building one takes next to nothing.
-        """
-        if self.engine.is_live or self.engine.config.show_fill:
-            return None
-        built, messages = state.get("llm_input_messages"), state.get("messages") or ()
-        if not isinstance(built, list) or not built or not messages:
-            return None
-        newest: Any = built[-1]
-        is_message = isinstance(newest, BaseMessage)
-        return list(built) if is_message and _is_current(newest, messages[-1], state) else None
-
     def compacted(self, step: Step, window: Window, compaction: Compaction, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""
         after = self.engine.continued(self.measured({**step.state, **update}, step.call), window)
@@ -359,7 +349,7 @@ class Flow:
 
 def request_waits(state: State) -> bool:
     """True when a summary was made on the way to a model call, not after an answer."""
-    return bool(flags_of(state).get("request_waits")) or not turn_is_finished(state)
+    return bool(flags_of(state).get("request_waits"))
 
 
 def _pending(state: State, window: Window) -> Update:
@@ -386,11 +376,3 @@ def _refused(before: Window, after: Window) -> str:
     if after.session.compactions > before.session.compactions:
         return ""
     return str(after.session.guard.get("reason", ""))
-
-
-def _is_current(built: AnyMessage, newest: AnyMessage, state: State) -> bool:
-    """True when a request that ends in `built` was made for a history that ends in `newest`."""
-    if built.id is None or built.id != newest.id:
-        return False
-    view, _ = valid_view(state.get("context_view"))
-    return built.content == newest.content or built.id in view.clamped

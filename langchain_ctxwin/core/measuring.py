@@ -154,7 +154,7 @@ def _head(session: Session, request: Request) -> Head | None:
     """The part of the history that the anchor stands for, and that was shown as it is."""
     anchor, messages = session.counts.get("anchor") or {}, request.messages
     start, stop = request.start_of(session.view), anchor.get("index", 0)
-    if "shape" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
+    if "checksum" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
         return None
     if any(span.start < start or span.stop > stop for span in request.sizing.measured.spans):
         return None
@@ -162,7 +162,7 @@ def _head(session: Session, request: Request) -> Head | None:
         start=start,
         stop=stop,
         total_tokens=anchor["estimate"],
-        shape=anchor["shape"],
+        checksum=anchor["checksum"],
         is_plain=anchor.get("plain") is True,
     )
 

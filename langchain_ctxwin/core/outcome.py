@@ -169,7 +169,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "digest": window.digest,
         "estimate": priced_view.estimates.total_tokens,
         "index": priced_view.stop,
-        "shape": priced_view.shown.shapes[-1],
+        "checksum": priced_view.shown.checksums[-1],
         "plain": not priced_view.shown.edited[-1],
     }
     counts.pop("checked", None)

@@ -15,16 +15,7 @@ from langchain_ctxwin.core.lazy import lazy
 from langchain_ctxwin.core.pairing import is_empty, is_valid_step, repair_step, unique_calls
 from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
-from langchain_ctxwin.core.turns import (
-    NOTE_KEY,
-    Shown,
-    Step,
-    Turn,
-    call_ids,
-    group_turns,
-    shape_of,
-    split_steps,
-)
+from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, call_ids, checksum, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import ConfigError
 
@@ -152,8 +143,8 @@ class Head:
     total_tokens: int
     """Our estimate of the request that ended there."""
 
-    shape: int
-    """The `shape_of` its messages at that time; with another one they were edited."""
+    checksum: int
+    """That of its messages at that time; with another one they were edited."""
 
     is_plain: bool
     """Every message of it was shown as it is."""
@@ -232,7 +223,7 @@ class PricedView:
     @lazy
     def steps(self) -> Shown:
         """The history as it is shown, every step of it."""
-        return self.shown.whole()
+        return self.shown.whole() if self.shown.whole else self.shown
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -385,8 +376,8 @@ def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[st
     is_valid = is_valid_step(messages, previous)
     shown = unique_calls(tuple(messages) if is_valid else repair_step(messages, previous), taken)
     is_plain = len(shown) == len(step.messages) and all(map(is_, shown, step.messages))
-    tokens, shape = sum(map(price, shown)), shape_of(step.messages)
-    return Step(index=step.index, size=step.size, messages=shown, tokens=tokens, shape=shape, is_plain=is_plain)
+    tokens, number = sum(map(price, shown)), checksum(step.messages)
+    return Step(index=step.index, size=step.size, messages=shown, tokens=tokens, checksum=number, is_plain=is_plain)
 
 
 def _is_note(step: Step) -> bool:

@@ -216,7 +216,7 @@ def _is_position(value: object) -> bool:
 def _is_anchor(value: object) -> bool:
     if value is None or not isinstance(value, Mapping):
         return value is None
-    places = (_is_count(value[name]) for name in ("index", "shape") if name in value)
+    places = (_is_count(value[name]) for name in ("index", "checksum") if name in value)
     return _is_checked(value) and _is_optional_text(value.get("id")) and all(places)
 
 

@@ -164,7 +164,8 @@ def _shown(priced_view: PricedView) -> list[Any]:
     places = [place for place, message in enumerate(messages) if message.id in edited]
     clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
     nameless = sorted(key for key in edited if key.startswith("#"))
-    return [priced_view.start, [step.index for step in priced_view.pinned], len(view.cleared), places, clamps, nameless]
+    pinned = [[step.index, step.checksum] for step in priced_view.pinned]
+    return [priced_view.start, pinned, len(view.cleared), places, clamps, nameless]
 
 
 def make_report(
@@ -211,15 +212,17 @@ def latest_report(
     since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
     counted = priced_view.estimates.total_tokens
-    for step in reversed(priced_view.shown):
+    for place in range(len(priced_view.shown) - 1, -1, -1):
+        step = priced_view.shown[place]
         added.append(step.tokens)
         counted -= step.tokens
         if step.index <= since and not anchor:
             return None
-        # An edit of a message that the provider counted shows as another estimate of the same part.
+        # An edit of what the provider counted shows as another estimate or as another checksum of it.
         tokens = _reported(request.messages[step.index], anchor, counted, answering_model)
         if tokens:
-            edited = anchor and anchor.get("estimate") != counted
+            checksum = priced_view.shown.checksums[place]
+            edited = anchor and (anchor.get("estimate"), anchor.get("checksum", checksum)) != (counted, checksum)
             return None if edited else Extends(index=step.index, tokens=tokens, added=tuple(added))
     return None
 

@@ -86,7 +86,7 @@ def test_what_works_passes(maker):
 @pytest.mark.parametrize(
     ("engine", "instead"),
     [
-        (LIMITS, "pass ContextWindowMiddleware(ContextEngine(limits=...))"),
+        (LIMITS, "pass ContextWindowMiddleware(limits=...)"),
         (ContextConfig(), "pass ContextWindowMiddleware(config=...)"),
         (
             ScriptedChatModel(),

@@ -47,7 +47,7 @@ THREAD = {"configurable": {"thread_id": "1"}}
 PATIENCE = 20.0
 WINDOW = 1600
 MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-OF_THE_MOMENT = {"since", "seconds", "duration_seconds", "key", "log_level", "elapsed_seconds"}
+OF_THE_MOMENT = {"checksum", "since", "seconds", "duration_seconds", "key", "log_level", "elapsed_seconds"}
 CHINESE = "河水流过磨坊，磨坊主的女儿数着船只。"  # noqa: RUF001
 TOPICS = ("river", "mill", "boat", "lamp", "door", "invoice", "parser", "migration")
 

@@ -144,7 +144,7 @@ def test_only_what_follows_the_anchor_is_priced():
     messages, state = answered_state()
     window, priced = measured_anew(messages, state)
     without = {**state["context_counts"], "anchor": {**state["context_counts"]["anchor"]}}
-    del without["anchor"]["shape"]
+    del without["anchor"]["checksum"]
     whole, all_priced = measured_anew(messages, {**state, "context_counts": without})
     assert (len(priced), len(all_priced)) == (3, len(messages) + 1)  # the prompt, the last answer, the question
     assert (window.report, window.priced_view.messages()) == (whole.report, whole.priced_view.messages())

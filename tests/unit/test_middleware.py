@@ -215,7 +215,7 @@ def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
 def test_a_model_that_states_no_window_needs_an_engine():
     """The error says what to pass; with an engine its limits hold."""
     model = ScriptedChatModel()
-    with pytest.raises(UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(ContextEngine\(limits="):
+    with pytest.raises(UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="):
         ask(agent_of(model), "hi")
     engine = ContextEngine(limits=ModelLimits(context_window=700), config=INLINE)
     agent = agent_of(model, middleware=ContextWindowMiddleware(engine))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -17,7 +19,18 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_ctxwin import ConfigError, ContextEngine, ContextNodes, ContextState, ModelLimits, add_context_nodes
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextState,
+    ContextWindowMiddleware,
+    ModelLimits,
+    UnknownModelError,
+    add_context_nodes,
+    create_context_agent,
+)
 from langchain_ctxwin.graph.state import PlainContextState
 from support.fakes import ScriptedChatModel, tool_loop
 from support.oracle import exact_count
@@ -204,3 +217,72 @@ async def test_the_hook_works_when_awaited():
     history = [("user", "word " * 300), ("assistant", "word " * 300), ("user", "Read.")]
     await agent.ainvoke({"messages": history})
     assert max(exact_count(request.messages, tools=[read]) for request in model.requests) <= WINDOW
+
+
+def test_a_ready_agent_takes_the_state_and_context_of_the_application():
+    """Keys of its own are set and returned, ours are neither."""
+
+    class Context(TypedDict):
+        name: str
+
+    model = ScriptedChatModel()
+    limits = ModelLimits(context_window=WINDOW, max_output_tokens=100)
+    agent = create_context_agent(model, [], limits=limits, state_schema=Extended, context_schema=Context)
+    answer = agent.invoke({"messages": [("user", "hi")], "customer": "Ida"}, context={"name": "x"})
+    assert set(answer) == {"messages", "customer"}
+    assert "customer" in agent.get_input_jsonschema()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("middleware", r"create_agent, with middleware=\[ContextWindowMiddleware\(\)\]"),
+        ("response_format", "create_agent"),
+        ("prompt", "use system_prompt"),
+        ("trigger", r"ContextConfig\(\.\.\.\)"),
+        ("chekpointer", "did you mean checkpointer"),
+        ("zebra", "leave it out"),
+    ],
+)
+def test_an_argument_of_another_agent_is_sent_to_its_place(option, said):
+    """A wrong name is an error that says the right one."""
+    with pytest.raises(ConfigError, match=rf"no argument '{option}': .*{said}"):
+        create_context_agent(ScriptedChatModel(), [], limits=ModelLimits(context_window=WINDOW), **{option: None})
+
+
+def test_the_middleware_takes_limits_without_an_engine():
+    """For a model that states none; the arguments can be seen."""
+    model, limits = ScriptedChatModel(), ModelLimits(context_window=WINDOW, max_output_tokens=100)
+    agent = create_agent(model, [], middleware=[ContextWindowMiddleware(limits=limits)])
+    long = [("user", "word " * 900), ("assistant", "ok"), ("user", "And?")]
+    agent.invoke({"messages": long})
+    assert exact_count(model.requests[0].messages) <= WINDOW
+    assert [*inspect.signature(ContextWindowMiddleware).parameters][:3] == ["engine", "limits", "summarizer"]
+    with pytest.raises(ConfigError, match="engine and limits were given"):
+        ContextWindowMiddleware(ContextEngine(limits), limits=limits)
+    with pytest.raises(UnknownModelError, match=r"pass limits=ModelLimits\(context_window"):
+        ContextWindowMiddleware(limits="8k")
+
+
+@pytest.mark.parametrize(
+    ("written", "means"), [(("tokens", 2000), 2000), (("fraction", 0.8), 0.8), (["fraction", 1], 1), (0.4, 0.4)]
+)
+@pytest.mark.parametrize("setting", ["trigger", "keep", "prepare"])
+def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
+    """Settings that are copied from another middleware mean the same."""
+    assert getattr(ContextConfig(**{setting: written}), setting) == means
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (("messages", 20), "set trigger_messages"),
+        (("tokens", 0.5), r'\("tokens", 2000\)'),
+        (("fraction", 80), r'\("fraction", 0.8\)'),
+        (("tokens", "many"), r'\("tokens", 2000\)'),
+    ],
+)
+def test_a_size_that_cannot_be_meant_is_refused(written, said):
+    """With what to write in its place."""
+    with pytest.raises(ConfigError, match=said):
+        ContextConfig(keep=written)

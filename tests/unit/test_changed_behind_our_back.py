@@ -1,0 +1,264 @@
+"""What somebody changes between two looks is noticed: edits of old messages, between two nodes, in place."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import traceback
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextState,
+    ModelLimits,
+    Window,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support.fakes import ScriptedChatModel
+from support.oracle import exact_count
+
+BIG = "fox " * 9000
+NEXT = {"messages": [HumanMessage("next?")]}
+THREAD = {"configurable": {"thread_id": "1"}}
+TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
+
+
+def engine_of(window: int = 60_000, **config: Any) -> ContextEngine:
+    return ContextEngine(ModelLimits(context_window=window, max_output_tokens=500), config=ContextConfig(**config))
+
+
+def answered(*history: AnyMessage) -> dict[str, Any]:
+    """A state whose newest answer came with its size, and one more question."""
+    nodes, state = ContextNodes(engine_of()), {"messages": [*history]}
+    size = exact_count(history)
+    usage = {"input_tokens": size, "output_tokens": 1, "total_tokens": size + 1}
+    state |= nodes.budget_check.invoke(state)
+    news = nodes.model_node(lambda _: AIMessage("fine", id="answer", usage_metadata=usage)).invoke(state)
+    return state | news | {"messages": [*history, *news["messages"], HumanMessage("next", id="next")]}
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (0, {"content": BIG}),
+        (1, {"tool_calls": [{"name": "t", "args": {"q": BIG}, "id": "c1"}]}),
+        (1, {"tool_calls": [{"name": "t", "args": {"q": "x"}, "id": "c2"}]}),
+        (1, {"tool_calls": [{"name": "t" * 900, "args": {"q": "x"}, "id": "c1"}]}),
+        (2, {"tool_call_id": "c9"}),
+        (3, {"invalid_tool_calls": [{"name": "t", "args": BIG, "id": "i", "error": "e", "type": "invalid_tool_call"}]}),
+        (3, {"content": "    "}),
+        (4, {"content": [{"type": "text", "text": "see"}, {"type": "data", "content": [{"text": BIG}]}]}),
+        (4, {"content": [{"type": "text", "text": "eyes"}]}),
+    ],
+)
+def test_another_process_notices_an_edit_of_what_was_counted(place, change):
+    """What the anchor stands for is no longer there: everything is looked at again."""
+    data = [{"type": "text", "text": "see"}, {"type": "data", "content": [{"text": "small"}]}]
+    call = AIMessage("", id="2", tool_calls=[{"name": "t", "args": {"q": "x"}, "id": "c1"}])
+    result, done = ToolMessage("result", tool_call_id="c1", id="3"), AIMessage("done", id="4")
+    state = answered(HumanMessage("hello there", id="1"), call, result, done, HumanMessage(data, id="5"))
+    messages = copy.deepcopy(state["messages"])
+    messages[place] = messages[place].model_copy(update=change)
+    window = engine_of().measure(messages, session=state)
+    fresh = {**state, "context_counts": {**state["context_counts"], "anchor": None}}
+    truth = engine_of().measure(messages, session=fresh)
+    assert window.report["counted_by"] == "estimate"
+    assert window.total_tokens == pytest.approx(truth.total_tokens, rel=0.02, abs=40)
+    assert window.priced_view.messages() == truth.priced_view.messages()
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware"])
+def test_a_thread_with_an_edited_call_stays_valid(kind):
+    """`update_state` replaces an answer with a call by one whose call has another id of the same length."""
+
+    @tool
+    def write(text: str) -> str:
+        """Write."""
+        return "ok"
+
+    def policy(messages, tools):
+        if isinstance(messages[-1], HumanMessage) and messages[-1].content == "write":
+            return AIMessage("", tool_calls=[{"name": "write", "args": {"text": "fox"}, "id": "call_aaa"}])
+        return AIMessage("fine")
+
+    model, saver = ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000}), InMemorySaver()
+    if kind == "nodes":
+        agent = create_context_agent(model, [write], checkpointer=saver)
+    else:
+        agent = create_agent(model, [write], middleware=[ContextWindowMiddleware()], checkpointer=saver)
+    for text in ("write", "thanks"):
+        agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
+    call = agent.get_state(THREAD).values["messages"][1]
+    other = call.model_copy(update={"tool_calls": [{**call.tool_calls[0], "id": "call_bbb"}]})
+    agent.update_state(THREAD, {"messages": [other]}, as_node="maybe_summarize" if kind == "nodes" else "model")
+    for _ in range(2):
+        agent.invoke(NEXT, THREAD)  # the model refuses a request whose calls are not answered
+
+
+def sent_past(change, *, before: str) -> list[Any]:
+    """What a model is sent when a node changes the state right before one of ours."""
+    sent = list[Any]()
+
+    def model(messages):
+        sent.extend(message.content for message in messages)
+        return AIMessage("ok")
+
+    nodes, builder = ContextNodes(engine_of()), StateGraph(ContextState)
+    own = {"budget_check": nodes.budget_check, "build_messages": nodes.build_messages, "agent": nodes.model_node(model)}
+    order = [name for ours in own for name in (("change", ours) if ours == before else (ours,))]
+    for name in order:
+        builder.add_node(name, own.get(name, change))
+    for start, end in zip([START, *order], order, strict=False):
+        builder.add_edge(start, end)
+    card = [HumanMessage("card 4111", id="q0"), AIMessage("noted", id="a0"), HumanMessage("now?", id="q1")]
+    builder.compile().invoke({"messages": card})
+    return sent
+
+
+def redact_in_place(state):
+    state["messages"][0] = HumanMessage("card [redacted]", id="q0")
+
+
+def redact_content(state):
+    state["messages"][0].content = "card [redacted]"
+
+
+@pytest.mark.parametrize("before", ["build_messages", "agent"])
+@pytest.mark.parametrize(
+    ("change", "sent"),
+    [
+        (lambda _: {"messages": [HumanMessage("card [redacted]", id="q0")]}, ["card [redacted]", "noted", "now?"]),
+        (lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]}, ["now?"]),
+        (redact_in_place, ["card [redacted]", "noted", "now?"]),
+        (redact_content, ["card [redacted]", "noted", "now?"]),
+        (lambda state: {"llm_input_messages": [HumanMessage("Obey me.")]}, ["card 4111", "noted", "now?"]),
+    ],
+)
+def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
+    """Whoever redacts a message after the request was built must not find it sent; the request itself is ours alone."""
+    assert sent_past(change, before=before) == sent
+
+
+def test_a_change_in_place_of_what_another_process_counted_is_noticed():
+    """Also when this process began from the stored size."""
+    state = answered(HumanMessage("hello", id="1"), AIMessage("hm", id="2"), HumanMessage("go", id="3"))
+    engine, messages = engine_of(), copy.deepcopy(state["messages"])
+    engine.measure(messages, session=state)
+    messages[1].content = BIG
+    assert engine.measure(messages, session=state).total_tokens > len(BIG) / 8
+
+
+def test_a_description_of_a_tool_that_changes_is_priced_anew():
+    """Tools are objects that people write into."""
+
+    @tool
+    def look(item: int) -> str:
+        """Look."""
+        return "x"
+
+    engine, question = engine_of(), [HumanMessage("a", id="1")]
+    before = engine.measure(question, tools=[look])
+    look.description = "Look at it. " * 500
+    assert engine.measure(question, tools=[look]).report["tool_tokens"] > before.report["tool_tokens"] + 1000
+
+
+def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
+    """It stands before the history, like the prompt."""
+    long = [
+        m
+        for n in range(60)
+        for m in (HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"), AIMessage("So.", id=f"a{n}"))
+    ]
+    nodes, state = ContextNodes(engine_of(2000)), {"messages": [*long, HumanMessage("And?", id="q")]}
+    usage = {"input_tokens": 1200, "output_tokens": 1, "total_tokens": 1201}
+    state |= nodes.budget_check.invoke(state)
+    state |= nodes.force_compress.invoke(state)
+    news = nodes.model_node(lambda _: AIMessage("fine", id="answer", usage_metadata=usage)).invoke(state)
+    messages = [*state["messages"], *news["messages"], HumanMessage("next", id="next")]
+    messages[0] = HumanMessage("~" * len(str(messages[0].content)), id="h0")
+    reports = [engine_of(2000).measure(m, session=state | news).report["counted_by"] for m in (messages, messages[:])]
+    assert reports == ["estimate"] * 2
+
+
+def cut_off(messages, tools):
+    call = {"name": "look", "args": "{bad", "id": f"c{len(messages)}", "error": "x", "type": "invalid_tool_call"}
+    return AIMessage("", invalid_tool_calls=[call])
+
+
+def test_an_answer_with_nothing_but_a_broken_call_ends_the_turn():
+    """As in `create_agent`: nobody asked for another answer."""
+    model = ScriptedChatModel(strict=False, policy=cut_off, profile={"max_input_tokens": 8000})
+    create_context_agent(model, []).invoke(NEXT)
+    assert len(model.requests) == 1
+
+
+def test_a_tool_that_returns_directly_has_the_last_word():
+    """As in `create_agent`."""
+
+    @tool(return_direct=True)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def policy(messages, tools):
+        return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+
+    model = ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000})
+    answer = create_context_agent(model, [look]).invoke(NEXT)
+    assert [message.type for message in answer["messages"]] == ["human", "ai", "tool"]
+
+
+def test_an_interrupt_that_quotes_a_provider_is_an_interrupt():
+    """What LangGraph raises to stop a run is no refusal, whatever its text says."""
+    seen = list[int]()
+
+    @wrap_model_call
+    def ask(request, handler):
+        seen.append(len(request.messages))
+        interrupt(f"Send this? The gateway says: {TOO_LARGE}")
+        return handler(request)
+
+    model = ScriptedChatModel(profile={"max_input_tokens": 8000})
+    agent = create_agent(model, [], middleware=[ContextWindowMiddleware(), ask], checkpointer=InMemorySaver())
+    history = [HumanMessage("hello " * 50), AIMessage("hm " * 50), HumanMessage("and?")]
+    assert "__interrupt__" in agent.invoke({"messages": history}, THREAD)
+    assert len(agent.invoke(Command(resume=True), THREAD)["messages"]) == len(history) + 1
+    assert seen == [3, 3]
+
+
+def test_the_exception_of_a_provider_keeps_its_cause():
+    """The HTTP error below it has the id that support asks for; why recovery ended is a note."""
+
+    def model(_):
+        raise ValueError(TOO_LARGE) from OSError("413 from gateway, request id abc")
+
+    node = ContextNodes(engine_of(8000)).model_node(model)
+    with pytest.raises(ValueError, match="maximum context length") as refusal:
+        node.invoke({"messages": [HumanMessage("short", id="1")]})
+    told = "".join(traceback.format_exception(refusal.value))
+    assert "request id abc" in told
+    assert isinstance(refusal.value.__cause__, OSError)
+
+
+def windows_alive() -> int:
+    gc.collect()
+    return sum(type(one) is Window for one in gc.get_objects())
+
+
+def test_a_run_that_is_over_leaves_no_window():
+    """It would hold the whole request until 64 other conversations have come."""
+    agent, before = create_context_agent(ScriptedChatModel(profile={"max_input_tokens": 8000}), []), windows_alive()
+    agent.invoke({"messages": [HumanMessage("hello")]})
+    assert windows_alive() == before
