@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
-from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
-from langchain_ctxwin.core.compaction import Compaction, Goal, left_behind
+from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.measuring import measure_request
-from langchain_ctxwin.core.model_families import family_of, model_name
-from langchain_ctxwin.core.notes import asked_lines, lines_to_keep
+from langchain_ctxwin.core.model_families import family_of, model_name, rules_of
+from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
+from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.priced_view import PinWhen, Request
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.summary_input import last_request, shown_part
-from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import About, Window
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, SummarizationError, brief
+from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
@@ -45,129 +45,11 @@ from langchain_ctxwin.summarize import (
     default_jobs,
     write_summary,
 )
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
+
+__all__ = ["Compacted", "ContextEngine", "check_collaborators", "settings_of"]
 
 log = structlog.get_logger("langchain_ctxwin")
-
-BeforeCompaction = Callable[[Window, Compaction], Compaction | None]
-"""Asked about a compaction: returns it, what `Compaction.spare` or `Compaction.with_lines` makes of it, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """A compaction that happened."""
-
-    kind: Literal["summarize", "force"]
-    reason: str
-    tokens_before: int
-    tokens_after: int
-    """Input tokens of the request before and after it."""
-
-    left: tuple[AnyMessage, ...]
-    """The messages that are no longer shown; they are still in the history."""
-
-    thread: str
-    """Thread id of the run; empty outside of one."""
-
-
-AfterCompaction = Callable[[Compacted], object]
-"""Told about each compaction that happened."""
-
-Plan = Callable[[Window], Compaction | None]
-
-
-def agreed(
-    hook: BeforeCompaction | None, window: Window, plan: Plan, *, limit: int, is_hard: bool
-) -> Compaction | None:
-    """Return what is planned for a request, as far as the application agrees.
-
-    What a hook wishes is planned anew. Where that does not fit the limit, and the plan without it does, the wish is
-    passed over with a warning: a request that does not fit helps nobody.
-
-    Args:
-        hook: the application's say; None has none.
-        window: the measured request.
-        plan: makes the plan, also with other pins.
-        limit: input tokens that the request has to fit.
-        is_hard: the request does not fit as it is, so that something has to leave.
-
-    Raises:
-        ConfigError: the hook returned neither a compaction nor None, or spares a message that does not exist.
-    """
-    compaction = plan(window)
-    if hook is None or compaction is None:
-        return compaction
-    answer = _checked(hook(window, compaction))
-    if answer is None:
-        return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
-    if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
-        return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
-    if not answer.spared and not answer.lines:
-        return replace(compaction, reason=answer.reason, actions=answer.actions)
-    return _changed(window, plan, compaction, answer, limit=limit)
-
-
-def tell(
-    hook: AfterCompaction | None, compaction: Compaction, window: Window, update: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the state update of a compaction, after telling an application of it unless it changed nothing."""
-    if hook is None or update["context_guard"].get("compactions", 0) <= window.session.compactions:
-        return update
-    request = window.request
-    left = left_behind(request, window.session.view, compaction.view)
-    hook(
-        Compacted(
-            kind=compaction.kind,
-            reason=compaction.reason,
-            tokens_before=compaction.tokens_before,
-            tokens_after=request.priced_view(compaction.view, update["context_summary"]).total_tokens,
-            left=tuple(request.messages[index] for index in left),
-            thread=str(ensure_config().get("configurable", {}).get("thread_id") or ""),
-        )
-    )
-    return update
-
-
-def _checked(answer: Any) -> Compaction | None:
-    if answer is not None and not isinstance(answer, Compaction):
-        raise ConfigError(
-            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
-            "compaction.with_lines(...), or None"
-        )
-    return answer
-
-
-def _changed(
-    window: Window, plan: Plan, compaction: Compaction, answer: Compaction, *, limit: int
-) -> Compaction | None:
-    """The plan made anew with what a hook wishes; as it was where that does not fit."""
-    try:
-        changed = plan(_with_wishes(window, answer))
-    except BudgetExceededError:
-        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
-    if changed is not None and changed.upper_after > max(limit, compaction.upper_after):
-        return _ignored(compaction, "with the spared messages and lines the request does not fit")
-    return changed
-
-
-def _ignored(compaction: Compaction, reason: str) -> Compaction:
-    log.warning("compaction.hook_ignored", reason=reason, compaction=compaction.reason)
-    return compaction
-
-
-def _with_wishes(window: Window, answer: Compaction) -> Window:
-    """The request with the spared messages as pins of this one compaction, and lines for its record."""
-    request = window.request
-    positions = {message_id(request.messages, index): index for index in range(len(request.messages))}
-    unknown = [key for key in answer.spared if key not in positions]
-    if unknown:
-        raise ConfigError(
-            f"compaction.spare({', '.join(map(repr, unknown))}): the history has no such message: give the `id` of "
-            "messages in `window.messages`"
-        )
-    newest = message_id(request.messages, len(request.messages) - 1)
-    lines = (line for text in answer.lines for line in lines_to_keep(text, newest))
-    spared = {positions[key] for key in answer.spared}
-    return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
 
 
 class ContextEngine:
@@ -237,6 +119,7 @@ class ContextEngine:
         """The limits that hold when a request names no model of its own."""
         self.model = model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
+        self._rules, self._known_rules = rules_of(limits), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._marks, self._records = Marks(pin_when), Records()
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
@@ -278,6 +161,7 @@ class ContextEngine:
         tools: Sequence[Any] = (),
         session: Mapping[str, Any] | None = None,
         model: Any = None,
+        called: Any = None,
     ) -> Window:
         """Price every region of the next request once.
 
@@ -287,6 +171,8 @@ class ContextEngine:
             tools: the definitions bound to the model.
             session: the `context_*` keys of the conversation's state; None starts fresh.
             model: the model of this request, when its limits differ from the engine's; one that states none uses those.
+            called: what the request goes to, when that is not where the limits come from: what its provider would
+                refuse is repaired.
 
         Raises:
             ConfigError: a learned or configured limit leaves no room for input.
@@ -303,6 +189,7 @@ class ContextEngine:
             settings=settings,
         )
         request = self._request(messages, system_prompt, tools, pricing, settings)
+        request = replace(request, rules=self._rules_of(called if called is not None else model))
         checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
@@ -523,6 +410,13 @@ class ContextEngine:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
         return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
+
+    def _rules_of(self, model: Any) -> Rules:
+        """What is known of a provider; asked for with every request."""
+        if model is None:
+            return self._rules
+        # The model in the value stays alive, so an id in the key cannot come to mean another one.
+        return once(self._known_rules, id(model), lambda: (model, rules_of(model)))[1]
 
     def _remote_for(self, window: Window) -> RequestCounter | None:
         """The counter to ask about this request, if it is its model's and the answer decides anything."""

@@ -19,6 +19,7 @@ from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.session import valid_record
@@ -312,7 +313,12 @@ class Steps:
                 shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
             ),
             closed=0,
-            after_closed=Before(message=shown[-1] if shown else before.message, calls=before.calls | calls),
+            after_closed=replace(
+                before,
+                message=shown[-1] if shown else before.message,
+                calls=before.calls | calls,
+                unanswered=before.unanswered.union(unanswered_in(shown)),
+            ),
         )
 
 
@@ -409,7 +415,8 @@ def _is_as_it_was(part: Part) -> bool:
 
 def _same_before(old: Before, new: Before) -> bool:
     """True when pairing treats what follows both the same: only the kind of message and the taken call ids count."""
-    return type(old.message) is type(new.message) and old.calls == new.calls
+    same = (old.calls, old.unanswered, old.rules) == (new.calls, new.unanswered, new.rules)
+    return same and type(old.message) is type(new.message)
 
 
 def _same_edits(old: View, new: View) -> bool:

@@ -156,6 +156,11 @@ class Choices:
         limits = limits if output is None else _with_output(limits, output)
         return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
 
+    def provider(self, state: State) -> Any:
+        """Return what is known of the chosen candidate, its provider included; None without a router."""
+        candidates = self.router.candidates if self.router else ()
+        return next((one.info for one in candidates if one.name == known_name(state)), None)
+
     def families(self, state: State) -> dict[str, str]:
         """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
         candidates, known = self.router.candidates if self.router else (), known_name(state)

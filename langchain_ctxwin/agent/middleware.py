@@ -22,8 +22,9 @@ from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
-from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine, check_collaborators
+from langchain_ctxwin.engine import ContextEngine, check_collaborators
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.pricing import Marks
@@ -376,6 +377,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             only_given=True,
             format_tools=self._format_tools(request),
             model=limited_by(engine, model) if is_bounded else model,
+            called=model,
             is_bounded=is_bounded,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),

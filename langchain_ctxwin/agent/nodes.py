@@ -223,6 +223,7 @@ class ContextNodes:
             system_prompt=prompt,
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
+            called=self._call,
             bind=self._bind,
             place=place_of(runtime, prompt),
         )

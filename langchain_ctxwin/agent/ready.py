@@ -27,8 +27,9 @@ from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.engine import AfterCompaction, BeforeCompaction, ContextEngine
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import RoutedChatModel
@@ -157,7 +158,10 @@ def _graph(
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
-    builder.add_conditional_edges("tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"])
+    if final:
+        builder.add_conditional_edges("tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"])
+    else:
+        builder.add_edge("tools", "budget_check")
     return builder
 
 

@@ -69,6 +69,9 @@ class Call:
     model: Any = None
     """Whose limits hold when no router chooses; None takes those of the engine."""
 
+    called: Any = None
+    """What the request goes to, when no router chooses; None when nobody knows."""
+
     is_bounded: bool = True
     """Limits that were set on the engine as numbers hold for a chosen candidate, too."""
 
@@ -148,6 +151,7 @@ class Flow:
             tools=[*tools, *call.format_tools] if call.format_tools else tools,
             session=state,
             model=limited_by(self.engine, chosen) if chosen and call.is_bounded else chosen or call.model,
+            called=self.choices.provider(state) or call.called,
         )
 
     def keep_window(self, step: Step) -> None:

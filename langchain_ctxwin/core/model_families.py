@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.tool_schemas import FRAMING
 
 CLASS_FAMILIES = {
@@ -44,6 +45,34 @@ def family_of(model: object) -> str:
         return stated if stated in FRAMING else UNKNOWN_FAMILY
     names = (cls.__name__ for cls in type(inner).__mro__)
     return next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), UNKNOWN_FAMILY)
+
+
+OPENAI = Rules(starts_with_ai=True, takes_system=True)
+RULES = {
+    "anthropic": Rules(),
+    "deepseek": OPENAI,
+    "gemini": Rules(starts_with_ai=True, calls_after_ai=False),
+    "openai": OPENAI,
+    "qwen": OPENAI,
+}
+"""What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
+turn or a function response; its integration and Anthropic's move system messages to the front."""
+
+PROVIDERS = {"google": "gemini", "gemini": "gemini", "vertex": "gemini", "anthropic": "anthropic", "openai": "openai"}
+"""Words in the name of a provider, for candidates that are stated without a chat model."""
+
+
+def rules_of(model: object) -> Rules:
+    """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
+    inner = _unbound(model)
+    names = (cls.__name__ for cls in type(inner).__mro__)
+    family = next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), "")
+    provider = getattr(inner, "provider", None)
+    if not family and isinstance(provider, str):
+        family = next((of for word, of in PROVIDERS.items() if word in provider.lower()), "")
+    if getattr(inner, "openai_api_base", None):
+        return UNKNOWN
+    return RULES.get(family, UNKNOWN)
 
 
 def model_name(model: Any) -> str:

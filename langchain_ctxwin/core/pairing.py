@@ -1,13 +1,14 @@
 """Makes what is sent structurally valid, one step at a time, deterministically.
 
-Providers refuse a request whose tool calls lack results, whose results lack calls, or that does not start with a user
-message. Histories arrive like that all the same. Every repair depends only on the step and on the message before it,
-so a longer history never changes what was sent earlier.
+Every provider refuses a request whose tool calls lack results or whose results lack calls; what else it refuses its
+`Rules` say, and nothing else is touched. Histories arrive like that all the same. Every repair depends only on the step
+and on what precedes it, so a longer history never changes what was sent earlier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -20,22 +21,68 @@ EMPTY_USER_TEXT = "[empty message]"
 OPENING_TEXT = "[The conversation continues from here.]"
 CONTINUE_TEXT = "[Continue.]"
 UNANSWERED_TEXT = "[No result: this call was not answered.]"
+LATE_TEXT = "[Result of an earlier call, which came late]"
 SYSTEM_NOTE_TEXT = "[System note]"
+UNANSWERED = ":unanswered"
+"""How the id of a placeholder ends."""
 
 
-def repair_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -> tuple[AnyMessage, ...]:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
+
+    starts_with_ai: bool = False
+    """A request may begin with an answer, such as a greeting."""
+
+    calls_after_ai: bool = True
+    """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
+
+    takes_system: bool = False
+    """System messages stay in their place. Elsewhere integrations move them to the front, and the cached prefix is
+    lost."""
+
+
+UNKNOWN = Rules()
+"""Rules of a provider that nobody knows."""
+
+
+def repair_step(
+    messages: Sequence[AnyMessage],
+    previous: AnyMessage | None,
+    rules: Rules = UNKNOWN,
+    unanswered: Collection[str] = (),
+) -> tuple[AnyMessage, ...]:
     """Return the step as a valid continuation of `previous` (None at the start of the request).
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
-    unanswered calls get a marked placeholder; system messages become labelled user-side notes.
+    unanswered calls get a marked placeholder, and a result that comes after it is a labelled user-side note, as system
+    messages are where the provider does not take them.
+
+    Args:
+        messages: the step.
+        previous: what is shown before it.
+        rules: what the provider takes.
+        unanswered: ids of the calls before it that were shown with a placeholder.
     """
     messages = [_with_content(message) for message in messages]
     first = messages[0]
-    body = _exchange(messages) if call_ids(first) else _lone(first)
-    return _with_opening(body, previous)
+    if call_ids(first):
+        body = _exchange(messages, rules, unanswered)
+    elif isinstance(first, ToolMessage) and first.tool_call_id in unanswered:
+        body = (_late(first),)
+    else:
+        body = _lone(first, rules)
+    return _with_opening(body, previous, rules)
 
 
-def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -> bool:
+def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
+    """Yield the ids of the calls that are shown with a placeholder for their result."""
+    for message in messages:
+        if isinstance(message, ToolMessage) and (message.id or "").endswith(UNANSWERED):
+            yield message.tool_call_id
+
+
+def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN) -> bool:
     """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
     first, count = messages[0], len(messages)
     if type(first) is HumanMessage:
@@ -45,7 +92,8 @@ def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None) -
     calls = first.tool_calls
     if not calls:
         return count == 1 and isinstance(first.content, str) and not first.content.isspace() and first.content != ""
-    if first.content is None or isinstance(previous, AIMessage) or count != len(calls) + 1:
+    is_refused = isinstance(previous, AIMessage) and not rules.calls_after_ai
+    if first.content is None or is_refused or count != len(calls) + 1:
         return False
     for call, result in zip(calls, messages[1:], strict=True):
         if type(result) is not ToolMessage or result.tool_call_id != call["id"] or result.content is None:
@@ -73,9 +121,9 @@ def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
     return faults
 
 
-def note(text: str, note_id: str) -> HumanMessage:
+def note(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
-    return HumanMessage(content=text, id=note_id, additional_kwargs={NOTE_KEY: True})
+    return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True})
 
 
 def is_empty(message: AnyMessage) -> bool:
@@ -89,10 +137,12 @@ def _with_content(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"content": ""}) if missing is None else message
 
 
-def _lone(message: AnyMessage) -> tuple[AnyMessage, ...]:
+def _lone(message: AnyMessage, rules: Rules) -> tuple[AnyMessage, ...]:
     if isinstance(message, ToolMessage | RemoveMessage):
         return ()
     if isinstance(message, SystemMessage):
+        if rules.takes_system and not is_empty(message):
+            return (message,)
         return (note(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
         return (message,)
@@ -101,8 +151,17 @@ def _lone(message: AnyMessage) -> tuple[AnyMessage, ...]:
     return (message.model_copy(update={"content": EMPTY_USER_TEXT}),)
 
 
-def _exchange(messages: Sequence[AnyMessage]) -> tuple[AnyMessage, ...]:
-    """Each calling AI message followed by one result per call, in the order of the calls."""
+def _late(result: ToolMessage) -> AnyMessage:
+    """A result whose call was shown without one; what was sent stays as it was."""
+    label = f"{LATE_TEXT}\n"
+    shown: Any = f"{label}{result.content}"
+    if not isinstance(result.content, str):
+        shown = [{"type": "text", "text": label}, *result.content]
+    return note(shown, f"{result.id or result.tool_call_id}:late")
+
+
+def _exchange(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]) -> tuple[AnyMessage, ...]:
+    """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
     results = [message for message in messages if isinstance(message, ToolMessage)]
     ordered: list[AnyMessage] = []
     for message in messages:
@@ -110,8 +169,9 @@ def _exchange(messages: Sequence[AnyMessage]) -> tuple[AnyMessage, ...]:
             continue
         ordered.append(message)
         ordered.extend(_take_result(results, message, call_id) for call_id in call_ids(message))
-    notes = (_lone(message)[0] for message in messages if isinstance(message, SystemMessage))
-    return (*ordered, *notes)
+    late = (_late(result) for result in results if result.tool_call_id in unanswered)
+    notes = (_lone(message, rules)[0] for message in messages if isinstance(message, SystemMessage))
+    return (*ordered, *late, *notes)
 
 
 def _take_result(results: list[ToolMessage], caller: AnyMessage, call_id: str) -> ToolMessage:
@@ -119,17 +179,17 @@ def _take_result(results: list[ToolMessage], caller: AnyMessage, call_id: str) -
         if result.tool_call_id == call_id:
             return results.pop(position)
     return ToolMessage(
-        content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=f"{caller.id}:{call_id}:unanswered"
+        content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=f"{caller.id}:{call_id}{UNANSWERED}"
     )
 
 
-def _with_opening(body: tuple[AnyMessage, ...], previous: AnyMessage | None) -> tuple[AnyMessage, ...]:
-    if not body or isinstance(body[0], HumanMessage):
+def _with_opening(body: tuple[AnyMessage, ...], previous: AnyMessage | None, rules: Rules) -> tuple[AnyMessage, ...]:
+    if not body or not isinstance(body[0], AIMessage):
         return body
-    if previous is None:
+    is_call = bool(call_ids(body[0]))
+    if previous is None and not (rules.starts_with_ai and (rules.calls_after_ai or not is_call)):
         return (note(OPENING_TEXT, f"{body[0].id}:opening"), *body)
-    # A call may only follow a user message or a tool result (Gemini API, function calling rules).
-    if call_ids(body[0]) and isinstance(previous, AIMessage):
+    if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai:
         return (note(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
     return body
 

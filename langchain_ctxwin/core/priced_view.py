@@ -12,7 +12,15 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.lazy import lazy
-from langchain_ctxwin.core.pairing import is_empty, is_valid_step, repair_step, unique_calls
+from langchain_ctxwin.core.pairing import (
+    UNKNOWN,
+    Rules,
+    is_empty,
+    is_valid_step,
+    repair_step,
+    unanswered_in,
+    unique_calls,
+)
 from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Regions, Size, Sizing
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, call_ids, checksum, group_turns, split_steps
@@ -130,6 +138,12 @@ class Before:
 
     calls: frozenset[str] = frozenset()
     """Ids of the tool calls that were made before it."""
+
+    unanswered: frozenset[str] = frozenset()
+    """Those of them that are shown without a result."""
+
+    rules: Rules = UNKNOWN
+    """What the provider of the request takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +289,9 @@ class Request:
     full_tokens: int = 0
     """Input tokens that are a full window, for that line; 0 shows none."""
 
+    rules: Rules = UNKNOWN
+    """What its provider takes; what it would refuse is repaired."""
+
     def priced_view(self, view: View, summary: str) -> PricedView:
         """Price the request as `view` shows it."""
         preamble = Preamble(
@@ -296,7 +313,8 @@ class Request:
         if head is not None and head.start != start:
             head = None
         head_tokens = head.total_tokens - estimates.fixed_tokens if head else 0
-        steps = self.show(self.messages, start, view, after_steps(pinned), head, head_tokens=head_tokens)
+        before = after_steps(pinned, Before(rules=self.rules))
+        steps = self.show(self.messages, start, view, before, head, head_tokens=head_tokens)
         steps = self._with_fill(steps, estimates.fixed_tokens)
         estimates = replace(estimates, history_tokens=steps.total_tokens)
         return PricedView(
@@ -336,20 +354,18 @@ class Request:
 
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open."""
-        previous: AnyMessage | None = None
-        taken: set[str] = set()
+        before, taken = Before(rules=self.rules), set[str]()
         groups = list(_pinned_groups(self.messages, view.pinned, start))
         for number, group in enumerate(groups):
             index = group[0]
             messages = [self.messages[i] for i in group]
-            step = show_step(
-                Step(index=index, size=len(group), messages=tuple(messages)), view, previous, taken, self.price
-            )
+            step = Step(index=index, size=len(group), messages=tuple(messages))
+            step = show_step(step, view, before, taken, self.price)
             following = groups[number + 1][0] if number + 1 < len(groups) else start
             if self._looks_open(group, following):
                 marker = AIMessage(content=ANSWER_TEXT, id=f"{message_id(self.messages, index)}:answered")
                 step = replace(step, messages=(*step.messages, marker), tokens=step.tokens + self.price(marker))
-            previous = step.messages[-1] if step.messages else previous
+            before = after_steps([step], before)
             yield step
 
     def _looks_open(self, group: Sequence[int], following: int) -> bool:
@@ -361,20 +377,24 @@ class Request:
 
 def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
     """Yield the steps of `messages[start:]` as the model sees them, priced."""
-    previous, taken = before.message, set(before.calls)
+    taken = set(before.calls)
     for step in split_steps(messages, start):
-        shown = show_step(step, view, previous, taken, price)
-        previous = shown.messages[-1] if shown.messages else previous
+        shown = show_step(step, view, before, taken, price)
+        late = [*unanswered_in(shown.messages)] if not shown.is_plain else []
+        if shown.messages:
+            before = replace(before, message=shown.messages[-1], unanswered=before.unanswered.union(late))
         yield shown
 
 
-def show_step(step: Step, view: View, previous: AnyMessage | None, taken: set[str], price: Price) -> Step:
-    """Return one step as the model sees it after `previous`: edited, valid, priced; its call ids join `taken`."""
+def show_step(step: Step, view: View, before: Before, taken: set[str], price: Price) -> Step:
+    """Return one step as the model sees it after what precedes it: edited, valid, priced; its calls join `taken`."""
     messages: Sequence[AnyMessage] = step.messages
     if view.cleared or view.clamped:
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
-    is_valid = is_valid_step(messages, previous)
-    shown = unique_calls(tuple(messages) if is_valid else repair_step(messages, previous), taken)
+    previous, rules = before.message, before.rules
+    is_valid = is_valid_step(messages, previous, rules)
+    valid = tuple(messages) if is_valid else repair_step(messages, previous, rules, before.unanswered)
+    shown = unique_calls(valid, taken)
     is_plain = len(shown) == len(step.messages) and all(map(is_, shown, step.messages))
     tokens, number = sum(map(price, shown)), checksum(step.messages)
     return Step(index=step.index, size=step.size, messages=shown, tokens=tokens, checksum=number, is_plain=is_plain)
@@ -393,7 +413,8 @@ def after_steps(steps: Sequence[Step], before: Before | None = None) -> Before:
     earlier = before or Before()
     last = next((step.messages[-1] for step in reversed(steps) if step.messages), earlier.message)
     calls = {call_id for step in steps for message in step.messages for call_id in call_ids(message)}
-    return Before(message=last, calls=earlier.calls | calls)
+    late = [key for step in steps if not step.is_plain for key in unanswered_in(step.messages)]
+    return replace(earlier, message=last, calls=earlier.calls | calls, unanswered=earlier.unanswered.union(late))
 
 
 def _pinned_groups(messages: Sequence[AnyMessage], pinned: Sequence[Position], start: int) -> Iterator[list[int]]:

@@ -96,8 +96,8 @@ async def test_an_abandoned_call_is_answered_by_a_placeholder(server, way):
     assert len(called - results) == 4  # two calls of each turn wait: the second turn asks a human as well
 
 
-def test_a_late_result_stays_outside_the_request(server):
-    """The placeholder was sent already; a result that comes later would rewrite what the model has seen."""
+def test_a_late_result_is_shown_where_it_comes(server):
+    """The placeholder was sent already; a result that comes later is a note behind what the model has seen."""
     agent = pausing(server)
     agent.invoke(ask("Open the door?"), CONFIG)
     abandoned = state_of(agent)["messages"][-1]
@@ -107,6 +107,7 @@ def test_a_late_result_stays_outside_the_request(server):
     agent.invoke({"messages": [*late, HumanMessage("And now?")]}, CONFIG)
     assert user_texts(server.requests[-1])[-1] == "And now?"
     assert [text for text in tool_outputs(server.requests[-1]) if "at last" in text] == []
+    assert sum("opened at last" in text for text in user_texts(server.requests[-1])) == len(late)
     assert server.requests[-1].body["contents"][: len(before.body["contents"])] == before.body["contents"]
     assert "opened at last" in [message.text for message in state_of(agent)["messages"]]
 

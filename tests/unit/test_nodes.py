@@ -535,8 +535,8 @@ def test_the_ready_agent_runs_its_tools():
     assert set(result) == {"messages"}
 
 
-def test_a_late_result_stays_outside_the_request():
-    """An abandoned call is answered by a placeholder; what arrives later is only in the history."""
+def test_a_late_result_is_shown_where_it_arrives():
+    """An abandoned call is answered by a placeholder; what arrives later is no longer a result, but never denied."""
     model = ScriptedChatModel()
     graph = graph_of(model)
     call = AIMessage("", tool_calls=[{"name": "read", "args": {}, "id": "c"}])
@@ -548,4 +548,5 @@ def test_a_late_result_stays_outside_the_request():
         ("ai", ""),
         ("tool", "[No result: this call was not answered.]"),
         ("human", "two"),
+        ("human", "[Result of an earlier call, which came late]\nlate"),
     ]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.pairing import find_faults, is_empty, note, repair_step
+from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, note, repair_step
 from langchain_ctxwin.core.turns import call_ids, safe_boundary, split_steps, split_turns, starts_turn, turn_starts
 from support.conversations import conversations
 from support.oracle import pairing_problem
@@ -108,6 +108,7 @@ def test_a_valid_history_is_left_alone(messages):
 
 
 ASKED, SAID = HumanMessage("q"), AIMessage("hi")
+OPENAI, GEMINI = Rules(starts_with_ai=True, takes_system=True), Rules(starts_with_ai=True, calls_after_ai=False)
 UNANSWERED = "[No result: this call was not answered.]"
 
 
@@ -129,12 +130,48 @@ UNANSWERED = "[No result: this call was not answered.]"
         ),
         ([SystemMessage("be brief", id="s")], ASKED, [("human", "[System note]\nbe brief")]),
         ([SAID], None, [("human", "[The conversation continues from here.]"), ("ai", "hi")]),
-        ([call("a"), result("a")], SAID, [("human", "[Continue.]"), ("ai", ""), ("tool", "r")]),
+        ([call("a"), result("a")], SAID, [("ai", ""), ("tool", "r")]),
     ],
 )
 def test_a_step_is_shown_as_providers_take_it(step, previous, shown):
     """One result per call in the order of the calls, what nobody can read left out, a user message where one is due."""
     assert [(m.type, m.content) for m in repair_step(step, previous)] == shown
+
+
+@pytest.mark.parametrize(
+    ("rules", "step", "previous", "shown"),
+    [
+        (OPENAI, [SystemMessage("be brief")], ASKED, [("system", "be brief")]),
+        (OPENAI, [SystemMessage("")], ASKED, [("human", "[System note]\n")]),
+        (OPENAI, [SAID], None, [("ai", "hi")]),
+        (OPENAI, [call("a"), result("a")], None, [("ai", ""), ("tool", "r")]),
+        (GEMINI, [SAID], None, [("ai", "hi")]),
+        (GEMINI, [SystemMessage("be brief")], ASKED, [("human", "[System note]\nbe brief")]),
+        (GEMINI, [call("a"), result("a")], SAID, [("human", "[Continue.]"), ("ai", ""), ("tool", "r")]),
+        (
+            GEMINI,
+            [call("a"), result("a")],
+            None,
+            [("human", "[The conversation continues from here.]"), ("ai", ""), ("tool", "r")],
+        ),
+    ],
+)
+def test_what_a_provider_takes_is_left_alone(rules, step, previous, shown):
+    """No invented user turn, no rewritten system message, where nobody would refuse."""
+    repaired_step = repair_step(step, previous, rules)
+    assert [(m.type, m.content) for m in repaired_step] == shown
+    if is_valid_step(step, previous, rules):
+        assert list(repaired_step) == step
+
+
+def test_a_result_that_comes_late_is_shown_where_it_comes():
+    """What was sent stays as it was; what nobody called for is still left out."""
+    late = ToolMessage("booked, ref B-42", tool_call_id="a", id="r")
+    (shown,) = repair_step([late], ASKED, unanswered={"a"})
+    assert (shown.type, shown.content) == ("human", "[Result of an earlier call, which came late]\nbooked, ref B-42")
+    assert repair_step([late], ASKED, unanswered={"b"}) == ()
+    blocks = late.model_copy(update={"content": [{"type": "text", "text": "booked"}]})
+    assert [block["text"] for block in repair_step([blocks], ASKED, unanswered={"a"})[0].content][1:] == ["booked"]
 
 
 def test_what_is_made_up_has_the_same_id_in_every_request():

@@ -1,0 +1,140 @@
+"""What an application says to compactions: a hook that is asked before one, and one that is told after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import structlog
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables.config import ensure_config
+
+from langchain_ctxwin.core.compaction import Compaction, left_behind
+from langchain_ctxwin.core.notes import lines_to_keep
+from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+
+log = structlog.get_logger("langchain_ctxwin")
+
+BeforeCompaction = Callable[[Window, Compaction], Compaction | None]
+"""Asked about a compaction: returns it, what `Compaction.spare` or `Compaction.with_lines` makes of it, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """A compaction that happened."""
+
+    kind: Literal["summarize", "force"]
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    """Input tokens of the request before and after it."""
+
+    left: tuple[AnyMessage, ...]
+    """The messages that are no longer shown; they are still in the history."""
+
+    thread: str
+    """Thread id of the run; empty outside of one."""
+
+
+AfterCompaction = Callable[[Compacted], object]
+"""Told about each compaction that happened."""
+
+Plan = Callable[[Window], Compaction | None]
+
+
+def agreed(
+    hook: BeforeCompaction | None, window: Window, plan: Plan, *, limit: int, is_hard: bool
+) -> Compaction | None:
+    """Return what is planned for a request, as far as the application agrees.
+
+    What a hook wishes is planned anew. Where that does not fit the limit, and the plan without it does, the wish is
+    passed over with a warning: a request that does not fit helps nobody.
+
+    Args:
+        hook: the application's say; None has none.
+        window: the measured request.
+        plan: makes the plan, also with other pins.
+        limit: input tokens that the request has to fit.
+        is_hard: the request does not fit as it is, so that something has to leave.
+
+    Raises:
+        ConfigError: the hook returned neither a compaction nor None, or spares a message that does not exist.
+    """
+    compaction = plan(window)
+    if hook is None or compaction is None:
+        return compaction
+    answer = _checked(hook(window, compaction))
+    if answer is None:
+        return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
+    if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
+        return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
+    if not answer.spared and not answer.lines:
+        return replace(compaction, reason=answer.reason, actions=answer.actions)
+    return _changed(window, plan, compaction, answer, limit=limit)
+
+
+def tell(
+    hook: AfterCompaction | None, compaction: Compaction, window: Window, update: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the state update of a compaction, after telling an application of it unless it changed nothing."""
+    if hook is None or update["context_guard"].get("compactions", 0) <= window.session.compactions:
+        return update
+    request = window.request
+    left = left_behind(request, window.session.view, compaction.view)
+    hook(
+        Compacted(
+            kind=compaction.kind,
+            reason=compaction.reason,
+            tokens_before=compaction.tokens_before,
+            tokens_after=request.priced_view(compaction.view, update["context_summary"]).total_tokens,
+            left=tuple(request.messages[index] for index in left),
+            thread=str(ensure_config().get("configurable", {}).get("thread_id") or ""),
+        )
+    )
+    return update
+
+
+def _checked(answer: Any) -> Compaction | None:
+    if answer is not None and not isinstance(answer, Compaction):
+        raise ConfigError(
+            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
+            "compaction.with_lines(...), or None"
+        )
+    return answer
+
+
+def _changed(
+    window: Window, plan: Plan, compaction: Compaction, answer: Compaction, *, limit: int
+) -> Compaction | None:
+    """The plan made anew with what a hook wishes; as it was where that does not fit."""
+    try:
+        changed = plan(_with_wishes(window, answer))
+    except BudgetExceededError:
+        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
+    if changed is not None and changed.upper_after > max(limit, compaction.upper_after):
+        return _ignored(compaction, "with the spared messages and lines the request does not fit")
+    return changed
+
+
+def _ignored(compaction: Compaction, reason: str) -> Compaction:
+    log.warning("compaction.hook_ignored", reason=reason, compaction=compaction.reason)
+    return compaction
+
+
+def _with_wishes(window: Window, answer: Compaction) -> Window:
+    """The request with the spared messages as pins of this one compaction, and lines for its record."""
+    request = window.request
+    positions = {message_id(request.messages, index): index for index in range(len(request.messages))}
+    unknown = [key for key in answer.spared if key not in positions]
+    if unknown:
+        raise ConfigError(
+            f"compaction.spare({', '.join(map(repr, unknown))}): the history has no such message: give the `id` of "
+            "messages in `window.messages`"
+        )
+    newest = message_id(request.messages, len(request.messages) - 1)
+    lines = (line for text in answer.lines for line in lines_to_keep(text, newest))
+    spared = {positions[key] for key in answer.spared}
+    return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
