@@ -12,11 +12,11 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
+from langgraph.types import Checkpointer
 
 from langchain_ctxwin.agent.choices import require_free_name
 from langchain_ctxwin.agent.nodes import ContextNodes
@@ -46,7 +46,7 @@ def create_context_agent(
     limits: Any = None,
     config: ContextConfig | LiveConfig | None = None,
     summarizer: Any = None,
-    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     counter: TokenCounter | None = None,
     learned: LimitMemory | None = None,
@@ -72,7 +72,7 @@ def create_context_agent(
         config: when to compact and what to keep.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
-        checkpointer: makes conversations durable.
+        checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
         store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
