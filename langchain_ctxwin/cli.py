@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import langchain_core
-import structlog
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, changes, defaults, escaped, listed, origins, shown
@@ -61,9 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 fine, 1 a check failed, 2 it could not start."""
     args = _parser().parse_args(argv)
     try:
-        with _quiet_logs():
-            run: Callable[[argparse.Namespace], int] = args.run
-            return run(args)
+        run: Callable[[argparse.Namespace], int] = args.run
+        return run(args)
     except ContextWindowError as error:
         return _complain(str(error), EXIT_USAGE)
     except KeyboardInterrupt:
@@ -238,17 +234,6 @@ def _real_model(name: str) -> BaseChatModel:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Keep the package's log events off the terminal: the screen tells the same."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
 
 
 def _complain(message: str, code: int) -> int:

@@ -9,7 +9,6 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
-import structlog
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
@@ -45,11 +44,10 @@ from langchain_ctxwin.summarize import (
     default_jobs,
     write_summary,
 )
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
 
 __all__ = ["Compacted", "ContextEngine", "check_collaborators", "settings_of"]
-
-log = structlog.get_logger("langchain_ctxwin")
 
 
 class ContextEngine:

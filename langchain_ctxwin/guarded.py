@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-import structlog
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.calibration import MAX_NUMBER
@@ -16,9 +15,8 @@ from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
-
-log = structlog.get_logger("langchain_ctxwin")
 
 COUNT_TIMEOUT_SECONDS = 2.0
 """Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import structlog
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables.config import ensure_config
 
@@ -15,8 +14,7 @@ from langchain_ctxwin.core.notes import lines_to_keep
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
-
-log = structlog.get_logger("langchain_ctxwin")
+from langchain_ctxwin.util.log import log
 
 BeforeCompaction = Callable[[Window, Compaction], Compaction | None]
 """Asked about a compaction: returns it, what `Compaction.spare` or `Compaction.with_lines` makes of it, or None."""

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import structlog
-
 from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_file import read_bytes
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.log import log
 
 __all__ = ["ConfigFile"]
 
-log = structlog.get_logger("langchain_ctxwin")
 
 LOOK_SECONDS = 0.015
 """How often to look: about a hundredth of a core, on any file system, whatever became of file, links or folder."""

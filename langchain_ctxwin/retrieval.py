@@ -9,7 +9,6 @@ from numbers import Real
 from operator import itemgetter
 from typing import Annotated, Any, Literal, Self
 
-import structlog
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
@@ -21,8 +20,7 @@ from langchain_ctxwin.config import RetrievalConfig
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.errors import ConfigError
-
-_log = structlog.get_logger(__name__)
+from langchain_ctxwin.util.log import log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ class _Budgeted(BaseModel):
             on_overflow=self.on_overflow,
         )
         if fit.truncated:
-            _log.warning(
+            log.warning(
                 "retrieval.truncated",
                 kept=len(fit.kept),
                 dropped=len(ranked) - len(fit.kept),
@@ -110,7 +108,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     It wraps any retriever (or Runnable from a query to documents), orders what that finds by descending score, and
     keeps whole chunks until the next one would exceed the budget. Documents without a score, or whose score is not a
     number (NaN included), follow the others in the base's order. Nothing is left out silently: `retrieve` returns what
-    was dropped, each kept document says so in `metadata["truncated"]`, and a structlog warning `retrieval.truncated`
+    was dropped, each kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated`
     carries `kept`, `dropped`, `tokens` and `budget`. When even the first chunk is too big the result is empty and
     truncated. The base's documents are never changed, and the instance holds no state between calls.
 

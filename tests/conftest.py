@@ -4,6 +4,14 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
+import structlog
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_structlog():
+    """`capture_logs` leaves structlog configured; the next test starts as a program does."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

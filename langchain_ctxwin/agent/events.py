@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-import structlog
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.compaction import Compaction
@@ -14,8 +13,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.tools import ToolSelection
-
-log = structlog.get_logger("langchain_ctxwin")
+from langchain_ctxwin.util.log import log
 
 
 def announce_compaction(compaction: Compaction, after: Window, *, refused: str = "") -> None:

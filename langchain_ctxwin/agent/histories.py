@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import structlog
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
@@ -27,6 +26,7 @@ from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.summarize import SummaryStore
 from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage
 from langchain_ctxwin.util.work import Wait, Work
 
@@ -76,7 +76,6 @@ NAMESPACE = ("ctxwin", "histories")
 
 _WORTH_STORING = ("context_view", "context_summary", "context_pending")
 _DAMAGED = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
-_log = structlog.get_logger(__name__)
 
 
 class Histories:
@@ -138,7 +137,7 @@ class Histories:
         try:
             in_few_daemons(lambda: store.put_value(key, value))
         except RuntimeError as error:  # the store hangs
-            _log.warning("history.not_stored", error=str(error))
+            log.warning("history.not_stored", error=str(error))
 
     def _wanted(self, state: State, place: Place) -> list[str]:
         """The names of the beginnings of a history that has no session."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Required, Self, TypeVar
 
-import structlog
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command
 
@@ -33,6 +32,7 @@ from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, Seen, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -218,8 +218,6 @@ def guarding(kind: Any) -> Any:
         return kind
     return type(kind.__name__, (GuardedToolCalls, kind), {"__module__": kind.__module__})
 
-
-log = structlog.get_logger("langchain_ctxwin")
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""

@@ -12,7 +12,6 @@ from importlib import import_module
 from math import isfinite
 from typing import Any, ClassVar
 
-import structlog
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
 
@@ -23,6 +22,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import BackOff
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
 REQUESTS_PER_MINUTE = 60
@@ -47,8 +47,6 @@ UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
 
 IGNORED_CONTENTS = "-"
 """The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent."""
-
-_log = structlog.get_logger(__name__)
 
 
 class UnusableCountError(Exception):
@@ -129,7 +127,7 @@ class RemoteCounter(ABC):
             tokens = self._counts.put(digest, _tokens(answer))
         except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
             self._pause.failed()
-            _log.warning("count.failed", provider=self.provider, reason=_reason(error, self.timeout_seconds))
+            log.warning("count.failed", provider=self.provider, reason=_reason(error, self.timeout_seconds))
             return None
         self._pause.succeeded()
         return tokens

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any, NotRequired, TypedDict
 
-import structlog
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -35,8 +34,7 @@ from langchain_ctxwin.decompose.questions import aask, ask, questions_in, split_
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
 from langchain_ctxwin.protocols import TokenCounter
-
-log = structlog.get_logger("langchain_ctxwin")
+from langchain_ctxwin.util.log import log
 
 MAX_CONCURRENCY = 8
 """Calls at a time: few enough for the rate limits of a usual account, and an eighth of the waiting."""

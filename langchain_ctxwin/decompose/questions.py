@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-import structlog
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from pydantic import Field, StringConstraints, TypeAdapter
 
-log = structlog.get_logger("langchain_ctxwin")
+from langchain_ctxwin.util.log import log
 
 MAX_SUB_QUESTIONS = 12
 """More parts than this are no questions of one person: the text was misread."""

@@ -13,8 +13,6 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-import structlog
-
 from langchain_ctxwin.core.limits import (
     MODEL_ARGUMENTS,
     Known,
@@ -53,6 +51,7 @@ from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, Seen
 
 TTL_SECONDS = 3600.0
@@ -72,8 +71,6 @@ ADDRESS_ARGUMENTS = ("openai_api_base", "base_url")
 
 ADAPTABLE = "openai"
 """The one integration that is used for other providers' servers too."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,13 +383,13 @@ class ModelRegistry:
         event, action = ("retired", "choose another now") if is_retired else ("deprecated", "choose another in time")
         if self._warned.is_new((event, info.provider, info.name)):
             day = info.retires_on and info.retires_on.isoformat()
-            _log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
+            log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
 
     def _warn_of_choice(self, asked: str, resolved: Resolved) -> None:
         """Warn that of several providers the one with the smallest limits was taken."""
         if self._warned.is_new(("ambiguous", asked)):
             taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
-            _log.warning("models.ambiguous", model=asked, taken=taken, others=resolved.others, action=action)
+            log.warning("models.ambiguous", model=asked, taken=taken, others=resolved.others, action=action)
 
 
 def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:

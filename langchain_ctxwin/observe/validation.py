@@ -12,7 +12,6 @@ from math import inf
 from statistics import fmean
 from typing import Any, Literal, TypeGuard
 
-import structlog
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from langchain_ctxwin.core.edits import Media, pieces
@@ -22,6 +21,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.log import log
 
 SAMPLE_SHARE = 0.01
 """Answers whose request is also counted exactly. Each is a question to a provider; usage comes for free."""
@@ -68,8 +68,6 @@ CountedBy = Literal["usage", "exact"]
 KINDS = ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")
 FIRST_CJK = "\u2e80"
 """From here on nearly all letters are Chinese, Japanese or Korean."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +247,7 @@ class Validator:
             self._lost += 1
             is_early = self._loss_pace.take(self._clock()) is None
         if not is_early:
-            _log.warning("validation.count_failed", reason=reason, lost=self._lost)
+            log.warning("validation.count_failed", reason=reason, lost=self._lost)
 
     def _compare(
         self,
@@ -280,7 +278,7 @@ class Validator:
                 track.resets += 1
                 track.reset_due = True
         if unlogged is not None:
-            _log.warning(
+            log.warning(
                 "validation.discrepancy",
                 model=model,
                 expected_tokens=expected_tokens,
@@ -292,7 +290,7 @@ class Validator:
             )
         if fallen:
             share = round(fallen.share, SHARE_DIGITS)
-            _log.warning("validation.accuracy_dropped", model=model, share=share, samples=fallen.samples)
+            log.warning("validation.accuracy_dropped", model=model, share=share, samples=fallen.samples)
         return error
 
     def _track(self, model: str) -> _Track:

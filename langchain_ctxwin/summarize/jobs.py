@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Literal
 
-import structlog
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -28,6 +27,7 @@ from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.store import Lease, SummaryStore, Written, count
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.log import log
 
 MAX_RUNNING = 4
 """Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
@@ -41,8 +41,6 @@ of as many other conversations may end meanwhile; one that is forgotten is paid 
 
 DRAIN_SECONDS = 5.0
 """Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +221,7 @@ class SummaryJobs:
         try:
             return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
         except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            _log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
+            log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
             return True
 
     def _give_lease_back(self, run: _Run) -> None:
@@ -235,7 +233,7 @@ class SummaryJobs:
         try:
             self._lease.release(run.key)
         except Exception as error:  # noqa: BLE001  # see _is_granted; it runs out by itself
-            _log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
+            log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
 
     def _job(self, run: _Run) -> Job:
         """What is known of an attempt."""

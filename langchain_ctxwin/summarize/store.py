@@ -12,11 +12,11 @@ from math import ceil
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
-import structlog
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.redis import redis_client
 
 NAMESPACE = ("ctxwin", "summaries")
@@ -39,8 +39,6 @@ RELEASE_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.cal
 """Deletes a lease that is still ours, in one step: after a late answer it may be another process's by now."""
 
 V = TypeVar("V")
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +103,7 @@ class SummaryStore:
         try:
             self._store.put(self._namespace, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
-            _log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
+            log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None: another one, none, or the store failed.
@@ -146,7 +144,7 @@ class SummaryStore:
 
     def _report_unread(self, error: Exception) -> None:
         text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
-        _log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
+        log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
 
 
 def _value(item: Item | None, keys: Collection[str], read: Callable[[Any], V]) -> V | None:

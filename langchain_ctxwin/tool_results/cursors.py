@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-import structlog
 from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import HMACAlgorithm, Signer
 
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError, ResultGoneError
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.log import log
 
 TAG_BYTES = 16
 """128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256."""
@@ -32,7 +32,6 @@ SALT = b"langchain_ctxwin.cursor"
 _PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
 _first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
 
-_log = structlog.get_logger(__name__)
 
 MAX_CHARS = 60
 """Longest cursor: a model copies it character by character, about one token for two characters."""
@@ -125,13 +124,13 @@ class CursorSigner:
 
     @classmethod
     def random(cls, ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time) -> CursorSigner:
-        """Sign with this process's random key, which all such signers share; one warning says what that means.
+        """Sign with this process's random key, which all such signers share; one event says what that means.
 
         Processes forked after the package was imported have the same key; others refuse each other's cursors.
         """
         signer = cls(_PROCESS_KEY, ttl_seconds, clock)
         if _first_use.acquire(blocking=False):
-            _log.warning(
+            log.info(
                 "cursors.process_key",
                 effect="cursors end with this process, and other processes refuse them",
                 remedy="set cursor_keys or CTXWIN_TOOL_RESULTS_CURSOR_KEYS, or pass a CursorSigner with keys of yours",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import structlog
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
@@ -39,6 +38,7 @@ from langchain_ctxwin.tool_results.wrapping import (
     with_views,
 )
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 
 MIN_TOKENS = 300
@@ -67,8 +67,6 @@ Loop = asyncio.AbstractEventLoop | None
 """The event loop of an async run, in which a store's coroutines run; None in sync runs."""
 
 Scope = Callable[[Any], str]
-
-_log = structlog.get_logger(__name__)
 
 
 class ToolResultGuard:
@@ -281,7 +279,7 @@ class ToolResultGuard:
             key = key_of(call.thread, result_id)
             is_stored = self._is_kept(key, answer.record.to_bytes(), config, loop)
             answer = answer if is_stored else reader.first(read, record, config, tokens, is_stored=False)
-        _log.info(
+        log.info(
             "tool_result.reduced",
             tool=call.tool,
             chars=len(read.text),
@@ -345,7 +343,7 @@ class ToolResultGuard:
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
             text = f"no answer within {STORE_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
             event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
-            _log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
+            log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
             return error
 
     def _call(self, tool: str, args: Mapping[str, Any], runtime: Any) -> Call:

@@ -16,13 +16,13 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import structlog
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, ResultStore
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.redis import redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
@@ -45,8 +45,6 @@ PLACE_SECONDS = 1.0
 """Longest wait for a thread: a burst of parallel calls on a healthy store is through by then."""
 
 POLL_SECONDS = 0.01  # a store answers within milliseconds
-
-_log = structlog.get_logger(__name__)
 
 
 class InThreads:
@@ -193,7 +191,7 @@ class LangGraphResultStore(InThreads):
             is_expired = self._clock() >= item.value["expires_at_seconds"]
             value = base64.b64decode(item.value["result"], validate=True)
         except (KeyError, TypeError, ValueError) as error:  # another program's item, or damage
-            _log.warning("results.damaged", key=key, reason=f"{type(error).__name__}: {error}")
+            log.warning("results.damaged", key=key, reason=f"{type(error).__name__}: {error}")
             return None
         return None if is_expired else value
 

@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from numbers import Real
 from typing import Any
 
-import structlog
 from langchain_core.embeddings import Embeddings
 
 from langchain_ctxwin.errors import ConfigError
@@ -21,6 +20,7 @@ from langchain_ctxwin.tools.entries import Entry
 from langchain_ctxwin.tools.needs import Needs, without_phrasing
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
 MEANING_SHARE = 0.4
@@ -73,7 +73,6 @@ Scores = Any
 """A numpy vector with a score per tool; numpy is imported where it is used."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +126,7 @@ class Ranker:
         try:
             self._embed(texts)
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
-            _log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
+            log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
             return self._hybrid(texts, [None] * len(texts))
         return self._hybrid(texts, self._cosines(texts))
 

@@ -9,7 +9,6 @@ from itertools import takewhile
 from math import inf
 from typing import Any
 
-import structlog
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.tools import BaseTool
@@ -22,6 +21,7 @@ from langchain_ctxwin.tools.entries import Entry, entries_of, entry_of
 from langchain_ctxwin.tools.needs import Needs, needs_of
 from langchain_ctxwin.tools.ranking import Ranker, Ranking, Wish
 from langchain_ctxwin.tools.search import SEARCH_NAME, create_search_tool, named_in
+from langchain_ctxwin.util.log import log
 
 MOST_NAMED = 10
 """Names that one message lists."""
@@ -45,7 +45,6 @@ PRUNED_SHARE = 0.85
 PROBE = {"type": "function", "function": {"name": "a", "description": "a", "parameters": {"type": "object"}}}
 """A tool whose price twice and once tells what the first tool adds beside its own text."""
 
-_log = structlog.get_logger(__name__)
 _NOT_RANKED = Ranking(order=(), wishes=(), scores=())
 
 Names = Iterable[str] | None
@@ -136,7 +135,7 @@ class ToolSelector:
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
         if too_large := self._too_large(self._room):
-            _log.warning("tools.skipped", tools=self._names(too_large), max_tool_tokens=self.max_tool_tokens)
+            log.warning("tools.skipped", tools=self._names(too_large), max_tool_tokens=self.max_tool_tokens)
         self.search_tools: BaseTool = create_search_tool(
             self._entries, self._ranker, counter, never=frozenset(too_large)
         )

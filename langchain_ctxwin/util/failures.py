@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from langchain_ctxwin.errors import ContextWindowError
+from langchain_ctxwin.util.log import log
 
 FIRST_PAUSE_SECONDS = 10.0
 """Pause after a first failure: longer than a time box, so that a dead service takes little of anybody's time."""
@@ -16,8 +15,6 @@ LONGEST_PAUSE_SECONDS = 300.0
 
 MAX_DOUBLINGS = 10
 """Enough to reach the longest pause; more would only make a large number."""
-
-_log = structlog.get_logger(__name__)
 
 
 class FailureLog:
@@ -34,7 +31,7 @@ class FailureLog:
     def note(self, event: str, reason: str) -> None:
         """Log a warning unless the same was noted last; an empty reason says that it is over."""
         if reason and self._reasons.get(event) != reason:
-            _log.warning(event, reason=reason, **self._about)
+            log.warning(event, reason=reason, **self._about)
         self._reasons[event] = reason
 
 

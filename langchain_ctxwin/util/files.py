@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-import structlog
-
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.log import log
 
 if sys.platform != "win32":
     import fcntl
@@ -23,7 +22,6 @@ if sys.platform != "win32":
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Largest file read: ten times what all public catalogs and a dozen providers take together."""
 
-_log = structlog.get_logger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -105,7 +103,7 @@ class SharedFile(Generic[T]):
         if fault:
             aside = self.path.with_name(f"{self.path.name}.corrupt")
             self.path.replace(aside)
-            _log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(aside))
+            log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(aside))
         replace_text(self.path, text)
         return changed
 

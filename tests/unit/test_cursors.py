@@ -270,7 +270,7 @@ def test_signers_of_one_process_share_a_random_key(monkeypatch):
             "event": "cursors.process_key",
             "effect": "cursors end with this process, and other processes refuse them",
             "remedy": "set cursor_keys or CTXWIN_TOOL_RESULTS_CURSOR_KEYS, or pass a CursorSigner with keys of yours",
-            "log_level": "warning",
+            "log_level": "info",
         }
     ]
 

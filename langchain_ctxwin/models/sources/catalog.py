@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
-
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.http import MAX_BYTES, TIMEOUT_SECONDS, SourceError, base_of, connected, shown
@@ -29,6 +27,7 @@ from langchain_ctxwin.models.sources.reading import (
     stated,
     tokens,
 )
+from langchain_ctxwin.util.log import log
 
 URL_SCHEMES = ("http://", "https://")
 GZIP_MAGIC = b"\x1f\x8b"
@@ -48,8 +47,6 @@ SUPPORTS = {
 
 EXAMPLE = "sample_spec"
 """The row of LiteLLM's table that explains the others."""
-
-_log = structlog.get_logger(__name__)
 
 
 class CatalogSource:
@@ -104,7 +101,7 @@ class CatalogSource:
         if not found:
             raise SourceError(f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table")
         if len(found) < len(rows):
-            _log.warning("models.catalog_rows_skipped", catalog=self._shown, skipped=len(rows) - len(found))
+            log.warning("models.catalog_rows_skipped", catalog=self._shown, skipped=len(rows) - len(found))
         return [info for info in found if name is None or name in (info.name, f"{info.provider}/{info.name}")]
 
     def _document(self) -> Any:

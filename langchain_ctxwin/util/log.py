@@ -1,0 +1,54 @@
+"""The events of the package: structlog's way to write them, in the standard library's logger `langchain_ctxwin`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import structlog
+
+NAME = "langchain_ctxwin"
+
+# Libraries stay silent until an application asks for their events; nothing goes to stdout, which may be a protocol's.
+logging.getLogger(NAME).addHandler(logging.NullHandler())
+
+
+class EventLog:
+    """Writes events with what belongs to them, such as `log.info("context.compacted", kind="force")`.
+
+    They are records of the standard library: the message is `event key=value ...`, and `record.ctxwin` has it all as a
+    dict. Where an application has configured structlog, they go through its processors instead.
+    """
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(NAME)
+        self._structlog = structlog.get_logger(NAME)
+
+    def debug(self, event: str, **values: Any) -> None:
+        """Write what only matters when something is looked into."""
+        self._write(logging.DEBUG, event, values)
+
+    def info(self, event: str, **values: Any) -> None:
+        """Write what happened as it should."""
+        self._write(logging.INFO, event, values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """Write what somebody should do something about."""
+        self._write(logging.WARNING, event, values)
+
+    def exception(self, event: str, **values: Any) -> None:
+        """Write that code of the application failed, with the exception that is being handled."""
+        self._write(logging.ERROR, event, {**values, "exc_info": True})
+
+    def _write(self, level: int, event: str, values: dict[str, Any]) -> None:
+        if structlog.is_configured():
+            getattr(self._structlog, logging.getLevelName(level).lower())(event, **values)
+        elif self._logger.isEnabledFor(level):
+            has_failed = values.pop("exc_info", False)
+            told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])
+            extra = {"ctxwin": {"event": event, **values}}
+            # Told as an argument, because a value may hold a per cent sign.
+            self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=3)
+
+
+log = EventLog()
