@@ -56,7 +56,6 @@ def found(reply, **known):
     ids=str,
 )
 def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(metadata):
-    """Each integration keeps the reason in its own place."""
     overflow = found(answered(3_900, 196, **metadata), requested_output_tokens=1_000)
     assert overflow == ContextOverflow(4_096, 3_900, BOTH, 1_000)
 
@@ -67,7 +66,6 @@ def test_a_short_answer_that_ended_by_itself_is_no_overflow(metadata):
 
 
 def test_a_reason_that_names_the_window_needs_no_sizes():
-    """The reason stays decisive when the usage leaves a part of the input out, and then states no limit."""
     named = {"stop_reason": "model_context_window_exceeded"}
     reply = AIMessage("cut", response_metadata=named)
     assert found(reply, requested_output_tokens=500) == ContextOverflow(None, None, BOTH, 500)
@@ -90,7 +88,6 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
     ],
 )
 def test_an_answer_that_the_window_ends_states_the_window(input_tokens, output_tokens, known):
-    """Any window that is known, else one that a server may have."""
     reply = answered(input_tokens, output_tokens, finish_reason="length")
     asked = {"requested_output_tokens": 16_384, **known}
     stated = ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, asked["requested_output_tokens"])
@@ -123,7 +120,6 @@ def test_an_answer_that_the_window_ends_states_the_window(input_tokens, output_t
     ],
 )
 def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output_tokens, known):
-    """A cap of the server, of a proxy or of a run ends an answer with the same reason."""
     reply = answered(input_tokens, output_tokens, finish_reason="length")
     assert found(reply, **{"requested_output_tokens": 16_384, "input_limit": 100_000, **known}) is None
 
@@ -151,14 +147,12 @@ def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output
     ],
 )
 def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_prompt(previous, reported, known, limit):
-    """The server dropped a part of the prompt to make it fit; both signs are needed."""
     least = sum(previous) if previous else 14_000
     facts = {"context_window": 10_000, "previous": previous, "least_input_tokens": least, **known}
     assert found(answered(reported), **facts) == (limit and ContextOverflow(limit, None, "input"))
 
 
 def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing():
-    """None, zero, negative, or of a client that reports cached input apart from it; cached input counts otherwise."""
     apart = answered(4_096, details={"cache_read": 9_000})
     for reply in (AIMessage("no usage"), answered(0), answered(-4_096), apart):
         assert found(reply, least_input_tokens=20_000) is None
@@ -189,7 +183,6 @@ STOPPED = st.sampled_from(["length", "MAX_TOKENS", "max_output_tokens", "model_l
     reason=STOPPED,
 )
 def test_honest_reports_are_never_an_overflow(before, added, error, output, unused, window, extends, reason):
-    """Any server cap may end an answer, wherever input and output together are not where a window ends."""
     reported, limit = before + round(added * error), window or 2_000_000
     total = reported + output
     assume(abs(total - limit) > limit * 0.01 and 2 < total % 1_024 < 1_022)
@@ -207,7 +200,6 @@ def test_honest_reports_are_never_an_overflow(before, added, error, output, unus
     window=st.none() | st.integers(300_000, 2_000_000),
 )
 def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, step, steps, off, window):
-    """It is the server's own output limit, also where the sum happens to be a window's size."""
     reply = answered(prompt, step * steps + off, finish_reason="length")
     assert found(reply, requested_output_tokens=100_000, context_window=window, least_input_tokens=prompt) is None
 
@@ -218,7 +210,6 @@ def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, ste
     share=st.floats(0.05, 1),
 )
 def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, share):
-    """Nothing about the window needs to be known."""
     before, added = window - slack, max(64, round(window * share) + 1)
     known = {"input_limit": 2_000_000, "previous": (before, added), "least_input_tokens": before + added}
     assert found(answered(window), **known) == ContextOverflow(window, None, "input")
@@ -233,7 +224,6 @@ def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, s
     previous=st.none() | st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)),
 )
 def test_any_reply_gives_a_verdict(metadata, sizes, window, requested, least, previous):
-    """It never raises, and a stated limit is positive and not below the stated input."""
     reply = AIMessage("x", response_metadata=metadata) if sizes is None else answered(*sizes, **metadata)
     known = {"context_window": window, "requested_output_tokens": requested, "least_input_tokens": least}
     overflow = silent_overflow(reply, input_limit=8_000, **known, previous=previous)
@@ -270,7 +260,6 @@ TOO_MUCH = ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output",
     ids=["set", "bound", "with tools", "gemini", "not set", "callable", "fallbacks", "configurable", "sequence"],
 )
 def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
-    """Elsewhere an argument might reach a model that does not take it."""
     assert output_argument(call) == name
     assert smaller_output(call, TOO_MUCH) == ({name: 1_984} if name else {})
 
@@ -288,12 +277,10 @@ def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
     ids=["input alone", "no size", "no limit", "too little left", "a small part of it", "input too large"],
 )
 def test_a_smaller_request_follows_where_less_output_does_not_help(overflow):
-    """Nothing is asked of the same request then."""
     assert smaller_output(gpt(max_tokens=4000), overflow) == {}
 
 
 def test_thinking_needs_room_beside_the_answer():
-    """A budget for thinking that exceeds the output is refused by its provider."""
     thinking = gpt(max_tokens=16_000).bind(thinking={"type": "enabled", "budget_tokens": 10_000})
     assert (least_output(gpt(max_tokens=16_000)), least_output(thinking)) == (256, 10_256)
     assert fitting_output(thinking, requested_tokens=16_000, room_tokens=6_000) == {}
@@ -302,5 +289,4 @@ def test_thinking_needs_room_beside_the_answer():
 
 @pytest.mark.parametrize("room", [4_000, 9_000, 255, 0, -5])
 def test_what_fits_or_is_hopeless_is_left_as_it_was_set(room):
-    """The setting stays unless a useful part of it is left."""
     assert fitting_output(gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room) == {}
