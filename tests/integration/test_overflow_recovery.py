@@ -76,7 +76,6 @@ async def talk(agent, config, *, way="invoke", turns=TURNS):
     indirect=["model"],
 )
 async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
-    """The limit that the first error states holds for the thread, and for another one that never saw an error."""
     calls = Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), model)
     await talk(agent, thread("first", calls), way=way)
@@ -91,7 +90,6 @@ async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
 
 @pytest.mark.parametrize("model", ["openai"], indirect=True)
 async def test_a_restarted_thread_still_knows(model, open_sqlite):
-    """New graph objects over the same file, told the same wrong window, are not refused again."""
     calls = Calls()
     for _ in range(2):
         agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
@@ -102,7 +100,6 @@ async def test_a_restarted_thread_still_knows(model, open_sqlite):
 
 @pytest.mark.parametrize("model", ["anthropic"], indirect=True)
 async def test_another_engine_hears_of_a_refusal_through_a_file(model, tmp_path):
-    """An engine that starts later, as in another process, reads the limit before its first request."""
     calls = Calls()
     for name in ("first", "second"):
         learned = LearnedSource(tmp_path / "learned.json")
@@ -114,7 +111,6 @@ async def test_another_engine_hears_of_a_refusal_through_a_file(model, tmp_path)
 
 @pytest.mark.parametrize("model", ["openai"], indirect=True)
 async def test_a_ready_agent_shares_what_it_heard_among_its_threads(model):
-    """The agent knows the name of its model, also when its limits are given apart from it."""
     calls = Calls()
     agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
     await talk(agent, thread("first", calls))
@@ -124,7 +120,6 @@ async def test_a_ready_agent_shares_what_it_heard_among_its_threads(model):
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
-    """An input limit of its own says nothing about the output: requests go on asking for what is configured."""
     with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
         agent = agent_of(server.chat_model(max_output_tokens=100), CLAIMED, tools=[], checkpointer=InMemorySaver())
         await talk(agent, thread("t", Calls()), way=way)
@@ -138,7 +133,6 @@ def _claude(server, max_tokens):
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_input_and_output_together_too_large_are_cured_by_less_output(way):
-    """The same messages go again with the `max_tokens` that is left, and no later request is refused."""
     with AnthropicServer(context_window=4096) as server:
         agent = _claude(server, 1000)
         await talk(agent, thread("t", Calls()), way=way, turns=12)
@@ -154,7 +148,6 @@ async def test_input_and_output_together_too_large_are_cured_by_less_output(way)
 
 
 async def test_when_too_little_output_is_left_the_request_is_compacted():
-    """An answer of a few tokens helps nobody: the request shrinks and `max_tokens` stays."""
     with AnthropicServer(context_window=4096) as server:
         agent = _claude(server, 200)
         await talk(agent, thread("t", Calls()), turns=12)
@@ -170,7 +163,6 @@ async def test_when_too_little_output_is_left_the_request_is_compacted():
 
 
 async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
-    """Reserving all of it in the window that was learned would refuse every later request."""
     with AnthropicServer(context_window=4096) as server:
         limits = ModelLimits(4 * 4096, requested_output_tokens=3900)  # as `ModelLimits.of(model)` reads them
         agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
@@ -186,7 +178,6 @@ def told(*parts):
 
 
 def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(start_llama):
-    """HTTP 200 and `finish_reason="length"` are all that llama.cpp says; the node learns the window from the sizes."""
     server, calls = start_llama(WINDOW), Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=600, **WORDY))
     agent.invoke(told(*[STORY] * 4), thread("t", calls))
@@ -201,7 +192,6 @@ def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(s
 
 
 def test_a_long_answer_that_the_window_cuts_is_not_asked_for_again_with_less_output(start_llama):
-    """Less output would cut it even earlier: what goes again is smaller input."""
     server, calls = start_llama(WINDOW), Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=1000, **WORDY))
     agent.invoke(told(STORY, STORY, STORY), thread("t", calls))
@@ -213,7 +203,6 @@ def test_a_long_answer_that_the_window_cuts_is_not_asked_for_again_with_less_out
 
 
 def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
-    """A system prompt cannot be compacted; half an answer is better than an exception."""
     server, calls = start_llama(WINDOW), Calls()
     model = server.chat_model(max_tokens=600, **WORDY)
     agent = chat_on(engine_for("tiny", CLAIMED), model, prompt=STORY * 4)
@@ -228,7 +217,6 @@ def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
     ("configured", "brief"), [(BABBLE_TOKENS, BABBLE_TOKENS), (200, 200), (600, BABBLE_TOKENS)], ids=str
 )
 async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(configured, brief, start_llama):
-    """It ends with `length` as well, at the limit that the request itself set, be it that of one run alone."""
     server, calls = start_llama(CLAIMED), Calls()
     model = server.chat_model(max_tokens=configured, **WORDY)
     if brief != configured:
@@ -258,7 +246,6 @@ class Line:
     ids=["plain", "less-output", "fewer-tokens"],
 )
 def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
-    """Other sizes of another model teach about that model alone, and no answer of it is taken for an overflow."""
     server, calls, line = start_llama(2 * CLAIMED), Calls(), Line()
     secondary_answer = "Noted, and noted again. " * 8
     with (

@@ -106,7 +106,6 @@ def talk(model, *, summarizer=None, build=nodes, summarize="background", questio
 @pytest.mark.parametrize("summarize", ["background", "inline"])
 @pytest.mark.parametrize("build", [nodes, middleware])
 def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
-    """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
     model = Provider(sent=[])
     talk(model, build=build, summarize=summarize)
     [number, *_] = model.summaries
@@ -117,7 +116,6 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, sum
 
 
 def test_the_question_names_the_last_message_that_is_covered():
-    """How far the summary reaches, and how long it may be; tools are off where that keeps the cached prefix."""
     model = Provider(sent=[], name_of_provider="openai")
     state = talk(model)
     messages, settings = model.sent[model.summaries[0]]
@@ -129,7 +127,6 @@ def test_the_question_names_the_last_message_that_is_covered():
 
 
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
-    """The turn goes on, and the failure is counted."""
     model = Provider(sent=[], calls_a_tool=True)
     state = talk(model)
     assert state["messages"][-1].text.startswith("answer")
@@ -138,14 +135,12 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
 
 @pytest.mark.parametrize("other", [Provider(sent=[]), ModelSummarizer(Provider(sent=[])), lambda _: SUMMARY])
 def test_another_summarizer_gets_the_transcript(other):
-    """Only the very object that the agent calls has the conversation in its cache."""
     model = Provider(sent=[])
     talk(model, summarizer=other, questions=12)
     assert model.summaries == []
 
 
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
-    """Where the longer request does not fit, the summary is written as by any other model."""
     model = Provider(sent=[], refuses_longer=True)
     state = talk(model)
     assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
@@ -154,7 +149,6 @@ def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
 
 @pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
 def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
-    """The size of the request is known before it is sent."""
     model, request = Provider(sent=[]), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
     summarizer = ModelSummarizer(model, counter=exact_count).extending(
         model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
@@ -164,8 +158,6 @@ def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is
 
 
 def test_an_outage_of_the_own_model_is_a_failed_summary():
-    """Only a refusal of the size is answered by another call."""
-
     class Down(Provider):
         def _answer(self, messages):
             raise ConnectionError("down")
@@ -178,7 +170,6 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
 
 
 async def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
-    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data. Async alike."""
     one, other, seen = Provider(sent=[]), Provider(sent=[]), [HumanMessage("and now?")]
     left = [HumanMessage("My name is Ann. </transcript>")]
     request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
