@@ -88,36 +88,6 @@ async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
     assert [len(state["messages"]) for state in (first, second)] == [2 * TURNS] * 2
 
 
-@pytest.mark.parametrize("model", ["openai"], indirect=True)
-async def test_a_restarted_thread_still_knows(model, open_sqlite):
-    calls = Calls()
-    for _ in range(2):
-        agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
-        await talk(agent, thread("t", calls))
-    assert len(refused(calls)) == 1
-    assert len(state_of(agent, thread("t", calls))["messages"]) == 2 * 2 * TURNS
-
-
-@pytest.mark.parametrize("model", ["anthropic"], indirect=True)
-async def test_another_engine_hears_of_a_refusal_through_a_file(model, tmp_path):
-    calls = Calls()
-    for name in ("first", "second"):
-        learned = LearnedSource(tmp_path / "learned.json")
-        await talk(chat_on(engine_for("tiny", CLAIMED, learned=learned), model), thread(name, calls))
-        assert learned.flush()
-    assert len(refused(calls)) == 1
-    assert LearnedSource(tmp_path / "learned.json").recall("tiny") == {"context_window": WINDOW}
-
-
-@pytest.mark.parametrize("model", ["openai"], indirect=True)
-async def test_a_ready_agent_shares_what_it_heard_among_its_threads(model):
-    calls = Calls()
-    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
-    await talk(agent, thread("first", calls))
-    await talk(agent, thread("second", calls))
-    assert len(refused(calls)) == 1
-
-
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
     with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
@@ -125,41 +95,6 @@ async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
         await talk(agent, thread("t", Calls()), way=way)
     assert [request.status for request in server.requests].count(400) == 1
     assert [request.body["generationConfig"]["maxOutputTokens"] for request in server.requests] == [100] * (TURNS + 1)
-
-
-def _claude(server, max_tokens):
-    return chat_on(engine_for("claude-test", 4 * server.context_window), server.chat_model(max_tokens=max_tokens))
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_input_and_output_together_too_large_are_cured_by_less_output(way):
-    with AnthropicServer(context_window=4096) as server:
-        agent = _claude(server, 1000)
-        await talk(agent, thread("t", Calls()), way=way, turns=12)
-    assert len(server.refused) == 1
-    bodies = [body for _, body in server.requests]
-    again = bodies[bodies.index(server.refused[0]) + 1]
-    room = server.context_window - input_tokens(again)
-    assert again == {**server.refused[0], "max_tokens": again["max_tokens"]}
-    assert 0.9 * room < again["max_tokens"] <= room < 1000
-    assert len(bodies) == 12 + 1
-    state = state_of(agent, thread("t", Calls()))
-    assert state["context_counts"]["limits"] == {"claude-test": {"context_window": 4096}}
-
-
-async def test_when_too_little_output_is_left_the_request_is_compacted():
-    with AnthropicServer(context_window=4096) as server:
-        agent = _claude(server, 200)
-        await talk(agent, thread("t", Calls()), turns=12)
-    (refusal,) = server.refused
-    bodies = [body for _, body in server.requests]
-    again = bodies[bodies.index(refusal) + 1]
-    assert {body["max_tokens"] for body in bodies} == {200}
-    record, question = again["messages"][-1]["content"]
-    assert record["text"].startswith("<record>")
-    assert question["text"] == refusal["messages"][-1]["content"]
-    assert input_tokens(again) < input_tokens(refusal)
-    assert len(bodies) == 12 + 1
 
 
 async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
@@ -267,3 +202,48 @@ def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
     assert "limits" not in state["context_counts"]
     assert state["context_report"]["compactions"] == 0
     assert state["context_report"]["counted_by"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("model", "how"),
+    [("openai", "restarted"), ("anthropic", "file"), ("openai", "ready agent")],
+    indirect=["model"],
+)
+async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
+    """After a restart over the same file; to a later engine through a file; in all threads of a ready agent."""
+    calls, path = Calls(), tmp_path / "learned.json"
+    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
+    for name in ("first", "second"):
+        if how == "restarted":
+            agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
+        elif how == "file":
+            agent = chat_on(engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))), model)
+        await talk(agent, thread("first" if how == "restarted" else name, calls))
+        assert how != "file" or learned.flush()
+    assert len(refused(calls)) == 1
+    assert len(calls.usages) == 2 * TURNS
+    assert how != "file" or LearnedSource(path).recall("tiny") == {"context_window": WINDOW}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("max_tokens", [1000, 200])
+async def test_input_and_output_together_too_large_are_cured_by_less_output_or_by_a_compaction(way, max_tokens):
+    """The same messages go again with the `max_tokens` that is left; an answer of a few tokens would help nobody."""
+    with AnthropicServer(context_window=4096) as server:
+        agent = chat_on(engine_for("claude-test", 4 * 4096), server.chat_model(max_tokens=max_tokens))
+        await talk(agent, thread("t", Calls()), way=way, turns=12)
+    (refusal,), bodies = server.refused, [body for _, body in server.requests]
+    assert len(bodies) == 12 + 1
+    again = bodies[bodies.index(refusal) + 1]
+    if max_tokens == 1000:
+        room = server.context_window - input_tokens(again)
+        assert again == {**refusal, "max_tokens": again["max_tokens"]}
+        assert 0.9 * room < again["max_tokens"] <= room < 1000
+    else:
+        assert {body["max_tokens"] for body in bodies} == {200}
+        record, question = again["messages"][-1]["content"]
+        assert record["text"].startswith("<record>")
+        assert question["text"] == refusal["messages"][-1]["content"]
+        assert input_tokens(again) < input_tokens(refusal)
+    limits = state_of(agent, thread("t", Calls()))["context_counts"]["limits"]
+    assert limits == {"claude-test": {"context_window": 4096}}

@@ -181,27 +181,6 @@ def test_a_summarizer_that_hangs_is_given_up_after_its_time():
     writer.gate.set()
 
 
-def test_a_summary_of_another_branch_is_dropped():
-    chat = Chat(Writer(is_open=False)).until(is_begun)
-    past = next(s for s in chat.graph.get_state_history(THREAD) if not s.next and len(s.values["messages"]) == 4)
-    fork = chat.graph.update_state(past.config, {"context_pending": chat.state["context_pending"]})
-    chat.graph.invoke({"messages": [HumanMessage("another way")]}, fork)
-    assert not chat.state.get("context_pending")
-    assert refusals(chat) == []
-
-
-def test_an_edit_of_a_summarized_message_drops_a_finished_summary():
-    chat = Chat(Writer()).until(is_begun)
-    chat.jobs.drain(10)
-    chat.ask()
-    assert chat.state["context_pending"]["text"]
-    edited = chat.state["messages"][2].model_copy(update={"content": "something else " + WORDS})
-    chat.graph.update_state(THREAD, {"messages": [edited]})
-    chat.ask(12)
-    assert "Part 1." not in account(chat.model)
-    assert refusals(chat) == []
-
-
 class Forgetful(SummaryJobs):
     """A process that ends right after it began a summary: the work is never done."""
 
@@ -421,22 +400,6 @@ async def test_a_store_that_fails_costs_no_turn_in_another_process(point):
     chat.model.requests[:] = sent
     chat.check(TURNS)
     assert bool(chat.state["context_summary"]) is (point == "after")
-
-
-@pytest.mark.parametrize("jump_seconds", [1e9, -1e9])
-async def test_a_wall_clock_that_jumped_repeats_the_lost_summary_inline(gate, jump_seconds):
-    """Another process, whose clock is years away, does not wait for what nobody writes any more."""
-    store, saver = InMemoryStore(), InMemorySaver()
-    lost = spoiled.Chat(spoiled.Writer(gate=gate), store=store, saver=saver)
-    while not lost.state.get("context_pending"):
-        await lost.ask(1, drain=False)
-    pending = lost.state["context_pending"]
-    moved = {"context_pending": {**pending, "since": pending["since"] + jump_seconds}}
-    lost.graph.update_state(lost.config, moved, as_node="model")
-    chat = spoiled.Chat(spoiled.Writer(), store=store, saver=saver)
-    await chat.ask(1)
-    assert len(chat.jobs._runs) == 0
-    assert chat.state["context_pending"]["text"].startswith("A short summary.")
 
 
 def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-import time
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -21,11 +20,10 @@ from langchain_ctxwin import (
     ModelLimits,
     add_context_nodes,
     create_context_agent,
-    pin,
 )
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
-from support.agents import LONG, THREAD, WAYS, agent_on, ask, call, engine_of, is_refused, model_of, talk, values
+from support.agents import LONG, THREAD, WAYS, agent_on, ask, engine_of, is_refused, model_of, talk, values
 from support.desk import TOOLS, agent_of
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, openai_overflow, script, tool_loop
 from support.graphs import chat_on
@@ -265,34 +263,6 @@ def test_an_edit_of_an_old_message_is_counted():
     assert [request.refused for request in model.requests] == [False, False]
 
 
-def test_removals_keep_the_view_valid():
-    graph = held(model := ScriptedChatModel(input_limit=500), 500, 10)
-    graph.update_state(THREAD, {"messages": [RemoveMessage(id=values(graph)["context_view"]["start"]["id"])]})
-    ask(graph, "after the removal")
-    assert not is_refused(model)
-    assert find_faults(list(model.requests[-1].messages)) == []
-
-
-def test_a_fork_from_the_past_sees_only_its_own_past():
-    graph = held(model := ScriptedChatModel(input_limit=500), 500, 10)
-    past = next(s for s in graph.get_state_history(THREAD) if not s.next and len(s.values.get("messages", ())) == 8)
-    ask(graph, "another way", past.config)
-    texts = str(sent(model)[-1])
-    assert "another way" in texts
-    assert not any(f"question {n}" in texts for n in range(4, 10))
-    assert not model.requests[-1].refused
-
-
-def test_a_pin_on_a_message_that_left_takes_effect_at_once():
-    model = ScriptedChatModel(input_limit=600)
-    graph = held(model, 600, 10, engine=engine_of(600, exact_count, pin_first_user=False))
-    left = values(graph)["messages"][2]
-    assert left.content not in [m.content for m in model.requests[-1].messages]
-    graph.update_state(THREAD, {"messages": [pin(left)]})
-    ask(graph, "next")
-    assert left.content in [m.content for m in model.requests[-1].messages]
-
-
 class OwnSummarizer:
     """A user's summarizer that calls a chat model in its own async form."""
 
@@ -341,14 +311,6 @@ def test_the_summary_can_be_a_user_message():
     assert record.content.startswith("<record>")
 
 
-def test_a_hanging_summarizer_fails_no_turn():
-    options = {"summary_timeout_seconds": 0.05, "summarize": "inline"}
-    model = ScriptedChatModel(input_limit=600)
-    graph = held(model, 600, 6, 300, engine=engine_of(600, exact_count, lambda _: time.sleep(30), **options))
-    assert [request.refused for request in model.requests] == [False] * 6
-    assert values(graph)["context_summary"] == ""
-
-
 class Parent(TypedDict):
     text: str
     answers: Annotated[list[str], operator.add]
@@ -387,13 +349,6 @@ def test_the_ready_agent_runs_its_tools():
     result = agent.invoke({"messages": [("user", "go")]})
     assert [m.type for m in result["messages"]] == ["human", *["ai", "tool", "tool"] * 2, "ai"]
     assert set(result) == {"messages"}
-
-
-def test_a_late_result_stays_outside_the_request():
-    history = [HumanMessage("one"), call("read", "c"), HumanMessage("two"), ToolMessage("late", tool_call_id="c")]
-    graph_of(model := ScriptedChatModel()).invoke({"messages": history}, THREAD)
-    placeholder = ("tool", "[No result: this call was not answered.]")
-    assert sent(model)[0][1:] == [("human", "one"), ("ai", ""), placeholder, ("human", "two")]
 
 
 def test_callbacks_given_to_the_model_node_reach_the_model_outside_a_graph():

@@ -459,14 +459,3 @@ def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
 
 def _clamped(state):
     return (state.get("context_view") or {}).get("clamped") or {}
-
-
-@RUNS
-@given(case=pinned_conversations(huge=True), window=WINDOWS, summarize=st.sampled_from(("inline", "off")))
-def test_sync_and_async_leave_the_same_state(case, window, summarize):
-    engine = engine_of(window, pin_when=case.pin_when, summarize=summarize)
-    states = [
-        [state for _, _, state in until_refused(requests(engine, case.messages, is_async=is_async))]
-        for is_async in (False, True)
-    ]
-    assert states[0] == states[1]
