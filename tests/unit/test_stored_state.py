@@ -96,3 +96,26 @@ def test_what_we_store_is_read_back_whole_and_one_bad_key_does_not_cost_the_othe
     assert valid_counts(json.loads(json.dumps(others | extra))) == (others | kept, faults)
     guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
     assert (valid_guard(guard), valid_view({})[1]) == ((guard, ()), ())
+
+
+def test_what_left_under_an_earlier_version_is_counted_by_the_record():
+    receipt = {"turns": 1, "steps": 2, "messages": 3, "tokens": 90}
+    view = {"start": {"id": "n", "index": 2}, "receipt": receipt}
+    session = engine().measure(HISTORY, session={"context_view": view}).session
+    assert session.view.record.messages == 3
+    assert "its receipt became a record" in session.faults[0]
+
+
+def test_what_is_said_of_removed_messages_is_forgotten():
+    clamps = {"gone": {"head_chars": 9, "tail_chars": 9}, "q": {"head_chars": 9, "tail_chars": 9}}
+    state = {"context_view": {"start": {"id": "q", "index": 0}, "clamped": clamps}}
+    assert {*engine().measure(HISTORY, session=state).session.view.clamped} == {"q"}
+
+
+def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
+    covered = {"through": {"id": "q", "index": 0}, "digest": ""}
+    pending = {"key": "k", "start": {"id": "q", "index": 0}, "through": {"id": "q", "index": 0}, "digest": ""}
+    state = {"context_pending": pending | {"since": 0.0, "text": "", "max_tokens": 9}}
+    assert engine().measure(HISTORY, session=state).session.pending is not None
+    state |= {"context_summary": "They asked.", "context_view": {"start": {"id": "a", "index": 1}, "covered": covered}}
+    assert engine().measure(HISTORY, session=state).session.pending is None
