@@ -447,6 +447,16 @@ def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
     assert state["context_summary"].startswith("A short summary.")
 
 
+def test_a_lost_summary_that_fails_again_costs_no_turn():
+    lost, here = flow_of(spoiled.Writer()), flow_of(writer := spoiled.Writer(RuntimeError("down")))
+    state = {"messages": pairs(5)}
+    state |= lost.check(state, Place())
+    state |= here.before(state, Place())
+    assert (len(writer.given), state["context_pending"].get("text", "")) == (1, "")
+    assert "down" in state["context_guard"]["reason"]
+    assert exact_count(here.request(state)) <= spoiled.WINDOW
+
+
 def test_a_step_that_is_taken_again_writes_nothing_again():
     writer = spoiled.Writer()
     flow, state = flow_of(writer), {"messages": pairs(5)}
