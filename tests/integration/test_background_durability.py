@@ -144,7 +144,6 @@ def target(request, tmp_path):
     ids=["writing", "writing, with a store", "calling the model"],
 )
 def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes, target, tmp_path, fate):
-    """Resumed elsewhere the turn ends, the thread goes on, and the summary is found in the store or written again."""
     log = str(tmp_path / "log")
     doomed = {"target": target, "log": log, "first": 0, "last": TURNS, **fate}
     assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
@@ -167,7 +166,6 @@ def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes,
 
 @pytest.mark.parametrize("has_store", [False, True])
 def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
-    """With a store and a drain the next process finds the summary; without them it is written again, inline, once."""
     log, data = str(tmp_path / "log"), str(tmp_path / "data")
     options = {"target": data, "log": log, "has_store": has_store, "seconds": 0.1}
     for turn in range(2 * TURNS):
@@ -182,7 +180,6 @@ def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
 
 
 def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path):
-    """Their turns may overwrite each other, as in any LangGraph thread; requests stay valid and the thread goes on."""
     log, data = str(tmp_path / "log"), str(tmp_path / "data")
     with storage(data):
         pass
@@ -211,7 +208,6 @@ def approve(what: str) -> str:
 
 
 def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
-    """While it waits the summary is finished; another process takes the answer and shows the summary."""
     log, swaps_while_waiting = tmp_path / "log", 0
     model = ScriptedChatModel(input_limit=WINDOW, policy=policy)
     for number in range(TURNS):
@@ -264,7 +260,6 @@ class Phase:
 @pytest.mark.parametrize("phase", ["written", "ready", "shown"])
 @pytest.mark.parametrize("change", ["edit", "delete", "fork", "travel"])
 def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
-    """The user edits or deletes an early message, forks from a checkpoint, or runs an old one again."""
     chat = Phase(tmp_path / "log", phase)
     early, size = chat.state["messages"][2], len(chat.state["messages"])
     calls_due = (each for each in chat.graph.get_state_history(CONFIG) if each.next == ("model",))

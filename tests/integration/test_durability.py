@@ -69,7 +69,6 @@ def ask_and_check(agent, model, question, config=CONFIG):
 
 
 def test_a_restart_at_every_turn_changes_nothing(open_sqlite, plain_state, control):
-    """A new connection and agent per turn send byte for byte what one long-lived agent sends."""
     model = scripted()
     for question in QUESTIONS:
         agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
@@ -81,7 +80,6 @@ def test_a_restart_at_every_turn_changes_nothing(open_sqlite, plain_state, contr
 
 
 async def test_async_restarts_change_nothing_either(tmp_path, plain_state, control):
-    """The async saver on a file leaves the same requests and the same report."""
     model = scripted()
     for question in QUESTIONS:
         async with async_sqlite_saver(tmp_path / "async.sqlite", strict=True) as saver:
@@ -94,14 +92,12 @@ async def test_async_restarts_change_nothing_either(tmp_path, plain_state, contr
 
 
 def test_each_request_extends_the_one_before_unless_something_was_compacted(control):
-    """The prefix breaks at most once per compaction."""
     requests, state = control
     breaks = sum(later[: len(earlier)] != earlier for earlier, later in pairwise(requests))
     assert 1 <= breaks <= state["context_report"]["compactions"] < len(requests) / 4
 
 
 def test_every_checkpoint_holds_json_and_messages_only(thread):
-    """No checkpoint holds a tuple, a set, an own class or the request itself."""
     agent, _ = thread
     checkpoints = [snapshot.values for snapshot in agent.get_state_history(CONFIG)]
     assert len(checkpoints) > 4 * len(QUESTIONS)
@@ -111,7 +107,6 @@ def test_every_checkpoint_holds_json_and_messages_only(thread):
 
 
 def test_every_update_of_a_node_is_json_before_it_is_saved(open_sqlite):
-    """Serializing hides tuples, so the nodes' own updates are looked at, too."""
     agent = agent_of(scripted(), LIMIT, checkpointer=open_sqlite(strict=True))
     message_keys = {"llm_input_messages", "messages"}
     places, writers = [], set()
@@ -126,14 +121,12 @@ def test_every_update_of_a_node_is_json_before_it_is_saved(open_sqlite):
 
 @pytest.mark.parametrize("point", KILL_POINTS)
 def test_a_killed_process_is_resumed_where_it_stopped(tmp_path, point):
-    """After SIGKILL another process sends the requests that were still due and ends with the very same thread."""
     target = str(tmp_path / "thread.sqlite")
     check_resume(tmp_path, target, point)
 
 
 @pytest.mark.parametrize("words", [4, 1200])
 def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
-    """Editing by id changes the next request; an edit that makes it too large is recovered from."""
     model = scripted()
     agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
     for question in QUESTIONS[:2]:
@@ -148,7 +141,6 @@ def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
 
 
 def test_removing_what_left_the_view_moves_the_view_with_it(thread):
-    """The start keeps its message, the summary stays, and the edit is reported."""
     agent, model = thread
     before = state_of(agent)
     start = before["context_view"]["start"]
@@ -166,7 +158,6 @@ def test_removing_what_left_the_view_moves_the_view_with_it(thread):
 
 
 def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
-    """View and summary go together, loudly, and the next request fits all the same."""
     agent, model = thread
     start = state_of(agent)["context_view"]["start"]
     agent.update_state(CONFIG, {"messages": [RemoveMessage(id=start["id"])]})
@@ -177,7 +168,6 @@ def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
 
 
 def test_forks_and_time_travel_keep_each_branch_valid(thread):
-    """Any past turn can be continued, with the view it had, and the main branch goes on undisturbed."""
     agent, model = thread
     main = agent.get_state(CONFIG)
     ends = [snapshot for snapshot in agent.get_state_history(CONFIG) if not snapshot.next]
@@ -192,7 +182,6 @@ def test_forks_and_time_travel_keep_each_branch_valid(thread):
 
 
 def test_pruned_checkpoints_are_reported_loudly(thread):
-    """A thread whose older checkpoints were deleted answers the new question and says that history is missing."""
     agent, model = thread
     newest = agent.get_state(CONFIG).config["configurable"]["checkpoint_id"]
     with agent.checkpointer.cursor() as cursor:

@@ -45,7 +45,6 @@ async def run(agent, way, given, config=CONFIG):
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_a_pause_before_the_tools_is_resumed_by_running_on(server, way):
-    """Each step waits for a go, and the request after it extends the one before."""
     agent = pausing(server, tools=[look], interrupt_before=["tools"])
     await run(agent, way, ask("Open the door?"))
     for _ in range(2):
@@ -59,7 +58,6 @@ async def test_a_pause_before_the_tools_is_resumed_by_running_on(server, way):
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_an_interrupt_inside_a_tool_gets_its_answer(server, way):
-    """One of two parallel calls asks a human; the approval reaches the model as that call's result."""
     agent = pausing(server)
     paused = await run(agent, way, ask("Open the door?"))
     assert [each.value for each in paused["__interrupt__"]] == ["May I?"]
@@ -70,7 +68,6 @@ async def test_an_interrupt_inside_a_tool_gets_its_answer(server, way):
 
 
 def test_an_approval_in_another_process_finds_the_call_that_waits(server, open_sqlite):
-    """The waiting call survives in a thread whose view has moved, and a large answer to it is made to fit."""
     agent = pausing(server, open_sqlite(strict=True))
     for number in range(10):
         agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 40}"), CONFIG)
@@ -85,7 +82,6 @@ def test_an_approval_in_another_process_finds_the_call_that_waits(server, open_s
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_an_abandoned_call_is_answered_by_a_placeholder(server, way):
-    """A new question instead of an approval makes a valid request; the history keeps the call without a result."""
     agent = pausing(server)
     await run(agent, way, ask("Open the door?"))
     await run(agent, way, ask("Never mind, look at the window."))
@@ -113,7 +109,6 @@ def test_a_late_result_is_shown_where_it_comes(server):
 
 
 def test_a_thread_of_abandoned_calls_compacts_and_stays_valid(server):
-    """Every turn is interrupted and never answered; the requests stay valid and within the limit."""
     agent = pausing(server)
     for number in range(12):
         agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 60}"), CONFIG)

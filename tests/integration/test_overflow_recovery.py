@@ -76,7 +76,6 @@ async def talk(agent, config, *, way="invoke", turns=TURNS):
     indirect=["model"],
 )
 async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
-    """The limit that the first error states holds for the thread, and for another one that never saw an error."""
     calls = Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), model)
     await talk(agent, thread("first", calls), way=way)
@@ -89,42 +88,8 @@ async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
     assert [len(state["messages"]) for state in (first, second)] == [2 * TURNS] * 2
 
 
-@pytest.mark.parametrize("model", ["openai"], indirect=True)
-async def test_a_restarted_thread_still_knows(model, open_sqlite):
-    """New graph objects over the same file, told the same wrong window, are not refused again."""
-    calls = Calls()
-    for _ in range(2):
-        agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
-        await talk(agent, thread("t", calls))
-    assert len(refused(calls)) == 1
-    assert len(state_of(agent, thread("t", calls))["messages"]) == 2 * 2 * TURNS
-
-
-@pytest.mark.parametrize("model", ["anthropic"], indirect=True)
-async def test_another_engine_hears_of_a_refusal_through_a_file(model, tmp_path):
-    """An engine that starts later, as in another process, reads the limit before its first request."""
-    calls = Calls()
-    for name in ("first", "second"):
-        learned = LearnedSource(tmp_path / "learned.json")
-        await talk(chat_on(engine_for("tiny", CLAIMED, learned=learned), model), thread(name, calls))
-        assert learned.flush()
-    assert len(refused(calls)) == 1
-    assert LearnedSource(tmp_path / "learned.json").recall("tiny") == {"context_window": WINDOW}
-
-
-@pytest.mark.parametrize("model", ["openai"], indirect=True)
-async def test_a_ready_agent_shares_what_it_heard_among_its_threads(model):
-    """The agent knows the name of its model, also when its limits are given apart from it."""
-    calls = Calls()
-    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
-    await talk(agent, thread("first", calls))
-    await talk(agent, thread("second", calls))
-    assert len(refused(calls)) == 1
-
-
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
-    """An input limit of its own says nothing about the output: requests go on asking for what is configured."""
     with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
         agent = agent_of(server.chat_model(max_output_tokens=100), CLAIMED, tools=[], checkpointer=InMemorySaver())
         await talk(agent, thread("t", Calls()), way=way)
@@ -132,45 +97,7 @@ async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
     assert [request.body["generationConfig"]["maxOutputTokens"] for request in server.requests] == [100] * (TURNS + 1)
 
 
-def _claude(server, max_tokens):
-    return chat_on(engine_for("claude-test", 4 * server.context_window), server.chat_model(max_tokens=max_tokens))
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_input_and_output_together_too_large_are_cured_by_less_output(way):
-    """The same messages go again with the `max_tokens` that is left, and no later request is refused."""
-    with AnthropicServer(context_window=4096) as server:
-        agent = _claude(server, 1000)
-        await talk(agent, thread("t", Calls()), way=way, turns=12)
-    assert len(server.refused) == 1
-    bodies = [body for _, body in server.requests]
-    again = bodies[bodies.index(server.refused[0]) + 1]
-    room = server.context_window - input_tokens(again)
-    assert again == {**server.refused[0], "max_tokens": again["max_tokens"]}
-    assert 0.9 * room < again["max_tokens"] <= room < 1000
-    assert len(bodies) == 12 + 1
-    state = state_of(agent, thread("t", Calls()))
-    assert state["context_counts"]["limits"] == {"claude-test": {"context_window": 4096}}
-
-
-async def test_when_too_little_output_is_left_the_request_is_compacted():
-    """An answer of a few tokens helps nobody: the request shrinks and `max_tokens` stays."""
-    with AnthropicServer(context_window=4096) as server:
-        agent = _claude(server, 200)
-        await talk(agent, thread("t", Calls()), turns=12)
-    (refusal,) = server.refused
-    bodies = [body for _, body in server.requests]
-    again = bodies[bodies.index(refusal) + 1]
-    assert {body["max_tokens"] for body in bodies} == {200}
-    record, question = again["messages"][-1]["content"]
-    assert record["text"].startswith("<record>")
-    assert question["text"] == refusal["messages"][-1]["content"]
-    assert input_tokens(again) < input_tokens(refusal)
-    assert len(bodies) == 12 + 1
-
-
 async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
-    """Reserving all of it in the window that was learned would refuse every later request."""
     with AnthropicServer(context_window=4096) as server:
         limits = ModelLimits(4 * 4096, requested_output_tokens=3900)  # as `ModelLimits.of(model)` reads them
         agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
@@ -186,7 +113,6 @@ def told(*parts):
 
 
 def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(start_llama):
-    """HTTP 200 and `finish_reason="length"` are all that llama.cpp says; the node learns the window from the sizes."""
     server, calls = start_llama(WINDOW), Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=600, **WORDY))
     agent.invoke(told(*[STORY] * 4), thread("t", calls))
@@ -201,7 +127,6 @@ def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(s
 
 
 def test_a_long_answer_that_the_window_cuts_is_not_asked_for_again_with_less_output(start_llama):
-    """Less output would cut it even earlier: what goes again is smaller input."""
     server, calls = start_llama(WINDOW), Calls()
     agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=1000, **WORDY))
     agent.invoke(told(STORY, STORY, STORY), thread("t", calls))
@@ -213,7 +138,6 @@ def test_a_long_answer_that_the_window_cuts_is_not_asked_for_again_with_less_out
 
 
 def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
-    """A system prompt cannot be compacted; half an answer is better than an exception."""
     server, calls = start_llama(WINDOW), Calls()
     model = server.chat_model(max_tokens=600, **WORDY)
     agent = chat_on(engine_for("tiny", CLAIMED), model, prompt=STORY * 4)
@@ -228,7 +152,6 @@ def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
     ("configured", "brief"), [(BABBLE_TOKENS, BABBLE_TOKENS), (200, 200), (600, BABBLE_TOKENS)], ids=str
 )
 async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(configured, brief, start_llama):
-    """It ends with `length` as well, at the limit that the request itself set, be it that of one run alone."""
     server, calls = start_llama(CLAIMED), Calls()
     model = server.chat_model(max_tokens=configured, **WORDY)
     if brief != configured:
@@ -258,7 +181,6 @@ class Line:
     ids=["plain", "less-output", "fewer-tokens"],
 )
 def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
-    """Other sizes of another model teach about that model alone, and no answer of it is taken for an overflow."""
     server, calls, line = start_llama(2 * CLAIMED), Calls(), Line()
     secondary_answer = "Noted, and noted again. " * 8
     with (
@@ -280,3 +202,48 @@ def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
     assert "limits" not in state["context_counts"]
     assert state["context_report"]["compactions"] == 0
     assert state["context_report"]["counted_by"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("model", "how"),
+    [("openai", "restarted"), ("anthropic", "file"), ("openai", "ready agent")],
+    indirect=["model"],
+)
+async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
+    """After a restart over the same file; to a later engine through a file; in all threads of a ready agent."""
+    calls, path = Calls(), tmp_path / "learned.json"
+    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
+    for name in ("first", "second"):
+        if how == "restarted":
+            agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
+        elif how == "file":
+            agent = chat_on(engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))), model)
+        await talk(agent, thread("first" if how == "restarted" else name, calls))
+        assert how != "file" or learned.flush()
+    assert len(refused(calls)) == 1
+    assert len(calls.usages) == 2 * TURNS
+    assert how != "file" or LearnedSource(path).recall("tiny") == {"context_window": WINDOW}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("max_tokens", [1000, 200])
+async def test_input_and_output_together_too_large_are_cured_by_less_output_or_by_a_compaction(way, max_tokens):
+    """The same messages go again with the `max_tokens` that is left; an answer of a few tokens would help nobody."""
+    with AnthropicServer(context_window=4096) as server:
+        agent = chat_on(engine_for("claude-test", 4 * 4096), server.chat_model(max_tokens=max_tokens))
+        await talk(agent, thread("t", Calls()), way=way, turns=12)
+    (refusal,), bodies = server.refused, [body for _, body in server.requests]
+    assert len(bodies) == 12 + 1
+    again = bodies[bodies.index(refusal) + 1]
+    if max_tokens == 1000:
+        room = server.context_window - input_tokens(again)
+        assert again == {**refusal, "max_tokens": again["max_tokens"]}
+        assert 0.9 * room < again["max_tokens"] <= room < 1000
+    else:
+        assert {body["max_tokens"] for body in bodies} == {200}
+        record, question = again["messages"][-1]["content"]
+        assert record["text"].startswith("<record>")
+        assert question["text"] == refusal["messages"][-1]["content"]
+        assert input_tokens(again) < input_tokens(refusal)
+    limits = state_of(agent, thread("t", Calls()))["context_counts"]["limits"]
+    assert limits == {"claude-test": {"context_window": 4096}}

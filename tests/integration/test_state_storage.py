@@ -1,28 +1,25 @@
-"""Does a session come back from its checkpoints exactly as it was left?"""
+"""Does a session come back from its checkpoints exactly as it was left, and what do agents in one graph share?"""
 
 import asyncio
 import operator
-import sqlite3
 import subprocess
 import sys
+from functools import partial
 from typing import Annotated
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
+from support.checkpoints import async_sqlite_saver, strict_serializer
 
 pytestmark = pytest.mark.integration
-
-STRICT = JsonPlusSerializer(allowed_msgpack_modules=None)  # refuses every type LangGraph does not vouch for
 CONFIG = {"configurable": {"thread_id": "t"}}
 FORMS = {
     "string": lambda: "hi",
@@ -42,29 +39,66 @@ FORMS = {
 
 
 @pytest.fixture
-def connect(tmp_path):
+def connect(open_sqlite):
     """Return a function that opens the same database file anew, as another process would."""
-    opened = []
-
-    def open_file():
-        opened.append(sqlite3.connect(tmp_path / "threads.db", check_same_thread=False))
-        return SqliteSaver(opened[-1], serde=STRICT)
-
-    yield open_file
-    for connection in opened:
-        connection.close()
+    return partial(open_sqlite, strict=True)
 
 
 def answering(write=None, *, state=ContextState, checkpointer=None):
     """Return a graph whose one node writes `write`, by default a fresh numbered answer."""
 
     def answer(values):
+        runs = values.get("context_guard", {}).get("compactions", 0) + 1
         fresh = AIMessage(f"answer {len(values['messages'])}")
-        return {"messages": [fresh] if write is None else write, "context_guard": {"compactions": 1}}
+        return {"messages": [fresh] if write is None else write, "context_guard": {"compactions": runs}}
 
     builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
     builder.add_node("agent", answer).add_edge(START, "agent").add_edge("agent", END)
     return builder.compile(checkpointer=checkpointer)
+
+
+@pytest.mark.parametrize(
+    ("write", "update", "left"),
+    [
+        (("ai", "hello"), None, ["hi", "oops", "hello"]),  # a bare pair is one message
+        ([AIMessageChunk(content="hello", id="run-1")], None, ["hi", "oops", "hello"]),
+        ([RemoveMessage(id="unknown"), AIMessage("hello")], [RemoveMessage(id="never was")], ["hi", "oops", "hello"]),
+        (None, [RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("oops", id="o"), "two"], ["oops", "two"]),
+        (
+            None,
+            [HumanMessage("hello", id="h"), RemoveMessage(id="o"), ("ai", "added")],
+            ["hello", "answer 2", "added"],
+        ),
+    ],
+    ids=["a bare pair", "a streamed chunk", "an unknown id", "cleared but for survivors", "edits from outside"],
+)
+def test_what_is_written_and_edited_is_there_after_a_reload(connect, write, update, left):
+    graph = answering(write, checkpointer=connect())
+    graph.invoke({"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG)
+    if update:
+        graph.update_state(CONFIG, {"messages": update})
+    assert texts(stored(graph)) == left
+    assert stored(answering(checkpointer=connect())) == stored(graph)
+    assert {type(message) for message in stored(graph)} <= {HumanMessage, AIMessage}
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_every_checkpoint_of_the_history_can_be_read_edited_and_forked(connect, durability):
+    """Time travel shows the past, a branch goes on from there, and neither disturbs the other branch."""
+    graph = answering(checkpointer=connect())
+    for text in ("one", "two", "three"):
+        graph.invoke({"messages": [HumanMessage(text, id=text)]}, CONFIG, durability=durability)
+    main = stored(graph)
+    ends = [s for s in graph.get_state_history(CONFIG) if not s.next and s.values["messages"]]
+    assert [len(s.values["messages"]) for s in ends] == [6, 4, 2]
+    assert all(s.values["messages"] == main[: len(s.values["messages"])] for s in ends)
+    fork = graph.invoke({"messages": ["instead"]}, ends[1].config, durability=durability)["messages"]
+    assert texts(fork) == ["one", "answer 1", "two", "answer 3", "instead", "answer 5"]
+    assert fork[:4] == main[:4]
+    assert stored(answering(checkpointer=connect())) == fork
+    branch = graph.update_state(ends[2].config, {"messages": [HumanMessage("uno", id="one")]})
+    assert texts(stored(graph, branch)) == ["uno", "answer 1"]
+    assert stored(graph, ends[0].config) == main
 
 
 def stored(graph, config=CONFIG):
@@ -78,7 +112,6 @@ def texts(messages) -> list[str]:
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durability):
-    """Whatever a node or a caller writes, two reads and another connection see the same messages and ids."""
     seed = answering(checkpointer=connect())
     seed.invoke({"messages": [HumanMessage("first", id="first")]}, CONFIG, durability=durability)
     graph = answering(FORMS[form](), checkpointer=connect())
@@ -88,72 +121,8 @@ def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durabili
     assert len({message.id for message in told}) == len(told)
 
 
-def test_a_bare_pair_is_one_message(connect):
-    """`("user", "hi")` is a message by the user, not two messages."""
-    graph = answering(("ai", "hello"), checkpointer=connect())
-    graph.invoke({"messages": ("user", "hi")}, CONFIG)
-    assert [(m.type, m.content) for m in stored(graph)] == [("human", "hi"), ("ai", "hello")]
-
-
-def test_a_removal_of_an_unknown_id_leaves_the_thread_readable(connect):
-    """Neither the run nor any later read raises."""
-    graph = answering([RemoveMessage(id="unknown"), AIMessage("hello", id="a")], checkpointer=connect())
-    graph.invoke({"messages": [HumanMessage("hi", id="h")]}, CONFIG)
-    graph.update_state(CONFIG, {"messages": [RemoveMessage(id="never was")]})
-    assert texts(stored(answering(checkpointer=connect()))) == ["hi", "hello"]
-
-
-def test_clearing_keeps_the_survivors_that_follow(connect):
-    """`REMOVE_ALL_MESSAGES` and survivors in one update leave just these, after a reload as well."""
-    graph = answering(checkpointer=connect())
-    graph.invoke({"messages": ["one"]}, CONFIG)
-    last = stored(graph)[-1]
-    graph.update_state(CONFIG, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), last, HumanMessage("two")]})
-    assert texts(stored(answering(checkpointer=connect()))) == ["answer 1", "two"]
-    assert stored(graph)[0].id == last.id
-
-
-def test_updates_from_outside_edit_remove_and_add(connect):
-    """`update_state` replaces by id, removes, and appends with an id of its own."""
-    graph = answering(checkpointer=connect())
-    graph.invoke({"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG)
-    graph.update_state(CONFIG, {"messages": [HumanMessage("hello", id="h"), RemoveMessage(id="o"), ("ai", "added")]})
-    assert texts(stored(graph)) == ["hello", "answer 2", "added"]
-    assert stored(graph) == stored(answering(checkpointer=connect()))
-
-
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_every_checkpoint_of_the_history_can_be_read_and_forked(connect, durability):
-    """Time travel shows the past, a fork goes on from there, and neither disturbs the other branch."""
-    graph = answering(checkpointer=connect())
-    for text in ("one", "two", "three"):
-        graph.invoke({"messages": [text]}, CONFIG, durability=durability)
-    main = stored(graph)
-    ends = [s for s in graph.get_state_history(CONFIG) if not s.next and s.values["messages"]]
-    assert [len(s.values["messages"]) for s in ends] == [6, 4, 2]
-    assert all(s.values["messages"] == main[: len(s.values["messages"])] for s in ends)
-    fork = graph.invoke({"messages": ["instead"]}, ends[1].config, durability=durability)["messages"]
-    assert texts(fork) == ["one", "answer 1", "two", "answer 3", "instead", "answer 5"]
-    assert fork[:4] == main[:4]
-    assert stored(answering(checkpointer=connect())) == fork
-    assert stored(graph, ends[0].config) == main
-
-
-def test_an_edit_of_the_past_starts_a_branch(connect):
-    """`update_state` on an older checkpoint edits that branch alone."""
-    graph = answering(checkpointer=connect())
-    graph.invoke({"messages": [HumanMessage("one", id="1")]}, CONFIG)
-    graph.invoke({"messages": [HumanMessage("two", id="2")]}, CONFIG)
-    newest, older = [s for s in graph.get_state_history(CONFIG) if not s.next]
-    branch = graph.update_state(older.config, {"messages": [HumanMessage("uno", id="1")]})
-    assert texts(stored(graph, branch)) == ["uno", "answer 1"]
-    assert texts(stored(graph, newest.config)) == ["one", "answer 1", "two", "answer 3"]
-
-
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
-    """What was written before the interrupt is there once; the request list is not in the checkpoint."""
-
     def build():
         builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
         builder.add_node("draft", lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]})
@@ -171,13 +140,6 @@ def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
     assert stored(build()) == resumed
 
 
-def test_streamed_chunks_are_stored_as_messages(connect):
-    """A chunk from a node comes back as a whole message under the same id."""
-    graph = answering([AIMessageChunk(content="hello", id="run-1")], checkpointer=connect())
-    graph.invoke({"messages": ["hi"]}, CONFIG)
-    assert stored(graph)[1] == AIMessage("hello", id="run-1")
-
-
 def test_the_output_shows_messages_only(connect):
     """The session's own keys stay inside, and stay stored; value streams need `output_keys` to say so."""
     graph = answering(checkpointer=connect())
@@ -185,38 +147,29 @@ def test_the_output_shows_messages_only(connect):
     public = list(ContextOutput.__annotations__)
     streamed = list(graph.stream({"messages": ["hi"]}, CONFIG, stream_mode="values", output_keys=public))
     assert [(list(values), len(values["messages"])) for values in streamed] == [(["messages"], 3), (["messages"], 4)]
-    assert graph.get_state(CONFIG).values["context_guard"] == {"compactions": 1}
+    assert graph.get_state(CONFIG).values["context_guard"] == {"compactions": 2}
     assert set(graph.get_output_jsonschema()["properties"]) == {"messages"}
-
-
-def test_value_streams_show_every_key_unless_told_otherwise():
-    """LangGraph streams all state values whatever the output schema: the docstring of `ContextOutput` says so."""
     streamed = list(answering().stream({"messages": ["hi"]}, stream_mode="values"))
     assert set(streamed[-1]) == {"messages", "context_guard"}
 
 
-def test_a_long_thread_loads_and_goes_on(connect):
-    """Ten thousand messages, then single writes, an edit and a removal."""
+def test_a_long_thread_stays_whole_across_many_snapshots(connect):
+    """Ten thousand messages, then hundreds of single writes, an edit and a removal."""
     many = [HumanMessage(f"m{number}", id=str(number)) for number in range(10_000)]
     graph = answering(checkpointer=connect())
     graph.update_state(CONFIG, {"messages": many})
     graph.invoke({"messages": [HumanMessage("edited", id="7"), RemoveMessage(id="8"), "last"]}, CONFIG)
     result = texts(stored(answering(checkpointer=connect())))
     assert (len(result), result[7], result[8], result[-2:]) == (10_001, "edited", "m9", ["last", "answer 10000"])
-
-
-def test_a_thread_stays_whole_across_many_snapshots(connect):
-    """Hundreds of updates cross several snapshot points; every reload sees all of them."""
-    graph = answering(checkpointer=connect())
+    other = {"configurable": {"thread_id": "other"}}
     for number in range(260):
-        graph.update_state(CONFIG, {"messages": [HumanMessage(str(number))]})
-    graph.update_state(CONFIG, {"messages": [RemoveMessage(id=stored(graph)[0].id)]})
-    assert texts(stored(answering(checkpointer=connect()))) == [str(number) for number in range(1, 260)]
+        graph.update_state(other, {"messages": [HumanMessage(str(number))]})
+    graph.update_state(other, {"messages": [RemoveMessage(id=stored(graph, other)[0].id)]})
+    assert texts(stored(answering(checkpointer=connect()), other)) == [str(number) for number in range(1, 260)]
 
 
 @pytest.mark.parametrize("old", [ContextState, PlainContextState])
 def test_a_thread_can_move_between_the_two_states(connect, old):
-    """A thread written with `add_messages` is continued on the delta channel, and the other way round."""
     new = PlainContextState if old is ContextState else ContextState
     answering(state=old, checkpointer=connect()).invoke({"messages": [HumanMessage("one")]}, CONFIG)
     before = stored(answering(state=old, checkpointer=connect()))
@@ -230,10 +183,6 @@ def test_a_thread_can_move_between_the_two_states(connect, old):
 
 def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):
     """A list that another reducer stored without ids is readable, and its ids do not change."""
-
-    class Bare(TypedDict):
-        messages: Annotated[list, operator.add]
-
     answering([AIMessage("b")], state=Bare, checkpointer=connect()).invoke({"messages": [HumanMessage("a")]}, CONFIG)
     graph = answering(checkpointer=connect())
     before = stored(graph)
@@ -243,12 +192,37 @@ def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):
     assert all(message.id for message in before)
 
 
+def team(*agents, state=ContextState):
+    """Return a parent that runs the agents in one step and collects their last messages."""
+    builder = StateGraph(state)
+    for number, child in enumerate(agents):
+        name = f"agent{number}"
+        builder.add_node(name, child).add_edge(START, name).add_edge(name, END)
+    return builder.compile(checkpointer=InMemorySaver(serde=strict_serializer()))
+
+
+@pytest.mark.parametrize(("own", "left"), [(True, "answer 3"), (None, "answer 1")])
+def test_a_subgraph_agent_remembers_only_with_a_checkpointer_of_its_own(own, left):
+    """Compiled with `checkpointer=True` it goes on where it stopped, without it starts again at every call."""
+    child = answering(checkpointer=own)
+    graph = team(lambda s: {"messages": child.invoke({"messages": ["task"]})["messages"]}, state=Bare)
+    graph.invoke({"messages": []}, CONFIG)
+    assert graph.invoke({"messages": []}, CONFIG)["messages"][-1].content == left
+
+
+def test_parallel_writers_of_one_session_are_refused_and_separate_sessions_are_not():
+    writer = lambda s: {"context_guard": {"compactions": 1}}  # noqa: E731  # two nodes need two plain callables
+    with pytest.raises(InvalidUpdateError):
+        team(writer, writer).invoke({"messages": ["hi"]}, CONFIG)
+    result = team(answering([AIMessage("a")]), answering([AIMessage("b")])).invoke({"messages": ["hi"]}, CONFIG)
+    assert sorted(m.content for m in result["messages"]) == ["a", "b", "hi"]
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 async def test_async_runs_store_the_same(tmp_path, durability):
     """The async path of a file database and of memory agree with what the run returned."""
-    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "async.db")) as saver:
-        saver.serde = STRICT
-        for checkpointer in (saver, InMemorySaver(serde=STRICT)):
+    async with async_sqlite_saver(tmp_path / "async.db", strict=True) as saver:
+        for checkpointer in (saver, InMemorySaver(serde=strict_serializer())):
             graph = answering([("ai", "hello"), RemoveMessage(id="unknown")], checkpointer=checkpointer)
             for _ in range(3):
                 told = await graph.ainvoke({"messages": "hi"}, CONFIG, durability=durability)
@@ -258,7 +232,6 @@ async def test_async_runs_store_the_same(tmp_path, durability):
 
 
 def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(connect):
-    """The documented price of linear storage: prune whole threads, never single checkpoints."""
     for state, left in ((ContextState, []), (PlainContextState, ["one", "answer 1", "two", "answer 3"])):
         config = {"configurable": {"thread_id": state.__name__}}
         graph = answering(state=state, checkpointer=connect())
@@ -287,13 +260,17 @@ print([(m.id, m.content) for m in messages])
 
 def test_another_process_reads_the_same_ids(connect, tmp_path):
     """A second interpreter, with strict serialization from the environment, prints the very same ids."""
-    graph = answering("hello", checkpointer=connect())
+    graph = answering(checkpointer=connect())
     graph.invoke({"messages": [("user", "hi")]}, CONFIG)
     printed = subprocess.run(
-        [sys.executable, "-c", READER, tmp_path / "threads.db"],
+        [sys.executable, "-c", READER, tmp_path / "checkpoints.sqlite"],
         env={"LANGGRAPH_STRICT_MSGPACK": "true"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     assert printed.strip() == str([(m.id, m.content) for m in stored(graph)])
+
+
+class Bare(TypedDict):
+    messages: Annotated[list, operator.add]

@@ -36,6 +36,7 @@ def chat_on(
     model: Any = None,
     checkpointer: Any = None,
     store: Any = None,
+    **options: Any,
 ) -> Any:
     """Compile a graph that calls a model, which is given with its tools bound; `checkpointer=False` keeps no state."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
@@ -46,7 +47,7 @@ def chat_on(
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
     saver = InMemorySaver() if checkpointer is None else checkpointer
-    return builder.compile(checkpointer=saver or None, store=store)
+    return builder.compile(checkpointer=saver or None, store=store, **options)
 
 
 def reports_before_calls(agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What has an application a say in before a compaction, and what is it told after one?"""
+"""What have an application and its settings a say in before a compaction, and what is it told after one?"""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.conversations import CharCounter, conversations
-from support.fakes import ScriptedChatModel, exact_count
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support import agents
+from support.agents import RUNS, THREAD, WORD, agent_on, ask, compacted, model_of, on_both, talk, values
+from support.conversations import conversations
+from support.fakes import ScriptedChatModel, exact_count, script
 
-THREAD = {"configurable": {"thread_id": "t1"}}
-WORD = "fox "
 LIMIT = 1_000
 
 
@@ -39,111 +39,20 @@ class Asked:
         return self.answer(compaction)
 
 
+def broken(messages):
+    raise RuntimeError("no")
+
+
 def veto(compaction):
     return None
 
 
-def talk(turns, words=60):
-    made = []
-    for n in range(turns):
-        made += [HumanMessage(f"question {n} " + WORD * words, id=f"q{n}"), AIMessage(WORD * words, id=f"a{n}")]
-    return [*made, HumanMessage("And now?", id="now")]
-
-
-def engine_of(before=None, after=None, *, summarizer=None, window=LIMIT, **config):
-    return ContextEngine(
-        ModelLimits(context_window=window),
-        counter=CharCounter(),
-        summarizer=summarizer,
-        config=ContextConfig(output_reserve=0, **config),
-        before_compaction=before,
-        after_compaction=after,
-    )
-
-
-def made_to_fit(engine, history):
-    """Compact a history that is too large; return the window afterwards and the state."""
-    window = engine.measure(history)
-    state = engine.apply(engine.emergency(window), window)
-    return engine.measure(history, session=state), state
+def engine_of(before=None, after=None, *, window=LIMIT, summarizer=None, **config):
+    return agents.engine_of(window, None, summarizer, before_compaction=before, after_compaction=after, **config)
 
 
 def ids(window):
     return [message.id for message in window.messages]
-
-
-def test_a_compaction_that_a_hook_returns_as_it_is_happens():
-    """And it is asked once."""
-    hook = Asked()
-    window, _ = made_to_fit(engine_of(hook), talk(12))
-    assert window.over_by == 0
-    assert [c.kind for c in hook.compactions] == ["force"]
-
-
-def test_a_soft_compaction_can_be_vetoed():
-    """Past the trigger, although the request fits."""
-    history = talk(6)
-    assert engine_of(trigger=0.5).plan(engine_of(trigger=0.5).measure(history)) is not None
-    engine = engine_of(Asked(veto), trigger=0.5)
-    assert engine.plan(engine.measure(history)) is None
-
-
-def test_relief_can_be_vetoed():
-    """A history past its own bound."""
-    engine = engine_of(Asked(veto), max_history_tokens=200)
-    window = engine.measure(talk(3))
-    assert (engine_of(max_history_tokens=200).relieve(window) is None, engine.relieve(window)) == (False, None)
-
-
-def test_a_hard_compaction_cannot_be_vetoed():
-    """It happens, with a warning."""
-    with capture_logs() as logs:
-        window, _ = made_to_fit(engine_of(Asked(veto)), talk(12))
-    assert window.over_by == 0
-    assert [entry["event"] for entry in logs] == ["compaction.hook_ignored"]
-
-
-def test_spared_messages_stay():
-    """Whole, and with the question that they answer or without it; the request still costs what was said."""
-    hook = Asked(lambda compaction: compaction.spare("q2", "a7"))
-    engine, history = engine_of(hook), talk(12)
-    before = engine.measure(history)
-    compaction = engine.emergency(before)
-    window = engine.measure(history, session=engine.apply(compaction, before))
-    assert {"q2", "a7"} <= {*ids(window)}
-    assert (window.over_by, window.priced_view.total_tokens) == (0, compaction.tokens_after)
-
-
-def test_lines_of_the_application_are_in_the_record():
-    """And stay in it."""
-    hook = Asked(lambda compaction: compaction.with_lines("Ticket 4711 is open."))
-    _, state = made_to_fit(engine_of(hook), talk(12))
-    assert "open: keep: Ticket 4711 is open." in render_record(state["context_record"]).splitlines()
-
-
-def test_a_wish_that_cannot_fit_is_passed_over():
-    """The request has to fit, whatever is spared."""
-    hook = Asked(lambda compaction: compaction.spare(*(f"q{n}" for n in range(12)), *(f"a{n}" for n in range(12))))
-    with capture_logs() as logs:
-        window, _ = made_to_fit(engine_of(hook), talk(12))
-    assert window.over_by == 0
-    assert len(window.messages) < 12
-    assert [entry["event"] for entry in logs] == ["compaction.hook_ignored"]
-
-
-def test_a_view_of_the_hooks_own_is_passed_over():
-    """It could lose messages, or not fit."""
-    hook = Asked(lambda compaction: replace(compaction, view=View()))
-    with capture_logs() as logs:
-        window, _ = made_to_fit(engine_of(hook), talk(12))
-    assert window.over_by == 0
-    assert "spare and with_lines" in logs[0]["reason"]
-
-
-def test_a_reason_in_other_words_is_taken():
-    """It is only told."""
-    _, state = made_to_fit(engine_of(Asked(lambda c: replace(c, reason="end of phase one"))), talk(12))
-    assert state["context_guard"]["reason"] == "end of phase one"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +63,6 @@ def test_a_reason_in_other_words_is_taken():
     ],
 )
 def test_an_answer_that_means_nothing_is_refused(answer, told):
-    """With the value and what to return."""
     engine = engine_of(Asked(answer))
     with pytest.raises(ConfigError) as raised:
         engine.emergency(engine.measure(talk(12)))
@@ -176,13 +84,11 @@ async def _async_hook(window, compaction):
     ],
 )
 def test_what_is_no_plain_function_is_refused(make, name, hook):
-    """When it is given: by engine, middleware and agent alike."""
     with pytest.raises(ConfigError, match=f"^{name}=.*: pass a plain function that takes "):
         make(**{name: hook})
 
 
 def test_the_event_says_what_happened():
-    """Kind, reason, sizes, and the messages that left."""
     events = []
     engine, history = engine_of(None, events.append), talk(12)
     before = engine.measure(history)
@@ -197,23 +103,8 @@ def test_the_event_says_what_happened():
     assert [m.id for m in event.left] == [m.id for m in history if m.id not in ids(after)]
 
 
-class Broken:
-    """A summarizer that fails."""
-
-    def summarize(self, messages, *, previous, max_tokens):
-        raise RuntimeError("no")
-
-
-class Short:
-    """A summarizer that writes a word."""
-
-    def summarize(self, messages, *, previous, max_tokens):
-        return "short"
-
-
-@pytest.mark.parametrize(("summarizer", "kinds"), [(Broken(), []), (Short(), ["summarize"])])
+@pytest.mark.parametrize(("summarizer", "kinds"), [(broken, []), (lambda _: "short", ["summarize"])])
 def test_only_what_happened_is_told(summarizer, kinds):
-    """A summary that failed changes nothing; sync and async."""
     events = []
     engine = engine_of(None, events.append, summarizer=summarizer, summarize="inline", trigger=0.5)
     window = engine.measure(talk(6))
@@ -222,70 +113,99 @@ def test_only_what_happened_is_told(summarizer, kinds):
     assert [event.kind for event in events] == kinds * 2
 
 
-def agent_of(kind, before, after=None):
-    model = ScriptedChatModel(input_limit=LIMIT, profile={"max_input_tokens": LIMIT})
-    options = {
-        "config": ContextConfig(output_reserve=0),
-        "counter": exact_count,
-        "before_compaction": before,
-        "after_compaction": after,
-    }
-    if kind == "nodes":
-        return create_context_agent(model, [], checkpointer=InMemorySaver(), **options)
-    middleware = [ContextWindowMiddleware(**options)]
-    return create_agent(model, [], middleware=middleware, state_schema=ContextAgentState, checkpointer=InMemorySaver())
+def agent_of(adapter, **hooks):
+    return agent_on(adapter, model_of(LIMIT), config=ContextConfig(output_reserve=0), counter=exact_count, **hooks)
 
 
 def chat(agent, turns):
     for n in range(turns):
         agent.invoke({"messages": [HumanMessage(f"question {n} " + WORD * 90, id=f"q{n}")]}, THREAD)
-    return agent.get_state(THREAD).values
+    return values(agent)
 
 
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-def test_agents_ask_once_and_tell_once_per_compaction(kind):
-    """With the thread."""
+@pytest.mark.parametrize(
+    ("verb", "turns", "config"), [("plan", 6, {"trigger": 0.5}), ("relieve", 3, {"max_history_tokens": 200})]
+)
+def test_what_may_wait_can_be_vetoed(verb, turns, config):
+    plain, engine = engine_of(**config), engine_of(Asked(veto), **config)
+    assert getattr(plain, verb)(plain.measure(talk(turns))) is not None
+    assert getattr(engine, verb)(engine.measure(talk(turns))) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "ignored"),
+    [
+        (lambda c: c, ""),
+        (veto, "does not fit"),
+        (lambda c: c.spare(*(f"{who}{n}" for who in "qa" for n in range(12))), ""),
+        (lambda c: replace(c, view=View()), "spare and with_lines"),
+    ],
+    ids=["as it is", "a veto", "a wish that cannot fit", "a view of its own"],
+)
+def test_what_has_to_happen_happens_with_a_warning_where_the_hook_wants_something_else(answer, ignored):
+    hook = Asked(answer)
+    with capture_logs() as logs:
+        window, _ = compacted(engine_of(hook), talk(12))
+    assert (window.over_by, len(window.messages) < 12) == (0, True)
+    assert hook.compactions[0].kind == "force"
+    is_taken = hook.answer(hook.compactions[0]) is hook.compactions[0]
+    assert [entry["event"] for entry in logs] == ([] if is_taken else ["compaction.hook_ignored"])
+    assert is_taken or ignored in logs[0]["reason"]
+    assert not is_taken or len(hook.compactions) == 1
+
+
+def test_spared_messages_lines_and_reasons_of_the_application_are_taken():
+    hook = Asked(lambda compaction: compaction.spare("q2", "a7").with_lines("Ticket 4711 is open."))
+    engine, history = engine_of(hook), talk(12)
+    before = engine.measure(history)
+    compaction = engine.emergency(before)
+    state = engine.apply(compaction, before)
+    window = engine.measure(history, session=state)
+    assert {"q2", "a7"} <= {*ids(window)}
+    assert (window.over_by, window.priced_view.total_tokens) == (0, compaction.tokens_after)
+    assert "open: keep: Ticket 4711 is open." in render_record(state["context_record"]).splitlines()
+    _, state = compacted(engine_of(Asked(lambda c: replace(c, reason="end of phase one"))), history)
+    assert state["context_guard"]["reason"] == "end of phase one"
+
+
+@on_both
+def test_agents_ask_once_and_tell_once_per_compaction(adapter):
     hook, events = Asked(lambda compaction: compaction.spare("q3")), []
-    state = chat(agent_of(kind, hook, events.append), 20)
+    state = chat(agent_of(adapter, before_compaction=hook, after_compaction=events.append), 20)
     number = state["context_guard"]["compactions"]
     assert number > 0
     assert (len(hook.compactions), len(events)) == (number, number)
-    assert {event.thread for event in events} == {"t1"}
+    assert {event.thread for event in events} == {"1"}
     assert "q3" in [key for key, _ in state["context_view"]["pinned"]]
 
 
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-@pytest.mark.parametrize("at", ["before", "after"])
-def test_a_hook_that_raises_fails_the_step_and_changes_nothing(kind, at):
-    """The exception is the application's own, and the next run begins where this one did."""
-
+@on_both
+@pytest.mark.parametrize("name", ["before_compaction", "after_compaction"])
+def test_a_hook_that_raises_fails_the_step_and_changes_nothing(adapter, name):
     def fail(*_):
         raise KeyError("mine")
 
-    agent = agent_of(kind, fail if at == "before" else None, fail if at == "after" else None)
+    agent = agent_of(adapter, **{name: fail})
     with pytest.raises(KeyError, match="mine"):
         chat(agent, 20)
-    values = agent.get_state(THREAD).values
-    assert values.get("context_guard", {}).get("compactions", 0) == 0
-    assert values.get("context_view", {}) == {}
+    assert values(agent).get("context_guard", {}).get("compactions", 0) == 0
+    assert values(agent).get("context_view", {}) == {}
 
 
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-def test_with_a_veto_every_request_fits_all_the_same(kind):
-    """What may wait is vetoed, what may not happens."""
+@on_both
+def test_with_a_veto_every_request_fits_all_the_same(adapter):
     hook = Asked(veto)
     with capture_logs() as logs:
-        state = chat(agent_of(kind, hook), 20)
+        state = chat(agent_of(adapter, before_compaction=hook), 20)
     happened = [entry for entry in logs if entry["event"] == "context.compacted"]
     assert state["context_guard"]["compactions"] == len(happened) > 0
     assert all("exceeds" in entry["reason"] for entry in happened)
     assert len(hook.compactions) >= len(happened)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@RUNS
 @given(messages=conversations(huge=True), window=st.sampled_from((200, 400, 800, 2000)), data=st.data())
 def test_whatever_a_hook_wishes_the_request_fits_and_costs_what_was_said(messages, window, data):
-    """Any messages spared, any lines added, in any conversation."""
     positions = data.draw(st.sets(st.integers(0, len(messages) - 1), max_size=4))
     lines = data.draw(st.lists(st.text(max_size=300), max_size=2))
     spared = [message_id(messages, index) for index in sorted(positions)]
@@ -302,3 +222,118 @@ def test_whatever_a_hook_wishes_the_request_fits_and_costs_what_was_said(message
     after = engine.measure(messages, session=engine.apply(compaction, before))
     assert (after.over_by, after.total_tokens) == (0, compaction.tokens_after)
     assert find_faults(engine.build(after)) == []
+
+
+# --- tools whose results are spared, or cleared first
+
+
+def parallel(number, **texts):
+    """One call of each tool, in parallel, with their results."""
+    calls = [{"name": name, "args": {}, "id": f"{name}{number}"} for name in texts]
+    results = [
+        ToolMessage(text, tool_call_id=f"{name}{number}", id=f"{name}-{number}", name=name)
+        for name, text in texts.items()
+    ]
+    return [AIMessage("", tool_calls=calls, id=f"a{number}"), *results]
+
+
+PLAN, LOG = WORD * 300, WORD * 900
+
+
+HISTORY = [HumanMessage("Compare them.", id="q"), *parallel(1, plan=PLAN, log=LOG)]
+
+
+NAMELESS = [m.model_copy(update={"name": None}) if isinstance(m, ToolMessage) else m for m in HISTORY]
+
+
+def fitted(history, window, **config):
+    """The request after what has to leave left, by message id, and the state."""
+    after, state = compacted(engine_of(window=window, **config), history)
+    assert after.over_by == 0
+    return {message.id: text_of(message.content) for message in after.messages}, state
+
+
+@pytest.mark.parametrize(
+    ("history", "window", "config", "whole"),
+    [
+        (HISTORY, 900, {"spare_tools": ("plan",)}, {"plan-1"}),
+        (NAMELESS, 900, {"spare_tools": ("plan",)}, {"plan-1"}),
+        ([HISTORY[0], *parallel(1, plan=LOG, log=LOG)], 700, {"record_share": 0.8}, set()),
+        (HISTORY, 500, {"spare_tools": ("plan", "log")}, set()),
+    ],
+    ids=["spared", "found by its call", "not spared", "nothing else makes it fit"],
+)
+def test_results_of_spared_tools_stay_whole_while_others_can_be_shortened(history, window, config, whole):
+    shown, _ = fitted(history, window, **config)
+    assert shown["q"] == "Compare them."
+    assert {m.id for m in history if m.type == "tool" and shown[m.id] == m.content} == whole
+
+
+def test_what_a_spared_result_brought_goes_to_the_record_when_its_turn_leaves():
+    plan = parallel(0, plan="ticket TK-4711 " + WORD * 60)
+    first = [HumanMessage("What is planned?", id="q0"), *plan, AIMessage("Done.")]
+    later = [HumanMessage("And now?", id="q1"), *parallel(1, log=WORD * 200)]
+    shown, state = fitted([*first, *later], 300, spare_tools=("plan",))
+    assert "plan-0" not in shown
+    assert "TK-4711" in render_record(state["context_record"])
+
+
+def test_old_results_of_cleared_tools_go_first_and_those_of_others_stay():
+    history = [HISTORY[0], *parallel(1, log=WORD * 500, plan=WORD * 100), *parallel(2, plan="short")]
+    shown, _ = fitted(history, 600, clear_tools=("log",), keep=0.9)
+    assert shown["log-1"].startswith("[Tool result cleared")
+    assert shown["plan-1"] == WORD * 100
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            {"clear_tools": ["a", "b"], "spare_tools": ["b"]},
+            "clear_tools and spare_tools both name b: leave each in one",
+        ),
+        ({"spare_tools": [""]}, "a tool has no name: give the names of tools as the model calls them"),
+        ({"clear_tools": "search"}, "clear_tools='search'"),
+        *(
+            ({name: ["plam"]}, f"{name}=('plam',): the agent has no tool of that name, it has log, plan: correct")
+            for name in ("clear_tools", "spare_tools")
+        ),
+    ],
+)
+def test_settings_that_cannot_hold_are_refused_with_what_to_do(config, told):
+    with pytest.raises(ConfigError) as raised:
+        agent_on("nodes", model_of(700), [plan, log], config=ContextConfig(**config))
+    assert told in str(raised.value)
+
+
+@tool
+def plan() -> str:
+    """Read the plan."""
+    return WORD * 250
+
+
+@tool
+def log() -> str:
+    """Read the log."""
+    return WORD * 700
+
+
+@on_both
+def test_agents_spare_the_results_of_a_tool(adapter):
+    calls = [{"name": name, "args": {}, "id": f"c-{name}"} for name in ("plan", "log")]
+    model = model_of(700, policy=script(AIMessage("", tool_calls=calls), "done"))
+    config = ContextConfig(spare_tools=("plan",), output_reserve=0)
+    ask(agent_on(adapter, model, [plan, log], config=config, counter=exact_count), "Compare.")
+    shown = {m.name: m.content for m in model.requests[-1].messages if isinstance(m, ToolMessage)}
+    assert shown["plan"] == WORD * 250
+    assert len(shown["log"]) < len(WORD * 700)
+
+
+def test_the_middleware_warns_once_of_a_tool_that_no_request_shows():
+    """It cannot refuse: other middleware may have left the tool out of this request."""
+    agent = agent_on("middleware", model_of(700), [plan, log], config=ContextConfig(spare_tools=("plam",)))
+    with capture_logs() as logs:
+        ask(agent, "One.")
+        ask(agent, "Two.")
+    assert [entry["event"] for entry in logs] == ["config.tools_unknown"]
+    assert "spare_tools=('plam',)" in logs[0]["reason"]

@@ -3,21 +3,18 @@
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.summary_input import LastRequest
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from support.agents import THREAD, agent_on, on_both
 from support.fakes import core_overflow, exact_count
 
-THREAD = {"configurable": {"thread_id": "1"}}
 WORDS = "lorem ipsum dolor sit amet " * 36
 SUMMARY = "The user counts questions."
 WINDOW = 12_000
@@ -59,6 +56,10 @@ class Provider(BaseChatModel):
         return [number for number, (messages, _) in enumerate(self.sent) if _asks(messages)]
 
 
+def provider(kind=None, **options):
+    return (kind or Provider)(sent=[], profile={"max_input_tokens": WINDOW}, **options)
+
+
 _CALL = [{"name": "search", "args": {}, "id": "1"}]
 
 
@@ -72,28 +73,12 @@ def search(query: str) -> str:
     return query
 
 
-def nodes(model, **options):
-    options["limits"] = ModelLimits(context_window=WINDOW)
-    return create_context_agent(model, [search], system_prompt="You are kind.", checkpointer=InMemorySaver(), **options)
-
-
-def middleware(model, **options):
-    engine = ContextEngine(ModelLimits(context_window=WINDOW), **options)
-    return create_agent(
-        model,
-        [search],
-        system_prompt="You are kind.",
-        middleware=[ContextWindowMiddleware(engine)],
-        state_schema=ContextAgentState,
-        checkpointer=InMemorySaver(),
-    )
-
-
-def talk(model, *, summarizer=None, build=nodes, summarize="background", questions=40):
+def talk(model, adapter="nodes", *, summarizer=None, summarize="background", questions=40):
     """Ask until the agent has summarized, each background summary finished before the next question."""
     jobs = SummaryJobs()
     config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
-    agent = build(model, counter=exact_count, summarizer=summarizer or model, config=config, jobs=jobs)
+    options = {"counter": exact_count, "summarizer": summarizer or model, "config": config, "jobs": jobs}
+    agent = agent_on(adapter, model, [search], system_prompt="You are kind.", **options)
     for number in range(questions):
         agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
         jobs.drain(10)
@@ -103,12 +88,11 @@ def talk(model, *, summarizer=None, build=nodes, summarize="background", questio
     return agent.get_state(THREAD).values
 
 
+@on_both
 @pytest.mark.parametrize("summarize", ["background", "inline"])
-@pytest.mark.parametrize("build", [nodes, middleware])
-def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, summarize):
+def test_the_own_model_is_asked_by_one_message_after_the_last_request(adapter, summarize):
     """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
-    model = Provider(sent=[])
-    talk(model, build=build, summarize=summarize)
+    talk(model := provider(), adapter, summarize=summarize)
     [number, *_] = model.summaries
     asked, settings = model.sent[number]
     requests = [messages for messages, _ in model.sent if not _asks(messages)]
@@ -117,8 +101,7 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(build, sum
 
 
 def test_the_question_names_the_last_message_that_is_covered():
-    """How far the summary reaches, and how long it may be; tools are off where that keeps the cached prefix."""
-    model = Provider(sent=[], name_of_provider="openai")
+    model = provider(name_of_provider="openai")
     state = talk(model)
     messages, settings = model.sent[model.summaries[0]]
     question, through = messages[-1][1], state["context_pending"]["through"]["index"]
@@ -129,33 +112,30 @@ def test_the_question_names_the_last_message_that_is_covered():
 
 
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
-    """The turn goes on, and the failure is counted."""
-    model = Provider(sent=[], calls_a_tool=True)
+    model = provider(calls_a_tool=True)
     state = talk(model)
     assert state["messages"][-1].text.startswith("answer")
     assert "called search instead of writing a summary" in state["context_guard"]["reason"]
 
 
-@pytest.mark.parametrize("other", [Provider(sent=[]), ModelSummarizer(Provider(sent=[])), lambda _: SUMMARY])
+@pytest.mark.parametrize("other", [provider(), ModelSummarizer(provider()), lambda _: SUMMARY])
 def test_another_summarizer_gets_the_transcript(other):
-    """Only the very object that the agent calls has the conversation in its cache."""
-    model = Provider(sent=[])
+    model = provider()
     talk(model, summarizer=other, questions=12)
     assert model.summaries == []
 
 
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
-    """Where the longer request does not fit, the summary is written as by any other model."""
-    model = Provider(sent=[], refuses_longer=True)
+    model = provider(refuses_longer=True)
     state = talk(model)
-    assert [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)] == [True, False]
+    first, *others = [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)]
+    assert (first, {*others}) == (True, {False})
     assert state["context_pending"]["text"] == SUMMARY
 
 
 @pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
 def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
-    """The size of the request is known before it is sent."""
-    model, request = Provider(sent=[]), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+    model, request = provider(), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
     summarizer = ModelSummarizer(model, counter=exact_count).extending(
         model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
     )
@@ -164,13 +144,11 @@ def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is
 
 
 def test_an_outage_of_the_own_model_is_a_failed_summary():
-    """Only a refusal of the size is answered by another call."""
-
     class Down(Provider):
         def _answer(self, messages):
             raise ConnectionError("down")
 
-    model = Down(sent=[])
+    model = provider(Down)
     summarizer = ModelSummarizer(model).extending(model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000))
     with pytest.raises(SummarizationError, match="down"):
         summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
@@ -178,8 +156,7 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
 
 
 async def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
-    """The rest of what the summary covers is read from the cache; a fence inside the quote stays data. Async alike."""
-    one, other, seen = Provider(sent=[]), Provider(sent=[]), [HumanMessage("and now?")]
+    one, other, seen = provider(), provider(), [HumanMessage("and now?")]
     left = [HumanMessage("My name is Ann. </transcript>")]
     request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
     ModelSummarizer(one).extending(one, request).summarize([*left, *seen], previous="", max_tokens=100)

@@ -31,6 +31,7 @@ from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownMod
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
@@ -42,9 +43,6 @@ from support.fakes import (
     tool_loop,
 )
 
-THREAD = {"configurable": {"thread_id": "1"}}
-LONG = "The quick brown fox jumps over the lazy dog. " * 12  # about 120 tokens
-PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 INLINE = ContextConfig(summarize="inline")
 OFF = ContextConfig(summarize="off")
 
@@ -62,11 +60,6 @@ class Answer(BaseModel):
     pages: int
 
 
-def model_of(window: int, **options: Any) -> ScriptedChatModel:
-    """Return a model that states its window and refuses what is larger."""
-    return ScriptedChatModel(profile={"max_input_tokens": window}, input_limit=window, **options)
-
-
 def agent_of(model, *others, middleware=None, tools=(), **options):
     """Return an agent with the middleware last in the list."""
     options.setdefault("checkpointer", InMemorySaver())
@@ -75,39 +68,8 @@ def agent_of(model, *others, middleware=None, tools=(), **options):
     return create_agent(model, list(tools), system_prompt="You are helpful.", middleware=[*others, last], **options)
 
 
-def ask(agent, text, config=THREAD):
-    return agent.invoke({"messages": [HumanMessage(text)]}, config)
-
-
-def values(agent):
-    return agent.get_state(THREAD).values
-
-
-def test_a_long_conversation_fits_in_every_request_without_an_engine():
-    """Forty turns through a small window; the history stays whole, and the requests are the model's own."""
-    model = model_of(600)
-    agent = agent_of(model)
-    for number in range(40):
-        ask(agent, f"question {number} {LONG[:200]}")
-    assert [request.refused for request in model.requests] == [False] * 40
-    assert len(values(agent)["messages"]) == 80
-    assert model.requests[-1].messages[-1].content.startswith("question 39 ")
-    assert model.requests[-1].messages[0].content.startswith("You are helpful.")
-
-
-async def test_a_long_turn_with_parallel_calls_fits_in_an_async_run():
-    """Ten steps of three calls; no request has an orphan, and none is refused."""
-    calls = [[{"name": "read", "args": {}, "id": f"c{step}-{i}"} for i in range(3)] for step in range(10)]
-    model = model_of(2000, policy=script(*(AIMessage("", tool_calls=step) for step in calls), "done"))
-    agent = agent_of(model, tools=[read])
-    out = await agent.ainvoke({"messages": [HumanMessage("go")]}, THREAD)
-    assert out["messages"][-1].content == "done"
-    assert [(request.refused, find_faults(list(request.messages))) for request in model.requests] == [(False, [])] * 11
-
-
 @pytest.mark.parametrize("schema", [None, ContextAgentState])
 def test_the_session_is_stored_and_hidden(schema):
-    """The keys are in the checkpoint, not in the output, and a caller cannot set them."""
     agent = agent_of(model_of(600), state_schema=schema)
     for number in range(8):
         given = {"messages": [HumanMessage(f"question {number} {LONG[:300]}")], "context_summary": "forged"}
@@ -116,53 +78,58 @@ def test_the_session_is_stored_and_hidden(schema):
     assert list(out) == ["messages"]
     assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "structured_response"}
     assert set(agent.get_input_jsonschema()["properties"]) == {"messages"}
-    assert stored["context_guard"]["compactions"] > 0
-    assert stored["context_report"]["context_window"] == 600
+    assert (stored["context_guard"]["compactions"] > 0, stored["context_report"]["context_window"]) == (True, 600)
     assert "question" in str(stored["context_record"]["lines"])
     assert "forged" not in str(stored)
 
 
-def test_a_session_goes_on_after_a_restart(tmp_path):
-    """A new agent on the same database sends what the old one would have sent."""
+def test_a_session_goes_on_after_a_restart(open_sqlite, tmp_path):
     requests = []
-    for restarts in (False, True):
-        model, path = model_of(600), tmp_path / f"{restarts}.db"
+    for restarts, saver in ((True, open_sqlite()), (False, InMemorySaver())):
+        model = model_of(600)
         for number in range(10):
-            connection = sqlite3.connect(path, check_same_thread=False)
             if restarts or number == 0:
-                agent = agent_of(model, checkpointer=SqliteSaver(connection))
+                agent = agent_of(model, checkpointer=open_sqlite() if restarts else saver)
             agent.invoke({"messages": [HumanMessage(f"question {number} {LONG[:300]}", id=f"q{number}")]}, THREAD)
-            if restarts:
-                connection.close()
         requests.append([[(m.type, m.content) for m in request.messages] for request in model.requests])
     assert requests[0] == requests[1]
 
 
 def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_again(tmp_path):
-    """Twice the turns are about twice the bytes; without the schema they are about four times as many."""
     growth = {}
+    queries = ("SELECT SUM(LENGTH(checkpoint)) FROM checkpoints", "SELECT SUM(LENGTH(value)) FROM writes")
     for schema in (ContextAgentState, None):
         sizes = []
         for turns in (10, 20):
             connection = sqlite3.connect(tmp_path / f"{schema}{turns}.db", check_same_thread=False)
-            agent = agent_of(model_of(4000), checkpointer=SqliteSaver(connection), state_schema=schema)
-            for number in range(turns):
-                ask(agent, f"question {number} {LONG * 4}")
-            sizes.append(_stored_bytes(connection))
+            held(agent_of(model_of(4000), checkpointer=SqliteSaver(connection), state_schema=schema), turns, 2200)
+            sizes.append(sum(connection.execute(query).fetchone()[0] for query in queries))
             connection.close()
         growth[schema] = sizes[1] / sizes[0]
     assert growth[ContextAgentState] < 2.8  # the first compaction adds a record to every later checkpoint
     assert growth[None] > 3
 
 
-def _stored_bytes(connection):
-    queries = ("SELECT SUM(LENGTH(checkpoint)) FROM checkpoints", "SELECT SUM(LENGTH(value)) FROM writes")
-    return sum(connection.execute(query).fetchone()[0] for query in queries)
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
+async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_again(overflow, is_async):
+    model = ScriptedChatModel(profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow)
+    agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
+    for number in range(12):
+        given = {"messages": [HumanMessage(f"question {number} {LONG[:400]}")]}
+        await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
+    refused = [request.refused for request in model.requests]
+    assert (refused.count(True), refused.count(False)) == (1, 12)
+    assert values(agent)["context_report"]["input_limit"] <= 600
+
+
+def test_a_model_that_states_no_window_needs_an_engine():
+    with pytest.raises(UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="):
+        ask(agent_of(ScriptedChatModel()), "hi")
 
 
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
 def test_a_refused_request_is_sent_again_smaller(overflow):
-    """The provider's limit is smaller than what the model states: learned, and not hit again."""
     model = ScriptedChatModel(profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow)
     agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
     for number in range(12):
@@ -172,17 +139,7 @@ def test_a_refused_request_is_sent_again_smaller(overflow):
     assert values(agent)["context_report"]["input_limit"] <= 600
 
 
-async def test_a_refusal_is_recovered_in_an_async_run():
-    """The same through `ainvoke`."""
-    model = model_of(4000, faults=[core_overflow(5000, 900)])
-    agent = agent_of(model)
-    out = await agent.ainvoke({"messages": [HumanMessage(LONG), AIMessage(LONG), HumanMessage("now")]}, THREAD)
-    assert [request.refused for request in model.requests] == [True, False]
-    assert out["messages"][-1].content.endswith("now")
-
-
 def test_after_the_last_recovery_the_error_keeps_its_type_and_nothing_is_stored():
-    """Two recoveries, then the provider's own exception; the thread can go on."""
     faults = [openai_overflow(900 - 100 * n, 800 - 100 * n) for n in range(3)]
     model = model_of(4000, faults=list(faults))
     agent = agent_of(model)
@@ -195,7 +152,6 @@ def test_after_the_last_recovery_the_error_keeps_its_type_and_nothing_is_stored(
 
 
 def test_other_errors_pass_through():
-    """Not ours to answer: called once, same exception."""
     model = model_of(4000, faults=[InvalidRequestError("no")])
     with pytest.raises(InvalidRequestError, match="no"):
         ask(agent_of(model), "hi")
@@ -203,7 +159,6 @@ def test_other_errors_pass_through():
 
 
 def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
-    """The error has the table of regions, the agent's tools included."""
     tools = [{"type": "function", "function": {"name": "big", "description": LONG * 9, "parameters": {}}}]
     model = model_of(500)
     with pytest.raises(BudgetExceededError, match="tools") as refusal:
@@ -212,75 +167,49 @@ def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
     assert model.requests == []
 
 
-def test_a_model_that_states_no_window_needs_an_engine():
-    """The error says what to pass; with an engine its limits hold."""
-    model = ScriptedChatModel()
-    with pytest.raises(UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="):
-        ask(agent_of(model), "hi")
-    engine = ContextEngine(limits=ModelLimits(context_window=700), config=INLINE)
-    agent = agent_of(model, middleware=ContextWindowMiddleware(engine))
-    for number in range(10):
-        ask(agent, f"question {number} {LONG[:300]}")
-    assert model.largest_tokens <= 700
-
-
-@pytest.mark.parametrize(("engine_window", "model_window"), [(700, 9_000), (9_000, 700)])
+@pytest.mark.parametrize(("engine_window", "model_window"), [(700, None), (700, 9_000), (9_000, 700)])
 def test_the_tighter_of_the_engines_and_the_models_limits_holds(engine_window, model_window):
-    """Whoever set a limit on the engine means it, and no model can hold more than it states."""
-    model = ScriptedChatModel(profile={"max_input_tokens": model_window}, input_limit=700)
+    profile = {"max_input_tokens": model_window} if model_window else None
+    model = ScriptedChatModel(profile=profile, input_limit=700)
     engine = ContextEngine(limits=ModelLimits(context_window=engine_window), config=INLINE)
     agent = agent_of(model, middleware=ContextWindowMiddleware(engine))
-    for number in range(10):
-        ask(agent, f"question {number} {LONG[:300]}")
+    held(agent, 10, 300)
     assert ([request.refused for request in model.requests], model.largest_tokens <= 700) == ([False] * 10, True)
     assert values(agent)["context_report"]["context_window"] == 700
 
 
-def test_a_fallback_below_the_engines_limits_gets_a_request_that_fits():
-    """The engine's limits were set with the first model in mind."""
-    primary, small = model_of(4_000, model_name="primary"), model_of(700, model_name="small")
-    ours = ContextWindowMiddleware(ContextEngine(limits=ModelLimits(context_window=3_000), config=OFF))
-    agent = agent_of(primary, ModelFallbackMiddleware(small), middleware=ours)
-    for number in range(8):
-        ask(agent, f"question {number} {LONG}")
-    assert values(agent)["context_report"]["context_window"] == 3_000
-    primary.faults += [SdkError("down", status_code=503)]
-    ask(agent, "and now?")
-    assert [request.refused for request in small.requests] == [False]
-
-
 def test_an_engine_and_its_options_contradict_each_other():
-    """Both would decide the same thing."""
     engine = ContextEngine(limits=ModelLimits(context_window=700))
     with pytest.raises(ConfigError, match="summarizer, config on the engine"):
         ContextWindowMiddleware(engine, summarizer=lambda _: "short", config=INLINE)
-
-
-def test_the_same_middleware_twice_is_refused_by_langchain():
-    """One per agent."""
     with pytest.raises(AssertionError, match="duplicate"):
         agent_of(model_of(700), ContextWindowMiddleware())
 
 
-@pytest.mark.parametrize("is_last", [True, False])
-def test_a_fallback_with_a_smaller_window_gets_a_request_that_fits(is_last):
+@pytest.mark.parametrize("place", ["last", "last, with an engine", "first"])
+def test_a_fallback_with_a_smaller_window_gets_a_request_that_fits(place):
     """Last in the list, the fallback's own limits count at once; first, it refuses once and the retry fits."""
-    primary = model_of(4000, model_name="primary")
-    small = model_of(700, model_name="small")
-    ours = ContextWindowMiddleware(config=OFF)
-    stack = [ModelFallbackMiddleware(small), ours] if is_last else [ours, ModelFallbackMiddleware(small)]
-    agent = create_agent(primary, [], middleware=stack, state_schema=ContextAgentState, checkpointer=InMemorySaver())
-    for number in range(8):
-        ask(agent, f"question {number} {LONG}")
-    primary.faults += [SdkError("down", status_code=503), SdkError("down", status_code=503)]
+    primary, small = model_of(4000, model_name="primary"), model_of(700, model_name="small")
+    engine = ContextEngine(limits=ModelLimits(context_window=3_000), config=OFF)
+    ours = ContextWindowMiddleware(engine) if "engine" in place else ContextWindowMiddleware(config=OFF)
+    stack = [ModelFallbackMiddleware(small), ours]
+    agent = create_agent(
+        primary,
+        [],
+        middleware=stack[::-1] if place == "first" else stack,
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
+    )
+    held(agent, 8, 540)
+    assert values(agent)["context_report"]["context_window"] == (3_000 if "engine" in place else 4_000)
+    primary.faults += [SdkError("down", status_code=503)] * (2 if place == "first" else 1)
     out = ask(agent, "and now?")
     assert out["messages"][-1].response_metadata["model_name"] == "small"
-    assert [request.refused for request in small.requests] == ([False] if is_last else [True, False])
+    assert [request.refused for request in small.requests] == ([True, False] if place == "first" else [False])
     assert small.largest_tokens <= 700
 
 
 def test_another_middleware_may_choose_model_tools_settings_and_prompt_per_request():
-    """Listed before, it is obeyed: what it chose is measured and sent."""
     small = model_of(700, model_name="small")
 
     @wrap_model_call
@@ -289,9 +218,7 @@ def test_another_middleware_may_choose_model_tools_settings_and_prompt_per_reque
         settings = {"max_tokens": 100}
         return handler(request.override(model=small, tools=[], system_message=system, model_settings=settings))
 
-    agent = agent_of(model_of(4000), choose, tools=[read])
-    for number in range(8):
-        ask(agent, f"question {number} {LONG}")
+    held(agent := agent_of(model_of(4000), choose, tools=[read]), 8, 540)
     report = values(agent)["context_report"]
     assert [request.refused for request in small.requests] == [False] * 8
     assert small.requests[-1].tools == ()
@@ -299,18 +226,16 @@ def test_another_middleware_may_choose_model_tools_settings_and_prompt_per_reque
     assert (report["context_window"], report["reserved_tokens"], report["tool_tokens"]) == (700, 100, 0)
 
 
+def answering(key, **args):
+    return AIMessage("", tool_calls=[{"name": "Answer", "args": args, "id": key}])
+
+
 @pytest.mark.parametrize("strategy", [ToolStrategy, AutoStrategy, lambda schema: schema])
 def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
-    """The schema is part of the tools; the answer is parsed, and an oversized history is compacted."""
-    calls = [
-        AIMessage("", tool_calls=[{"name": "Answer", "args": {"text": LONG, "pages": 1}, "id": f"c{number}"}])
-        for number in range(10)
-    ]
+    calls = [answering(f"c{number}", text=LONG, pages=1) for number in range(10)]
     model = model_of(1500, policy=script(*calls))
     agent = agent_of(model, response_format=strategy(Answer))
-    for number in range(10):
-        out = ask(agent, f"question {number} {LONG}")
-    assert out["structured_response"] == Answer(text=LONG, pages=1)
+    assert held(agent, 10, 540)["structured_response"] == Answer(text=LONG, pages=1)
     assert [request.refused for request in model.requests] == [False] * 10
     stored = values(agent)
     assert stored["context_report"]["tool_tokens"] > 30
@@ -318,21 +243,27 @@ def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
     assert len(stored["messages"]) == 30
 
 
-def test_structured_output_that_has_to_be_repeated_does_not_end_the_turn():
-    """A call that does not parse is answered with an error, and the next one counts."""
-    wrong = AIMessage("", tool_calls=[{"name": "Answer", "args": {"text": "x"}, "id": "c1"}])
-    right = AIMessage("", tool_calls=[{"name": "Answer", "args": {"text": "x", "pages": 2}, "id": "c2"}])
-    model = model_of(1500, policy=script(wrong, right))
-    out = ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
-    assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=2), 2)
+@pytest.mark.parametrize(
+    ("answers", "strategy"),
+    [
+        (["Just a text.", answering("c", text="x", pages=3)], ToolStrategy),
+        ([answering("c1", text="x"), answering("c2", text="x", pages=3)], ToolStrategy),
+        (['{"text": "x", "pages": 3}'], ProviderStrategy),
+    ],
+    ids=["text first", "wrong first", "by the provider"],
+)
+def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(answers, strategy, monkeypatch):
+    ended_after, model = [], model_of(1_500, policy=script(*answers))
+    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
+    out = ask(agent_of(model, response_format=strategy(Answer)), "hi")
+    assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=3), len(answers))
+    assert ended_after == [len(answers)]
 
 
-def test_with_a_response_format_the_turn_ends_with_the_structured_response():
-    """Then there is time for a summary, although a tool result comes last."""
-    call = {"name": "Answer", "args": {"text": LONG * 5, "pages": 1}, "id": "c1"}
+def test_with_a_response_format_there_is_time_for_a_summary_although_a_tool_result_comes_last():
     writer = Writer()
     inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.1)
-    model = model_of(1_500, policy=script(AIMessage("", tool_calls=[call])))
+    model = model_of(1_500, policy=script(answering("c1", text=LONG * 5, pages=1)))
     ours = ContextWindowMiddleware(summarizer=writer, config=inline)
     agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
     earlier = [HumanMessage(LONG), AIMessage("Yes."), HumanMessage(LONG * 2), AIMessage("Yes.")]
@@ -340,8 +271,26 @@ def test_with_a_response_format_the_turn_ends_with_the_structured_response():
     assert (out["structured_response"].pages, len(model.requests), writer.calls) == (1, 1, 1)
 
 
+def test_a_person_can_approve_a_call_between_compactions():
+    calls = [AIMessage("", tool_calls=[{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"}]) for n in range(8)]
+    model = model_of(800, policy=script(*(answer for call in calls for answer in (call, "done"))))
+    agent = agent_of(model, HumanInTheLoopMiddleware(interrupt_on={"read": True}), tools=[read])
+    for number in range(8):
+        assert ask(agent, f"question {number} {LONG[:200]}")["__interrupt__"]
+        out = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+        assert out["messages"][-1].content == "done"
+        assert model.requests[-1].messages[-1].tool_call_id == f"c{number}"
+    assert [request.refused for request in model.requests] == [False] * 16
+    assert values(agent)["context_guard"]["compactions"] > 0
+
+
+def test_a_call_that_another_middleware_blocks_is_answered_by_it():
+    model = model_of(2000, policy=tool_loop(steps=4))
+    ask(agent_of(model, ToolCallLimitMiddleware(run_limit=2), tools=[read]), "go")
+    assert [find_faults(list(request.messages)) for request in model.requests] == [[]] * 5
+
+
 def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeypatch):
-    """The agent asks again, and there is no time for a summary before it has what was asked for."""
     call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
     model = model_of(1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call])))
     ended_after = []
@@ -350,49 +299,15 @@ def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeyp
     assert ended_after == [2]
 
 
-def test_structured_output_by_the_provider_is_parsed():
-    """A native format needs no tool, and the answer ends the turn."""
-    model = model_of(1500, policy=script('{"text": "x", "pages": 3}'))
-    out = ask(agent_of(model, response_format=ProviderStrategy(Answer)), "hi")
-    assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=3), 1)
-
-
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy, AutoStrategy, lambda schema: schema])
 def test_the_schema_of_a_response_format_counts_before_the_first_answer(strategy):
-    """A schema that does not fit is refused, in whatever way it would be sent."""
     model, ours = model_of(60), ContextWindowMiddleware(counter=exact_count)
     with pytest.raises(BudgetExceededError) as refusal:
         ask(agent_of(model, middleware=ours, response_format=strategy(Answer)), "hi")
     assert (refusal.value.report["tool_tokens"] > 30, model.requests) == (True, [])
 
 
-def test_a_person_can_approve_a_call_between_compactions():
-    """The interrupt stops after the model; the resume sends the result of the approved call in a request that fits."""
-    calls = [AIMessage("", tool_calls=[{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"}]) for n in range(8)]
-    model = model_of(800, policy=script(*(answer for call in calls for answer in (call, "done"))))
-    agent = agent_of(model, HumanInTheLoopMiddleware(interrupt_on={"read": True}), tools=[read])
-    for number in range(8):
-        stopped = ask(agent, f"question {number} {LONG[:200]}")
-        assert stopped["__interrupt__"]
-        out = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
-        assert out["messages"][-1].content == "done"
-        assert model.requests[-1].messages[-1].tool_call_id == f"c{number}"
-    assert [request.refused for request in model.requests] == [False] * 16
-    assert values(agent)["context_guard"]["compactions"] > 0
-
-
-def test_a_limit_of_tool_calls_works_beside_it():
-    """The blocked call is answered by the other middleware, and the requests stay valid."""
-    model = model_of(2000, policy=tool_loop(steps=4))
-    agent = agent_of(model, ToolCallLimitMiddleware(run_limit=2), tools=[read])
-    ask(agent, "go")
-    assert [find_faults(list(request.messages)) for request in model.requests] == [[]] * len(model.requests)
-    assert len(model.requests) == 5
-
-
 def test_an_answer_of_another_middleware_gets_an_id_that_the_session_refers_to():
-    """A bare message without an id, made inside, is the answer; what was learned points to it."""
-
     class Cache(AgentMiddleware):
         def wrap_model_call(self, request: ModelRequest, handler: Any) -> AIMessage:
             usage = {"input_tokens": 40, "output_tokens": 2, "total_tokens": 42}
@@ -408,7 +323,6 @@ def test_an_answer_of_another_middleware_gets_an_id_that_the_session_refers_to()
 
 
 def test_the_stream_shows_the_answers_and_no_summary():
-    """Summaries are written by the same kind of model inside the model node, and no token of them is streamed."""
     writer = model_of(8000, policy=script("SUMMARY of what was said"), model_name="writer")
     middleware = ContextWindowMiddleware(summarizer=writer, config=INLINE)
     agent = agent_of(model_of(600), middleware=middleware)
@@ -434,7 +348,6 @@ class Writer:
 
 
 def test_a_background_summary_goes_through_the_agents_store():
-    """What one process wrote and has not used yet is found by another with the same store."""
     store, saver, writer, model = InMemoryStore(), InMemorySaver(), Writer(), model_of(900)
 
     def process() -> tuple[Any, SummaryJobs]:
@@ -455,18 +368,7 @@ def test_a_background_summary_goes_through_the_agents_store():
     assert writer.calls == 1
 
 
-def test_the_counts_can_be_watched():
-    """The validator hears of every answer."""
-    validator = Validator()
-    agent = agent_of(model_of(900), middleware=ContextWindowMiddleware(validator=validator))
-    for number in range(3):
-        ask(agent, f"question {number}")
-    assert validator.accuracy("scripted") is not None
-
-
 def test_options_of_the_engine_are_passed_on():
-    """Counter, pins and limits of others count for the engine that the middleware makes."""
-
     class Told:
         def recall(self, model: str) -> dict[str, int]:
             return {"max_input_tokens": 500}
@@ -477,11 +379,17 @@ def test_options_of_the_engine_are_passed_on():
     def is_first(message: Any) -> bool:
         return message.content.startswith("question 1 ")
 
-    model = model_of(4000)
-    ours = ContextWindowMiddleware(config=INLINE, counter=exact_count, learned=Told(), pin_when=is_first)
-    agent = agent_of(model, middleware=ours)
-    for number in range(10):
-        ask(agent, f"question {number} {LONG[:200]}")
+    model, validator = model_of(4000), Validator()
+    options = {"counter": exact_count, "learned": Told(), "pin_when": is_first, "validator": validator}
+    held(agent_of(model, middleware=ContextWindowMiddleware(config=INLINE, **options)), 10, 200)
     last = [message.text for message in model.requests[-1].messages]
     assert model.largest_tokens <= 500
     assert [text for text in last if text.startswith("question 1 ")]
+    assert validator.accuracy("scripted") is not None
+
+
+def held(agent, turns, chars):
+    """Take some turns."""
+    for number in range(turns):
+        out = ask(agent, f"question {number} {(LONG * 4)[:chars]}")
+    return out

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -23,11 +22,10 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.pairing import is_valid_step, repair_step
 from langchain_ctxwin.core.turns import split_steps
-from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support.agents import THREAD, agent_on
 from support.fakes import exact_count
 from support.routing import router, scripted
 
-THREAD = {"configurable": {"thread_id": "1"}}
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=500)
 
 
@@ -44,44 +42,23 @@ def calls_once(messages: Any, _: Any = None) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}])
 
 
-def model_of() -> Any:
-    return scripted("small", 8_000, policy=calls_once)
-
-
-def agents() -> dict[str, Any]:
-    selector = ToolSelector([look], max_tool_tokens=500)
-    routed = RoutedChatModel(router(model_of(), scripted("large", 16_000, policy=calls_once)))
-    return {
-        "nodes": create_context_agent(model_of(), [look], limits=LIMITS, checkpointer=InMemorySaver()),
-        "middleware": create_agent(
-            model_of(),
-            [look],
-            middleware=[ContextWindowMiddleware(ContextEngine(LIMITS))],
-            checkpointer=InMemorySaver(),
-        ),
-        "router and selector": create_context_agent(routed, [], tool_selector=selector, checkpointer=InMemorySaver()),
-    }
-
-
 @pytest.mark.parametrize("kind", ["nodes", "middleware", "router and selector"])
 def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatch):
     """One before the call, which every node up to the answer goes by; one after the answer that ends the turn."""
-    measured = []
-    measure = ContextEngine.measure
-
-    def counting(*args: Any, **options: Any) -> Any:
-        measured.append(args)
-        return measure(*args, **options)
-
-    agent = agents()[kind]
+    small, large = scripted("small", 8_000, policy=calls_once), scripted("large", 16_000, policy=calls_once)
+    if kind == "router and selector":
+        chosen = ToolSelector([look], max_tool_tokens=500)
+        agent = agent_on("nodes", RoutedChatModel(router(small, large)), tool_selector=chosen)
+    else:
+        agent = agent_on(kind, small, [look])
     agent.invoke({"messages": [HumanMessage("hello")]}, THREAD)
-    monkeypatch.setattr(ContextEngine, "measure", counting)
+    measured, measure = [], ContextEngine.measure
+    monkeypatch.setattr(ContextEngine, "measure", lambda *args, **given: measured.append(1) or measure(*args, **given))
     agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
     assert len(measured) == 2 + 1  # two model calls, one end of a turn
 
 
 def test_a_window_of_another_state_is_not_taken():
-    """A node of one's own between ours may change what they go by; the list of messages alone does not tell."""
     nodes = ContextNodes(ContextEngine(LIMITS), system_prompt="Be brief.")
     state: dict[str, Any] = {"messages": [HumanMessage("hello", id="q"), AIMessage("hi", id="a"), HumanMessage("so?")]}
     state |= nodes.budget_check.invoke(state)
@@ -121,7 +98,6 @@ class Strict(BaseChatModel):
 
 @pytest.mark.parametrize("tokens", [1_990, 2_230, 2_590, 2_735, 2_900])
 def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(tokens):
-    """Turn after turn, and again where less is still too much."""
     model = Strict(max_tokens=1_000, asked=[])
     agent = create_context_agent(model, [], limits=ModelLimits(context_window=100_000), checkpointer=InMemorySaver())
     for text in ("lorem ipsum dolor " * (tokens // 3), "so? ", "x7f3 9a01 " * (tokens // 8), "and? "):
@@ -143,7 +119,6 @@ MESSAGES = st.one_of(
 
 @given(st.lists(MESSAGES, min_size=1, max_size=6))
 def test_a_step_that_is_taken_as_valid_needs_no_repair(messages):
-    """The quick look agrees with the repair: what it passes is returned as the same objects."""
     previous = None
     for step in split_steps(messages, 0):
         repaired = repair_step(step.messages, previous)

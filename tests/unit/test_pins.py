@@ -1,36 +1,42 @@
-"""What stays in every request."""
+"""What stays in every request, verbatim: marked messages, `pin_when`, constraints; or an error that names them."""
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from __future__ import annotations
 
-from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core.limits import ModelLimits
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_ctxwin import ContextConfig, TokenEstimator, pin
 from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.priced_view import is_pinned, last_user, pin
-from langchain_ctxwin.engine import ContextEngine
-from support.conversations import CharCounter
+from langchain_ctxwin.core.priced_view import is_pinned, last_user
+from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from support import agents
+from support.agents import RUNS, THREAD, agent_on, called, compacted, model_of
+from support.conversations import CharCounter, conversations, payload, ready
 
-FILLER = "lorem ipsum dolor " * 20  # 90 tokens
-
-
-def engine_of(window=600, **config):
-    settings = ContextConfig(output_reserve=0, summarize="off", **config)
-    return ContextEngine(limits=ModelLimits(context_window=window), counter=CharCounter(), config=settings)
-
-
-def chat(turns=10, **replaced):
-    """Return a history of questions q0.. and answers a0.., some messages replaced by id."""
-    messages = []
-    for number in range(turns):
-        messages.append(HumanMessage(f"question {number} {FILLER}", id=f"q{number}"))
-        messages.append(AIMessage(f"answer {number}", id=f"a{number}"))
-    messages.append(HumanMessage("the current question", id="now"))
-    return [replaced.get(message.id, message) for message in messages]
+WORDS = "lorem ipsum dolor sit amet "
+FLOOR_TOKENS = 110  # a message clamped to its floor, with the marker and its frame
+RULE = "Never book before nine."
+WINDOWS = st.sampled_from((400, 800, 2000))
 
 
-def compacted(engine, messages, state=None):
-    window = engine.measure(messages, session=state)
-    update = engine.apply(engine.emergency(window), window)
-    return engine.measure(messages, session=update), update
+def engine_of(window=800, counter=None, **options):
+    def digest(messages):
+        return f"{len(messages)} more messages"
+
+    return agents.engine_of(window, counter, digest, **{"summarize": "off", **options})
+
+
+def loop(steps=12):
+    """Return one turn that makes the same call again and again, all but the first."""
+    made = [called(n, text(f"{n}", 90), "policy" if n == 0 else "read") for n in range(steps)]
+    return [HumanMessage("go", id="go"), *(message for step in made for message in step)]
 
 
 def ids(window):
@@ -38,58 +44,30 @@ def ids(window):
 
 
 def test_a_pin_is_a_copy_with_the_same_id():
-    """The original is not changed."""
     message = HumanMessage("keep", id="1", additional_kwargs={"a": 1})
     marked = pin(message)
     assert (marked.id, marked.content, is_pinned(marked), is_pinned(message)) == ("1", "keep", True, False)
     assert marked.additional_kwargs["a"] == 1
 
 
-def test_the_first_question_stays_with_its_short_answer():
-    """An answered question does not look open."""
-    window, _ = compacted(engine_of(), chat())
-    assert ids(window)[:2] == ["q0", "a0"]
+def test_the_current_question_is_the_last_user_message():
+    assert last_user([HumanMessage("a"), HumanMessage("b"), AIMessage("c")]) == 1
+    assert last_user([AIMessage("c")]) is None
+
+
+@pytest.mark.parametrize(
+    ("pins_first", "answer", "shown"),
+    [(True, "ready", ["first", "ready"]), (True, "long " * 300, ["first", "first:answered"]), (False, "ready", None)],
+    ids=["with its short answer", "a marker for its long answer", "when the setting says so"],
+)
+def test_the_first_question_stays_and_does_not_look_open(pins_first, answer, shown):
+    window, _ = compacted(engine_of(600, pin_first_user=pins_first), chat(ready=AIMessage(answer, id="ready")))
+    assert (ids(window)[:2] == shown) is ("first" in ids(window)) is pins_first
     assert ids(window)[-1] == "now"
-
-
-def test_a_long_answer_is_left_out_with_a_marker():
-    """The pinned question is followed by a line that says so."""
-    window, _ = compacted(engine_of(), chat(a0=AIMessage("long " * 200, id="a0")))
-    assert ids(window)[:2] == ["q0", "q0:answered"]
-    assert window.messages[1].content == "[left out]"
-
-
-def test_the_first_question_may_leave():
-    """When the setting says so."""
-    window, _ = compacted(engine_of(pin_first_user=False), chat())
-    assert "q0" not in ids(window)
-
-
-def test_a_marked_message_stays_through_several_compactions():
-    """Every later compaction carries it along."""
-    engine = engine_of(pin_first_user=False)
-    messages = chat(q3=pin(HumanMessage("never book before nine", id="q3")))
-    _, state = compacted(engine, messages)
-    grown = [*messages, *(m.model_copy(update={"id": f"later-{m.id}"}) for m in chat())]
-    window, _ = compacted(engine, grown, state)
-    assert "never book before nine" in [m.content for m in window.messages]
-
-
-def test_a_new_pin_on_a_message_that_left_takes_effect_at_once():
-    """It counts as one compaction, because the prefix changes, and only once."""
-    engine = engine_of(pin_first_user=False)
-    messages = chat()
-    _, state = compacted(engine, messages)
-    marked = [pin(m) if m.id == "q2" else m for m in messages]
-    window = engine.measure(marked, session=state)
-    assert "q2" in ids(window)
-    assert window.report["compactions"] == 2
-    again = engine.measure(marked, session={**state, **seen(window)})
-    assert again.report["compactions"] == 2
+    assert answer == "ready" or window.messages[1].content == "[left out]"
 
 
 def test_a_pin_covers_its_whole_step():
-    """Parallel calls, calling messages in a row and notes between call and result stay together."""
     calls = [{"name": "f", "args": {}, "id": i} for i in ("x", "y")]
     step = [
         AIMessage("", tool_calls=calls[:1], id="c1"),
@@ -98,40 +76,386 @@ def test_a_pin_covers_its_whole_step():
         ToolMessage("result x", tool_call_id="x", id="rx"),
         pin(ToolMessage("result y", tool_call_id="y", id="ry")),
     ]
-    messages = [HumanMessage("go", id="go"), *step, *chat()]
-    window, _ = compacted(engine_of(pin_first_user=False), messages)
+    window, _ = compacted(engine_of(600, pin_first_user=False), [HumanMessage("go", id="go"), *step, *chat()])
     shown = {m.id: m.content for m in window.messages}
     assert (shown["rx"], shown["ry"]) == ("result x", "result y")
     assert not any("not answered" in str(content) for content in shown.values())
 
 
-def test_a_pinned_result_is_neither_cleared_nor_superseded():
-    """Although the same call was made again later."""
-    messages = [HumanMessage("go", id="go")]
-    for number in range(12):
-        messages.append(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": f"x{number}"}], id=f"c{number}"))
-        messages.append(ToolMessage(f"{number} {FILLER}", tool_call_id=f"x{number}", id=f"r{number}"))
-    messages[2] = pin(messages[2])
-    window, _ = compacted(engine_of(), messages)
-    assert next(m for m in window.messages if m.id == "r0").content == f"0 {FILLER}"
-
-
 def test_a_pinned_leading_system_message_is_shown_once():
-    """It is in the system region and needs no second place."""
-    messages = [pin(SystemMessage("be brief", id="s")), *chat()]
-    window, state = compacted(engine_of(), messages)
+    window, state = compacted(engine_of(600), messages := [pin(SystemMessage("be brief", id="s")), *chat()])
     assert "s" not in ids(window)
-    assert engine_of().measure(messages, session=state).report["compactions"] == 1
+    assert engine_of(600).measure(messages, session=state).report["compactions"] == 1
 
 
-def test_constraints_are_verbatim_in_every_request():
-    """Also after compaction."""
-    engine = engine_of(constraints=("never book before nine",))
-    window, _ = compacted(engine, chat())
-    assert "- never book before nine" in engine.build(window)[0].content
+@pytest.mark.parametrize("number", range(0, 10, 3))
+def test_a_pinned_result_is_neither_cleared_nor_superseded_by_a_mark_or_by_pin_when(number):
+    messages = loop()
+    marked = [pin(message) if message.id == f"r{number}" else message for message in messages]
+    shown, window, state = sent(engine_of(pin_when=lambda message: message.id == f"r{number}"), messages)
+    assert sent(engine_of(), marked)[0::2] == (shown, state)
+    assert (shown[f"r{number}"], window.session.compactions) == (text(f"{number}", 90), 1)
 
 
-def test_the_current_question_is_the_last_user_message():
-    """None when there is none."""
-    assert last_user([HumanMessage("a"), HumanMessage("b"), AIMessage("c")]) == 1
-    assert last_user([AIMessage("c")]) is None
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compaction(is_marked):
+    messages = chat()
+    shown, _, state = sent(engine_of(), messages)
+    assert "q2" not in shown
+    engine = engine_of() if is_marked else engine_of(pin_when=lambda message: message.id == "q2")
+    pinned = [pin(m) if is_marked and m.id == "q2" else m for m in messages]
+    shown, window, state = sent(engine, pinned, json.loads(json.dumps(state)))
+    assert (shown["q2"], window.report["compactions"]) == (messages[6].content, 2)
+    assert sent(engine, pinned, state)[1].report["compactions"] == 2
+
+
+def text(what, tokens):
+    """Return a text of about so many tokens."""
+    return f"{what} " + (WORDS * tokens)[: 4 * tokens]
+
+
+def chat(turns=10, **replaced):
+    """Return a history of questions q0.. and answers a0.. of about 50 tokens, some messages replaced by id."""
+    messages = [HumanMessage("start", id="first"), AIMessage("ready", id="ready")]
+    for number in range(turns):
+        messages.append(HumanMessage(text(f"question {number}", 50), id=f"q{number}"))
+        messages.append(AIMessage(text(f"answer {number}", 50), id=f"a{number}"))
+    messages.append(HumanMessage("the current question", id="now"))
+    return [replaced.get(message.id, message) for message in messages]
+
+
+def user(key, tokens=0, *, what="keep this"):
+    return HumanMessage(text(what, tokens), id=key)
+
+
+def sent(engine, messages, state=None):
+    """Return what the engine sends, by id, the window, and the state."""
+    window = engine.measure(messages, session=state)
+    state = {**(state or {}), **seen(window)}
+    if compaction := engine.emergency(window):
+        state |= engine.apply(compaction, window)
+        window = engine.measure(messages, session=state)
+    return {message.id: message.content for message in engine.build(window)}, window, state
+
+
+def refusal_of(engine, messages):
+    with pytest.raises(BudgetExceededError) as refused:
+        engine.emergency(engine.measure(messages))
+    return refused.value
+
+
+def test_pin_when_is_asked_once_about_a_message():
+    asked = []
+    engine = engine_of(pin_when=lambda message: asked.append(message.id))
+    messages, state = chat(), None
+    for stop in range(1, len(messages) + 1, 2):
+        _, _, state = sent(engine, messages[:stop], state)
+    assert asked == [message.id for message in messages]
+
+
+def test_a_predicate_that_fails_names_the_message_and_what_to_do():
+    engine = engine_of(pin_when=lambda message: message.content["no such key"])
+    with pytest.raises(ConfigError) as failed:
+        engine.measure([HumanMessage("hi", id="m0")])
+    assert str(failed.value) == (
+        "pin_when raised TypeError (string indices must be integers, not 'str') for the human message 'm0': "
+        "make it return True or False for every message"
+    )
+    assert isinstance(failed.value.__cause__, TypeError)
+
+
+async def _always(message):
+    return True
+
+
+@pytest.mark.parametrize("pin_when", [_always, "human", 3])
+def test_a_predicate_that_is_no_plain_function_is_refused(pin_when):
+    with pytest.raises(ConfigError, match="pass a plain function"):
+        engine_of(pin_when=pin_when)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_agent_keeps_what_pin_when_says(is_async):
+    rule, model = f"never book before nine {WORDS}", model_of(400)
+    config = ContextConfig(output_reserve=0, summarize="off", pin_first_user=False)
+    agent = agent_on("nodes", model, config=config, pin_when=lambda message: message.content == rule)
+    for number in range(12):
+        asked = {"messages": [("user", rule if number == 1 else text(f"question {number}", 60))]}
+        state = await agent.ainvoke(asked, THREAD) if is_async else agent.invoke(asked, THREAD)
+    assert len(state["messages"]) == 24
+    requests_ = [[message.content for message in request.messages] for request in model.requests[1:]]
+    assert all(rule in contents for contents in requests_)
+    assert not any(text("question 0", 60) in contents for contents in requests_[-3:])
+
+
+def test_a_cleared_result_that_is_pinned_is_verbatim_again_at_the_price_of_one_compaction():
+    engine, messages = engine_of(1000, clear_tools=("read",), keep=0.5), loop()
+    _, state = compacted(engine, messages)
+    gone = state["context_view"]["cleared"][-1]
+    marked = [pin(message) if message.id == gone else message for message in messages]
+    shown, window, state = sent(engine, marked, json.loads(json.dumps(state)))
+    assert shown[gone] == next(message.content for message in messages if message.id == gone)
+    compactions = window.report["compactions"]
+    assert compactions >= 2
+    assert sent(engine, marked, state)[1].report["compactions"] == compactions
+
+
+def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
+    engine, messages = engine_of(), chat(q3=pin(user("q3", 900)))
+    assert "pin q3 clamped: it alone exceeds the room" in engine.emergency(engine.measure(messages)).actions
+    shown, _, state = sent(engine, messages)
+    assert "characters left out; in the history as message q3" in shown["q3"]
+    assert (shown["now"], state["context_view"]["clamped"]["q3"]["pin"]) == ("the current question", True)
+    messages += [AIMessage("yes", id="yes"), HumanMessage("and?", id="and")]
+    later, window, _ = sent(engine, messages, json.loads(json.dumps(state)))
+    assert (later["q3"], window.report["compactions"]) == (shown["q3"], 1)
+
+
+@pytest.mark.parametrize(
+    ("whole", "cut"),
+    [
+        (pin(user("q2", 100)), pin(user("q3", 900))),
+        (pin(user("q3", 600)), user("now", 400, what="a long question")),
+        (pin(user("q3", 600)), user("first", 500)),
+    ],
+    ids=["a small pin before a large one", "a pin before the question", "a pin before the first question"],
+)
+def test_what_is_cut_where_not_all_that_stays_fits(whole, cut):
+    shown, _, _ = sent(engine_of(), chat(**{whole.id: whole, cut.id: cut}))
+    assert shown[whole.id] == whole.content
+    assert len(shown[cut.id]) < len(cut.content)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "other", "named"),
+    [
+        ((text("rule", 500),), {}, '- constraint "rule lorem ipsum dolor sit amet lorem ip...": 506 tokens'),
+        ((), {"now": pin(user("now", 500))}, "- now (human)"),
+    ],
+)
+def test_constraints_and_a_pinned_question_are_named_and_never_cut(constraints, other, named):
+    refused = str(refusal_of(engine_of(constraints=constraints), chat(q3=pin(user("q3", 400)), **other)))
+    assert named in refused
+    assert '- q3 (human) "keep this' in refused
+
+
+def test_a_clamped_question_that_is_pinned_is_verbatim_again():
+    engine = engine_of()
+    big = user("big", 500, what="a long question")
+    messages = [big, AIMessage(text("answer", 400), id="a"), HumanMessage("go on", id="now")]
+    window = engine.measure(messages)
+    state = engine.apply(engine.emergency(window, target_tokens=300), window)
+    assert "big" in state["context_view"]["clamped"]
+    shown, _, state = sent(engine, [pin(big), *messages[1:]], state)
+    assert shown["big"] == big.content
+    assert "big" not in state["context_view"]["clamped"]
+
+
+# --- together too much
+
+
+def test_pins_that_do_not_fit_together_are_named():
+    messages = chat(
+        q3=pin(user("q3", 500)), q5=pin(user("q5", 400, what="my policy")), a6=pin(AIMessage("ok", id="a6"))
+    )
+    error = refusal_of(engine_of(), messages)
+    headline, table, kept, advice = str(error).split("\n\n")
+    assert headline == (
+        "pinned messages and constraints need 919 of 800 tokens, the rest at its smallest 55: "
+        "unpin or shorten some of them, or raise context_window"
+    )
+    assert table.splitlines()[0].split() == ["region", "tokens", "of", "limit"]
+    assert kept.splitlines() == [
+        "Verbatim in every request:",
+        '- q3 (human) "keep this lorem ipsum dolor sit amet lor...": 507 tokens',
+        '- q5 (human) "my policy lorem ipsum dolor sit amet lor...": 407 tokens',
+        '- a6 (ai) "ok": 5 tokens',
+    ]
+    assert advice.splitlines()[:2] == [
+        "What to change:",
+        "- unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes",
+    ]
+    assert error.report["input_limit"] == 800
+    assert error.report["total_tokens"] == 974
+
+
+def test_many_pins_are_named_up_to_a_screenful():
+    replaced = {f"q{number}": pin(user(f"q{number}", 40 + number)) for number in range(25)}
+    kept = str(refusal_of(engine_of(), chat(25, **replaced))).split("\n\n")[2].splitlines()
+    assert len(kept) == 22
+    assert kept[1].startswith("- q24 (human)")
+    assert kept[-1].startswith("- 5 more: ")
+
+
+def test_a_refusal_for_another_reason_does_not_blame_the_pins():
+    engine = engine_of(constraints=(RULE,))
+    with pytest.raises(BudgetExceededError) as refused:
+        engine.emergency(engine.measure([HumanMessage("hi", id="now")], system_prompt=text("prompt", 900)))
+    assert str(refused.value).startswith("fixed regions need ")
+    assert f'- constraint "{RULE}": 10 tokens' in str(refused.value)
+
+
+def test_pins_that_probably_fit_are_sent():
+    kept = pin(user("q3", 2000))
+    messages = chat(q3=kept)
+    counter = TokenEstimator()
+    alone = engine_of(10**6, counter=counter).measure([*chat(1)[:2], kept, messages[-1]])
+    limit = (alone.total_tokens + alone.priced_view.upper_tokens) // 2 + 60
+    assert limit < alone.priced_view.upper_tokens
+    shown, window, _ = sent(engine_of(limit, counter=counter), messages)
+    assert shown["q3"] == kept.content
+    assert window.over_by > 0
+
+
+# --- whatever the conversation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """A random conversation, and which of its messages are explicit pins, half of them through `pin_when`."""
+
+    messages: list[AnyMessage]
+    pins: frozenset[int]
+    chosen: list[AnyMessage] = field(default_factory=list)
+
+    def pin_when(self, message):
+        return any(message is other for other in self.chosen)
+
+
+@st.composite
+def pinned_conversations(draw, *, max_pins=4, **kinds):
+    messages = draw(conversations(pins=False, **kinds))
+    pins = draw(st.sets(st.integers(0, len(messages) - 1), max_size=max_pins))
+    marked = draw(st.sets(st.sampled_from(sorted(pins)))) if pins else set()
+    messages = [pin(message) if index in marked else message for index, message in enumerate(messages)]
+    return Pinned(messages=messages, pins=frozenset(pins), chosen=[messages[index] for index in pins - marked])
+
+
+def requests(engine, messages, *, forced=False, is_async=False):
+    """Yield history, window and state of every request of a conversation whose state passes through JSON."""
+
+    def apply(compaction, window):
+        return asyncio.run(engine.aapply(compaction, window)) if is_async else engine.apply(compaction, window)
+
+    state = {}
+    for stop in range(1, len(messages) + 1):
+        history = messages[:stop]
+        if not ready(history):
+            continue
+        window = engine.measure(history, session=json.loads(json.dumps(state)))
+        state = state | seen(window)
+        target = window.priced_view.upper_tokens * 2 // 3 if forced else None
+        for make in (engine.plan, lambda window, target=target: engine.emergency(window, target_tokens=target)):
+            if compaction := make(window):
+                state = state | apply(compaction, window)
+                window = engine.measure(history, session=json.loads(json.dumps(state)))
+        yield history, window, state
+
+
+def until_refused(steps):
+    try:
+        yield from steps
+    except BudgetExceededError:
+        return
+
+
+def found(window, message):
+    """Return the message of the request that stands for `message`, or None; a repeated call id is another one there."""
+    if message.id is not None:
+        return next((other for other in window.messages if other.id == message.id), None)
+    if not message.content:
+        return None  # one empty message looks like another
+    return next((other for other in window.messages if payload(other)[:2] == payload(message)[:2]), None)
+
+
+@RUNS
+@given(
+    case=pinned_conversations(huge=True),
+    window=WINDOWS,
+    summarize=st.sampled_from(("inline", "off")),
+    forced=st.booleans(),
+    is_async=st.booleans(),
+)
+def test_every_explicit_pin_is_in_every_request_byte_for_byte(case, window, summarize, forced, is_async):
+    engine = engine_of(window, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
+    steps = requests(engine, case.messages, forced=forced, is_async=is_async)
+    for history, measured, _ in until_refused(steps):
+        assert f"- {RULE}" in engine.build(measured)[0].content
+        everything = engine_of(10**6).measure(history)
+        for index in case.pins & set(range(everything.request.first, len(history))):
+            clamp = measured.priced_view.view.clamped.get(message_id(history, index))
+            before, after = found(everything, history[index]), found(measured, history[index])
+            assert (before is None) == (after is None) or clamp is not None
+            assert clamp is None or clamp.of_pin
+            assert before is None or clamp is not None or payload(after)[:2] == payload(before)[:2]
+
+
+@RUNS
+@given(case=pinned_conversations(huge=True, broken=False), summarize=st.sampled_from(("inline", "off")))
+def test_only_a_pin_that_alone_exceeds_the_room_is_clamped(case, summarize):
+    limit = 2000
+    engine = engine_of(limit, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
+    known = set()
+    for history, measured, _ in until_refused(requests(engine, case.messages)):
+        clamps = {key for key, clamp in measured.priced_view.view.clamped.items() if clamp.of_pin}
+        for key in clamps - known:
+            message = next(message for message in history if message.id == key)
+            room = limit - measured.budget.summary_tokens - 6 * FLOOR_TOKENS  # at most what the rest can still take
+            assert CharCounter()([message]) > room
+        known |= clamps
+
+
+@RUNS
+@given(case=pinned_conversations(max_pins=1, huge=True, broken=False), window=st.sampled_from((1200, 2000)))
+def test_a_single_pin_never_causes_a_refusal(case, window):
+    engine = engine_of(window, pin_when=case.pin_when)
+    for _, measured, _ in requests(engine, case.messages):
+        assert measured.over_by == 0
+
+
+@RUNS
+@given(case=pinned_conversations(huge=True, broken=False), window=WINDOWS)
+def test_a_refusal_names_every_pin_in_the_request(case, window):
+    engine, stop, refusal = engine_of(window, pin_when=case.pin_when, constraints=(RULE,)), 0, ""
+    try:
+        for history, _, _ in requests(engine, case.messages):
+            stop = len(history)
+    except BudgetExceededError as refused:
+        refusal = str(refused)
+        stop = next(more for more in range(stop + 1, len(case.messages) + 1) if ready(case.messages[:more]))
+    named = [f"- {case.messages[index].id} (" for index in case.pins if index < stop]
+    named += [f'- constraint "{RULE}"', "What to change:\n- "]
+    assert not refusal or [name for name in named if name not in refusal] == []
+
+
+@RUNS
+@given(case=pinned_conversations(), window=WINDOWS)
+def test_a_pin_does_not_move_between_compactions(case, window):
+    engine = engine_of(window, pin_when=case.pin_when, summarize="inline")
+    last, compactions = [], 0
+    for _, measured, _ in until_refused(requests(engine, case.messages)):
+        request = list(map(payload, engine.build(measured)))
+        now = measured.report["compactions"]
+        if now == compactions:
+            assert request[: len(last)] == last
+        last, compactions = request, now
+
+
+@RUNS
+@given(case=pinned_conversations(), window=WINDOWS, data=st.data())
+def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
+    engine = engine_of(window)
+    for history, _, state in until_refused(requests(engine, case.messages)):
+        index = data.draw(st.integers(0, len(history) - 1))
+        marked = [pin(message) if i == index else message for i, message in enumerate(history)]
+        everything = engine_of(10**6).measure(marked)
+        before = found(everything, marked[index])
+        if before is None or index < everything.request.first:
+            continue
+        after = found(engine.measure(marked, session=state), marked[index])
+        is_old = message_id(history, index) in {key for key, how in _clamped(state).items() if how.get("pin")}
+        assert is_old or payload(after)[:2] == payload(before)[:2]
+
+
+def _clamped(state):
+    return (state.get("context_view") or {}).get("clamped") or {}

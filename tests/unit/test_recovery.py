@@ -21,49 +21,38 @@ BOTH = "input_plus_output"
 
 
 def answered(input_tokens, output_tokens=100, *, details=None, **metadata):
-    usage = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "total_tokens": input_tokens + output_tokens,
-        **({"input_token_details": details} if details else {}),
-    }
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "total_tokens": input_tokens + output_tokens}
+    usage |= {"input_token_details": details} if details else {}
     return AIMessage("an answer", usage_metadata=usage, response_metadata=metadata)
 
 
 def found(reply, **known):
-    facts = {
-        "input_limit": 8_000,
-        "context_window": None,
-        "requested_output_tokens": None,
-        "least_input_tokens": 1,
-    }
+    facts = {"input_limit": 8_000, "context_window": None, "requested_output_tokens": None, "least_input_tokens": 1}
     return silent_overflow(reply, **{**facts, **known})
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    ("metadata", "is_cut"),
     [
-        {"finish_reason": "length"},
-        {"finish_reason": "MAX_TOKENS"},
-        {"finish_reason": "FinishReason.MAX_TOKENS"},
-        {"finish_reason": "model_length"},
-        {"stop_reason": "max_tokens"},
-        {"done_reason": "length"},
-        {"stopReason": "max_tokens"},
-        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-        {"stop_reason": "model_context_window_exceeded"},
+        ({"finish_reason": "length"}, True),
+        ({"finish_reason": "MAX_TOKENS"}, True),
+        ({"finish_reason": "FinishReason.MAX_TOKENS"}, True),
+        ({"finish_reason": "model_length"}, True),
+        ({"stop_reason": "max_tokens"}, True),
+        ({"done_reason": "length"}, True),
+        ({"stopReason": "max_tokens"}, True),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, True),
+        ({"stop_reason": "model_context_window_exceeded"}, True),
+        *(
+            (ended, False)
+            for ended in ({}, {"finish_reason": "stop"}, {"stop_reason": "tool_use"}, {"finish_reason": 1})
+        ),
     ],
     ids=str,
 )
-def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(metadata):
-    """Each integration keeps the reason in its own place."""
+def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(metadata, is_cut):
     overflow = found(answered(3_900, 196, **metadata), requested_output_tokens=1_000)
-    assert overflow == ContextOverflow(4_096, 3_900, BOTH, 1_000)
-
-
-@pytest.mark.parametrize("metadata", [{}, {"finish_reason": "stop"}, {"stop_reason": "tool_use"}, {"finish_reason": 1}])
-def test_a_short_answer_that_ended_by_itself_is_no_overflow(metadata):
-    assert found(answered(3_900, 196, **metadata), requested_output_tokens=1_000, context_window=4_096) is None
+    assert overflow == (ContextOverflow(4_096, 3_900, BOTH, 1_000) if is_cut else None)
 
 
 def test_a_reason_that_names_the_window_needs_no_sizes():
@@ -77,55 +66,43 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
 
 
 @pytest.mark.parametrize(
-    ("input_tokens", "output_tokens", "known"),
+    ("input_tokens", "output_tokens", "known", "is_cut"),
     [
-        (1_240, 808, {}),  # twice the step
-        (1_240, 807, {}),  # the last token is not counted
-        (1_240, 808, {"context_window": 131_072}),  # the server runs with less than the model has
-        (2_044, 4, {}),  # a few tokens are no output limit
-        (900, 600, {"context_window": 1_500}),
-        (900, 588, {"context_window": 1_500}),  # within 1 % of it
-        (1_000, 1_048, {"least_input_tokens": 1_200}),  # our lower bound may be that wrong
-        (4_000, 56, {"context_window": 4_096, "requested_output_tokens": None}),  # nobody asked for a length
+        (1_240, 808, {}, True),  # twice the step
+        (1_240, 807, {}, True),  # the last token is not counted
+        (1_240, 808, {"context_window": 131_072}, True),  # the server runs with less than the model has
+        (2_044, 4, {}, True),  # a few tokens are no output limit
+        (900, 600, {"context_window": 1_500}, True),
+        (900, 588, {"context_window": 1_500}, True),  # within 1 % of it
+        (1_000, 1_048, {"least_input_tokens": 1_200}, True),  # our lower bound may be that wrong
+        (4_000, 56, {"context_window": 4_096, "requested_output_tokens": None}, True),  # nobody asked for a length
+        # a cap of the server, of a proxy or of a run ends an answer with the same reason
+        *((3_000, made, {"requested_output_tokens": 1_000}, False) for made in (1_000, 1_001, 990)),
+        (3_000, 0, {"requested_output_tokens": 0}, False),
+        (4_000, 54, {"requested_output_tokens": None, "context_window": 4_096}, False),
+        (4_000, 10, {"requested_output_tokens": None, "context_window": 4_096}, False),
+        (4_000, 92, {"requested_output_tokens": None}, False),
+        (1_000, 8_192, {}, False),  # output limit of the server
+        (1_000, 8_192, {"context_window": 200_000}, False),  # far below the window
+        (1_024, 8_192, {}, False),  # binary output limit, sum at a multiple
+        (1_030, 8_186, {}, False),  # output limit less a few tokens
+        (1_216, 8_000, {}, False),  # decimal output limit, sum at a multiple
+        (1_240, 805, {}, False),  # sum three tokens off a multiple
+        (1_240, 250, {}, False),  # unknown window that is no multiple
+        (300, 212, {}, False),  # no window is that small
+        *((900, made, {"context_window": 1_500}, False) for made in (580, 620)),  # more than 1 % off the window
+        (1_240, 808, {"least_input_tokens": 9_000}, False),  # usage without the cached input
+        (1_240, 808, {"requested_output_tokens": None}, False),  # output limit of the server unknown
     ],
 )
-def test_an_answer_that_the_window_ends_states_the_window(input_tokens, output_tokens, known):
+def test_an_answer_that_the_window_ended_states_the_window(input_tokens, output_tokens, known, is_cut):
     """Any window that is known, else one that a server may have."""
-    reply = answered(input_tokens, output_tokens, finish_reason="length")
     asked = {"requested_output_tokens": 16_384, **known}
     stated = ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, asked["requested_output_tokens"])
-    assert found(reply, **asked) == stated
-
-
-@pytest.mark.parametrize(
-    ("input_tokens", "output_tokens", "known"),
-    [
-        *(
-            pytest.param(3_000, output, {"requested_output_tokens": requested}, id=f"{output} of {requested} asked for")
-            for output, requested in ((1_000, 1_000), (1_001, 1_000), (990, 1_000), (0, 0))
-        ),
-        *(
-            pytest.param(4_000, output, {"requested_output_tokens": None, **window}, id=f"{output} unasked, {window}")
-            for output, window in ((54, {"context_window": 4_096}), (10, {"context_window": 4_096}), (92, {}))
-        ),
-        pytest.param(1_000, 8_192, {}, id="output limit of the server"),
-        pytest.param(1_000, 8_192, {"context_window": 200_000}, id="output limit far below the window"),
-        pytest.param(1_024, 8_192, {}, id="binary output limit, sum at a multiple"),
-        pytest.param(1_030, 8_186, {}, id="output limit less a few tokens"),
-        pytest.param(1_216, 8_000, {}, id="decimal output limit, sum at a multiple"),
-        pytest.param(1_240, 805, {}, id="sum three tokens off a multiple"),
-        pytest.param(1_240, 250, {}, id="unknown window that is no multiple"),
-        pytest.param(300, 212, {}, id="no window is that small"),
-        pytest.param(900, 580, {"context_window": 1_500}, id="more than 1 % below the window"),
-        pytest.param(900, 620, {"context_window": 1_500}, id="more than 1 % above the window"),
-        pytest.param(1_240, 808, {"least_input_tokens": 9_000}, id="usage without the cached input"),
-        pytest.param(1_240, 808, {"requested_output_tokens": None}, id="output limit of the server unknown"),
-    ],
-)
-def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output_tokens, known):
-    """A cap of the server, of a proxy or of a run ends an answer with the same reason."""
     reply = answered(input_tokens, output_tokens, finish_reason="length")
-    assert found(reply, **{"requested_output_tokens": 16_384, "input_limit": 100_000, **known}) is None
+    if not is_cut:
+        asked = {"input_limit": 100_000, **asked}
+    assert found(reply, **asked) == (stated if is_cut else None)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +128,12 @@ def test_an_answer_that_something_else_ended_is_no_overflow(input_tokens, output
     ],
 )
 def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_prompt(previous, reported, known, limit):
-    """The server dropped a part of the prompt to make it fit; both signs are needed."""
     least = sum(previous) if previous else 14_000
     facts = {"context_window": 10_000, "previous": previous, "least_input_tokens": least, **known}
     assert found(answered(reported), **facts) == (limit and ContextOverflow(limit, None, "input"))
 
 
 def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing():
-    """None, zero, negative, or of a client that reports cached input apart from it; cached input counts otherwise."""
     apart = answered(4_096, details={"cache_read": 9_000})
     for reply in (AIMessage("no usage"), answered(0), answered(-4_096), apart):
         assert found(reply, least_input_tokens=20_000) is None
@@ -189,7 +164,6 @@ STOPPED = st.sampled_from(["length", "MAX_TOKENS", "max_output_tokens", "model_l
     reason=STOPPED,
 )
 def test_honest_reports_are_never_an_overflow(before, added, error, output, unused, window, extends, reason):
-    """Any server cap may end an answer, wherever input and output together are not where a window ends."""
     reported, limit = before + round(added * error), window or 2_000_000
     total = reported + output
     assume(abs(total - limit) > limit * 0.01 and 2 < total % 1_024 < 1_022)
@@ -212,13 +186,29 @@ def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, ste
     assert found(reply, requested_output_tokens=100_000, context_window=window, least_input_tokens=prompt) is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "actual", "kind", "requested"),
+    [
+        (10_000, 8_000, "input", None),
+        (10_000, None, BOTH, 4_000),
+        (None, 8_000, BOTH, 4_000),
+        (10_000, 9_800, BOTH, 1_000),  # too little left
+        (10_000, 8_000, BOTH, 64_000),  # a small part of it
+        (10_000, 20_000, BOTH, 4_000),
+    ],
+)
+def test_less_output_is_asked_for_only_where_that_helps(limit, actual, kind, requested):
+    assert smaller_output(gpt(max_tokens=4000), ContextOverflow(limit, actual, kind, requested)) == {}
+    for room in (4_000, 9_000, 255, 0, -5):
+        assert fitting_output(gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room) == {}
+
+
 @given(
     window=st.integers(1, 128).map(lambda steps: steps * 1_024),
     slack=st.integers(0, 8),
     share=st.floats(0.05, 1),
 )
 def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, share):
-    """Nothing about the window needs to be known."""
     before, added = window - slack, max(64, round(window * share) + 1)
     known = {"input_limit": 2_000_000, "previous": (before, added), "least_input_tokens": before + added}
     assert found(answered(window), **known) == ContextOverflow(window, None, "input")
@@ -233,7 +223,6 @@ def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, s
     previous=st.none() | st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)),
 )
 def test_any_reply_gives_a_verdict(metadata, sizes, window, requested, least, previous):
-    """It never raises, and a stated limit is positive and not below the stated input."""
     reply = AIMessage("x", response_metadata=metadata) if sizes is None else answered(*sizes, **metadata)
     known = {"context_window": window, "requested_output_tokens": requested, "least_input_tokens": least}
     overflow = silent_overflow(reply, input_limit=8_000, **known, previous=previous)
@@ -270,26 +259,8 @@ TOO_MUCH = ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output",
     ids=["set", "bound", "with tools", "gemini", "not set", "callable", "fallbacks", "configurable", "sequence"],
 )
 def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
-    """Elsewhere an argument might reach a model that does not take it."""
     assert output_argument(call) == name
     assert smaller_output(call, TOO_MUCH) == ({name: 1_984} if name else {})
-
-
-@pytest.mark.parametrize(
-    "overflow",
-    [
-        ContextOverflow(limit=10_000, actual=8_000, kind="input"),
-        ContextOverflow(limit=10_000, actual=None, kind="input_plus_output", requested_output=4_000),
-        ContextOverflow(limit=None, actual=8_000, kind="input_plus_output", requested_output=4_000),
-        ContextOverflow(limit=10_000, actual=9_800, kind="input_plus_output", requested_output=1_000),
-        ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output", requested_output=64_000),
-        ContextOverflow(limit=10_000, actual=20_000, kind="input_plus_output", requested_output=4_000),
-    ],
-    ids=["input alone", "no size", "no limit", "too little left", "a small part of it", "input too large"],
-)
-def test_a_smaller_request_follows_where_less_output_does_not_help(overflow):
-    """Nothing is asked of the same request then."""
-    assert smaller_output(gpt(max_tokens=4000), overflow) == {}
 
 
 def test_thinking_needs_room_beside_the_answer():
@@ -298,9 +269,3 @@ def test_thinking_needs_room_beside_the_answer():
     assert (least_output(gpt(max_tokens=16_000)), least_output(thinking)) == (256, 10_256)
     assert fitting_output(thinking, requested_tokens=16_000, room_tokens=6_000) == {}
     assert fitting_output(thinking, requested_tokens=16_000, room_tokens=12_000) == {"max_tokens": 12_000}
-
-
-@pytest.mark.parametrize("room", [4_000, 9_000, 255, 0, -5])
-def test_what_fits_or_is_hopeless_is_left_as_it_was_set(room):
-    """The setting stays unless a useful part of it is left."""
-    assert fitting_output(gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room) == {}

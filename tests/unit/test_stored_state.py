@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -31,42 +31,19 @@ def counts():
     return from_answer(window, AIMessage("answer " * 40, id="a", usage_metadata=usage)).counts
 
 
-def test_what_we_store_is_read_back_whole():
-    """No line, nothing dropped, also after a round trip through JSON."""
-    stored = {**counts(), "messages": 2, "first": "q"}
-    assert valid_counts(json.loads(json.dumps(stored))) == (stored, ())
-    guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
-    assert valid_guard(guard) == (guard, ())
-    assert valid_view({})[1] == ()
-
-
 def test_a_summary_outlives_the_messages_that_it_covers():
-    """Somebody removed them from the history; the view still begins after them."""
     state = {"context_summary": "They asked.", "context_view": {"start": {"id": "q", "index": 0}}}
     session = engine().measure(HISTORY, session=state).session
     assert (session.summary, session.faults) == ("They asked.", ())
 
 
-def test_a_key_that_no_longer_exists_leaves_silently():
-    """States of earlier versions are no fault."""
-    assert valid_counts({"reported": True, "messages": 3}) == ({"messages": 3}, ())
-
-
-def test_one_bad_key_does_not_cost_the_others():
-    """What was learned about limits survives a broken anchor, and the fault is named."""
-    stored = {**counts(), "anchor": "x", "limits": {"m": {"context_window": 4096}}}
-    kept, faults = valid_counts(stored)
-    assert kept == {key: value for key, value in stored.items() if key != "anchor"}
-    assert faults == ("context_counts['anchor'] holds nothing of ours: it was dropped",)
-
-
 @pytest.mark.parametrize("value", ["text", [1], 5])
 def test_a_value_that_is_no_mapping_is_dropped(value):
-    """Whatever a migration left there."""
     kept, faults = valid_counts(value)
     assert (kept, len(faults)) == ({}, 1)
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     counts=GARBAGE | st.dictionaries(st.sampled_from(COUNTS), GARBAGE),
     guard=GARBAGE | st.dictionaries(st.sampled_from(GUARD), GARBAGE),
@@ -84,6 +61,7 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     assert not [fault for fault in again.session.faults if "dropped" in fault]
 
 
+@settings(deadline=None)
 @given(
     reported=st.integers(1, 200_000),
     offset=st.floats(-(10**5), 10**5),
@@ -91,7 +69,6 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     prompt=st.sampled_from(["", "rule " * 2000]),
 )
 def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
-    """However far a report is from what was believed: the state settles with the first measure."""
     belief = Belief(offset=offset, slope=slope, offset_variance=100.0, slope_variance=0.01, reports=3)
     usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
@@ -100,3 +77,45 @@ def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
     once = seen(engine().measure(history, system_prompt=prompt, session=state))
     twice = seen(engine().measure(history, system_prompt=prompt, session=once))
     assert twice == once
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept", "faults"),
+    [
+        ({"messages": 2, "first": "q"}, {"messages": 2, "first": "q"}, ()),
+        ({"reported": True, "messages": 3}, {"messages": 3}, ()),  # a key of earlier versions is no fault
+        (
+            {"anchor": "x", "limits": {"m": {"context_window": 4096}}},
+            {"limits": {"m": {"context_window": 4096}}},
+            ("context_counts['anchor'] holds nothing of ours: it was dropped",),
+        ),
+    ],
+)
+def test_what_we_store_is_read_back_whole_and_one_bad_key_does_not_cost_the_others(extra, kept, faults):
+    others = {key: value for key, value in counts().items() if key not in extra}
+    assert valid_counts(json.loads(json.dumps(others | extra))) == (others | kept, faults)
+    guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
+    assert (valid_guard(guard), valid_view({})[1]) == ((guard, ()), ())
+
+
+def test_what_left_under_an_earlier_version_is_counted_by_the_record():
+    receipt = {"turns": 1, "steps": 2, "messages": 3, "tokens": 90}
+    view = {"start": {"id": "n", "index": 2}, "receipt": receipt}
+    session = engine().measure(HISTORY, session={"context_view": view}).session
+    assert session.view.record.messages == 3
+    assert "its receipt became a record" in session.faults[0]
+
+
+def test_what_is_said_of_removed_messages_is_forgotten():
+    clamps = {"gone": {"head_chars": 9, "tail_chars": 9}, "q": {"head_chars": 9, "tail_chars": 9}}
+    state = {"context_view": {"start": {"id": "q", "index": 0}, "clamped": clamps}}
+    assert {*engine().measure(HISTORY, session=state).session.view.clamped} == {"q"}
+
+
+def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
+    covered = {"through": {"id": "q", "index": 0}, "digest": ""}
+    pending = {"key": "k", "start": {"id": "q", "index": 0}, "through": {"id": "q", "index": 0}, "digest": ""}
+    state = {"context_pending": pending | {"since": 0.0, "text": "", "max_tokens": 9}}
+    assert engine().measure(HISTORY, session=state).session.pending is not None
+    state |= {"context_summary": "They asked.", "context_view": {"start": {"id": "a", "index": 1}, "covered": covered}}
+    assert engine().measure(HISTORY, session=state).session.pending is None

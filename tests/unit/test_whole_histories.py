@@ -7,7 +7,7 @@ import json
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
@@ -16,21 +16,30 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin import ContextEngine, ModelLimits, TokenEstimator
 from langchain_ctxwin.agent.histories import MAX_HISTORIES, NAMESPACE, Histories, Place
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.util.work import run
+from support.agents import PATIENCE, RUNS, WAYS, engine_of, is_refused, on_both
 from support.fakes import ScriptedChatModel, tool_loop
 from support.graphs import chat_on
 
 WINDOW = 1500
 TURNS = 24
-PATIENCE = 20.0
 WORDS = " ".join(f"w{number}" for number in range(60))
 CONFIG = {"configurable": {"thread_id": "1"}}
-MODES = ["background", "inline", "off"]
-ADAPTERS = ["nodes", "middleware"]
+DAMAGED = {
+    "view": {"context_view": {"start": 7, "pinned": 7, "clamped": [1]}},
+    "record": {"context_record": {"lines": 7}, "context_view": []},
+    "others": {"context_counts": {"measured": 7, "limits": [1]}, "context_guard": "x", "context_tools": [{}]},
+    "foreign": {"messages": [{"type": "human", "content": "INJECTED"}], "llm_input_messages": [7]},
+    "nested": {"context_guard": json.loads("[" * 900 + "]" * 900)},
+    "list": [["a"], 7],
+}
+WEIRD_IDS = ["id", "first", "lines", "context_view", "summary 1", "#3", "said"]
+CALLS = [{"name": "deploy", "args": {"to": place}, "id": place} for place in ("a", "b")]
+ODD_ARGS = [{"m": {(1, 2): 3}}, {"m": {1, 2}}]
 
 
 @tool
@@ -50,14 +59,23 @@ class Writer:
         return f"summary {self.calls} of {len(messages)} messages"
 
 
+class Broken(InMemoryStore):
+    """A store that fails."""
+
+    def batch(self, ops):
+        raise ConnectionError("the store is down")
+
+
+def questions(turns=TURNS):
+    return [f"question {number} {WORDS}" for number in range(turns)]
+
+
 class Caller:
     """Talks to an agent; with `is_saved` a checkpointer keeps the history, else the caller, perhaps `as_texts` only."""
 
-    def __init__(
-        self, adapter="nodes", mode="background", *, is_saved=False, as_texts=False, has_tools=False, store=None
-    ):
-        self.adapter, self.mode, self.is_saved, self.store = adapter, mode, is_saved, store
-        self.as_texts = as_texts
+    def __init__(self, adapter="nodes", mode="background", *, is_saved=False, as_texts=False, has_tools=False, **given):
+        self.adapter, self.mode, self.is_saved, self.as_texts = adapter, mode, is_saved, as_texts
+        self.store, self.is_async, self.config = given.get("store"), given.get("is_async"), given.get("config")
         self.saver = InMemorySaver() if is_saved else False
         self.tools = [look] if has_tools else []
         self.writer = Writer()
@@ -68,30 +86,22 @@ class Caller:
     def restart(self):
         """Another process: what was remembered in this one is gone."""
         self.jobs = SummaryJobs()
-        config = ContextConfig(output_reserve=0, summarize=self.mode)
-        engine = ContextEngine(
-            ModelLimits(context_window=WINDOW), summarizer=self.writer, config=config, jobs=self.jobs
-        )
+        engine = engine_of(WINDOW, TokenEstimator(), self.writer, summarize=self.mode, jobs=self.jobs)
         if self.adapter == "middleware":
             middleware = [ContextWindowMiddleware(engine)]
+            saver = self.saver or None
             self.agent = create_agent(
-                self.model, self.tools, middleware=middleware, checkpointer=self.saver or None, store=self.store
+                self.model, self.tools, middleware=middleware, checkpointer=saver, store=self.store
             )
         else:
             call = self.model.bind_tools(self.tools) if self.tools else self.model
             self.agent = chat_on(engine, call, tools=self.tools, checkpointer=self.saver, store=self.store)
 
-    def given(self, question):
-        self.history.append(("user", question))
-        return {"messages": [self.history[-1]] if self.is_saved else list(self.history)}
-
     def say(self, question):
-        return self.heard(self.agent.invoke(self.given(question), CONFIG if self.is_saved else None))
-
-    async def asay(self, question):
-        return self.heard(await self.agent.ainvoke(self.given(question), CONFIG if self.is_saved else None))
-
-    def heard(self, state):
+        self.history.append(("user", question))
+        given = {"messages": [self.history[-1]] if self.is_saved else list(self.history)}
+        config = CONFIG if self.is_saved else self.config
+        state = asyncio.run(self.agent.ainvoke(given, config)) if self.is_async else self.agent.invoke(given, config)
         answer = state["messages"][-1]
         if self.as_texts:
             self.history.append(("assistant", answer.text))
@@ -100,215 +110,115 @@ class Caller:
         self.jobs.drain(PATIENCE)
         return answer
 
+    def talk(self, *, restarts=False, turns=TURNS):
+        for question in questions(turns):
+            if restarts:
+                self.restart()
+            self.say(question)
+        return self
+
     @property
     def requests(self):
         return [[(m.type, m.text) for m in request.messages] for request in self.model.requests]
 
 
-def questions(turns=TURNS):
-    return [f"question {number} {WORDS}" for number in range(turns)]
-
-
-def until_stored(store):
-    """What a store holds, once the thread that writes it is done."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := store.search(NAMESPACE)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return found
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("has_tools", [False, True], ids=["chat", "tools"])
-def test_the_same_requests_are_sent_as_with_a_checkpointer(adapter, mode, has_tools):
-    """Messages get new ids with each call; what is known of them is found by what they say."""
-    saved, whole = (Caller(adapter, mode, is_saved=is_saved, has_tools=has_tools) for is_saved in (True, False))
-    for question in questions():
-        saved.say(question)
-        whole.say(question)
+@on_both
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        *((mode, {"has_tools": has_tools}) for mode in ("background", "inline", "off") for has_tools in (False, True)),
+        ("background", {"is_async": True}),
+        ("inline", {"config": CONFIG}),
+    ],
+    ids=str,
+)
+def test_the_same_requests_are_sent_as_with_a_checkpointer(adapter, mode, options):
+    """What is known of messages is found by what they say; a thread id without a checkpointer is a label."""
+    saved, whole = (Caller(adapter, mode, is_saved=is_saved, **options).talk() for is_saved in (True, False))
     assert whole.requests == saved.requests
     assert whole.writer.calls == saved.writer.calls > (0 if mode != "off" else -1)
 
 
-def test_async_callers_pay_as_little():
-    """The same requests, the same calls."""
-    saved, whole = Caller(is_saved=True), Caller()
-
-    async def talk():
-        for question in questions():
-            await saved.asay(question)
-            await whole.asay(question)
-
-    asyncio.run(talk())
-    assert whole.requests == saved.requests
-    assert whole.writer.calls == saved.writer.calls > 0
+@on_both
+@pytest.mark.parametrize("has_tools", [False, True])
+def test_texts_without_ids_sizes_and_tool_calls_are_enough(adapter, has_tools):
+    """What left in the middle of a turn of tool calls leaves again, at most."""
+    saved = Caller(adapter, is_saved=True, has_tools=has_tools).talk()
+    texts = Caller(adapter, as_texts=True, has_tools=has_tools).talk()
+    assert not is_refused(texts.model)
+    assert 0 < texts.writer.calls <= saved.writer.calls * (2 if has_tools else 1)
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_texts_without_ids_and_sizes_are_enough(adapter):
-    """What is known of sizes is found again, too: no request is refused, and no more summaries are written."""
-    saved, texts = Caller(adapter, is_saved=True), Caller(adapter, as_texts=True)
-    for question in questions():
-        saved.say(question)
-        texts.say(question)
-    assert not any(request.refused for request in texts.model.requests)
-    assert 0 < texts.writer.calls <= saved.writer.calls
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_a_caller_that_leaves_tool_calls_out_is_known_by_the_rest(adapter):
-    """Chat clients keep questions and answers only; what left in the middle of a turn leaves again, at most."""
-    saved, texts = (
-        Caller(adapter, is_saved=is_saved, as_texts=not is_saved, has_tools=True) for is_saved in (True, False)
-    )
-    for question in questions():
-        saved.say(question)
-        texts.say(question)
-    assert not any(request.refused for request in texts.model.requests)
-    assert texts.writer.calls <= 2 * saved.writer.calls
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_a_store_serves_callers_whose_processes_change(adapter):
-    """Each call may reach another process; none writes again what one of them wrote."""
-    saved, whole = Caller(adapter, is_saved=True), Caller(adapter, store=InMemoryStore())
-    for question in questions():
-        saved.say(question)
-        whole.restart()
-        whole.say(question)
+@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
+def test_a_store_serves_callers_whose_processes_change(adapter, is_async):
+    saved = Caller(adapter, is_saved=True, is_async=is_async).talk()
+    whole = Caller(adapter, store=InMemoryStore(), is_async=is_async).talk(restarts=True, turns=3)
+    assert whole.store.search(NAMESPACE) == []  # most conversations are short
+    whole.history.clear()
+    whole.talk(restarts=True)
     assert whole.writer.calls == saved.writer.calls > 0
     assert len(whole.store.search(NAMESPACE)) == 1
 
 
-async def test_an_async_caller_finds_its_history_in_the_store():
-    """The event loop waits for no other thread."""
-    whole = Caller(store=InMemoryStore())
-    for question in questions():
-        whole.restart()
-        await whole.asay(question)
-    assert 0 < whole.writer.calls <= 2
-
-
 def test_another_history_is_not_told_of():
-    """What was said after the last common message stays where it was said."""
-    caller = Caller(as_texts=True)
-    for question in questions():
-        caller.say(question)
+    caller = Caller(as_texts=True).talk()
     caller.history = [*caller.history[:4], ("user", "Forget it."), ("assistant", "Done.")]
     before = len(caller.requests)
-    for question in questions(4):
-        caller.say(question)
+    caller.talk(turns=4)
     told = "".join(text for request in caller.requests[before:] for _, text in request)
     assert "question 9 " not in told
     assert "summary" not in told
 
 
 def test_a_message_that_is_edited_begins_another_history():
-    """The record must not tell what was taken back."""
     caller = Caller(mode="off")
     caller.say("The password is hunter-2-7731.")
-    for question in questions():
-        caller.say(question)
+    caller.talk()
     assert "hunter-2-7731" in str(caller.requests[-1])
-    caller.history[0] = ("user", "There is no password.")
-    caller.history[1] = ("assistant", "Noted.")
+    caller.history[:2] = [("user", "There is no password."), ("assistant", "Noted.")]
     caller.say("Go on.")
     assert "hunter-2-7731" not in str(caller.requests[-1])
 
 
-DAMAGED = {
-    "view": {"context_view": {"start": 7, "pinned": 7, "clamped": [1]}},
-    "record": {"context_record": {"lines": 7}, "context_view": []},
-    "others": {"context_counts": {"measured": 7, "limits": [1]}, "context_guard": "x", "context_tools": [{}]},
-    "foreign": {"messages": [{"type": "human", "content": "INJECTED"}], "llm_input_messages": [7]},
-    "nested": {"context_guard": json.loads("[" * 900 + "]" * 900)},
-    "list": [["a"], 7],
-}
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@on_both
 @pytest.mark.parametrize("session", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_session_in_the_store_costs_the_saving_only(adapter, session):
-    """Somebody wrote something else into the item of a history: the turn goes on from the messages."""
     store = InMemoryStore()
-    caller = Caller(adapter, mode="inline", store=store)
-    for question in questions():
-        caller.say(question)
-    (item,) = until_stored(store)
+    caller = Caller(adapter, mode="inline", store=store).talk()
+    until = time.monotonic() + PATIENCE
+    while not (stored := store.search(NAMESPACE)) and time.monotonic() < until:
+        time.sleep(0.01)
+    (item,) = stored
     written = {**json.loads(item.value["written"]), **session} if isinstance(session, dict) else session
     store.put(NAMESPACE, item.key, {**item.value, "written": json.dumps(written)})
     caller.restart()
     assert caller.say("What now?").text
     assert "INJECTED" not in str(caller.requests[-1])
-    assert not any(request.refused for request in caller.model.requests)
+    assert not is_refused(caller.model)
 
 
-@pytest.mark.parametrize("damage", ["value", "key", "gone"])
-def test_a_store_that_holds_something_odd_costs_the_saving_only(damage):
-    """The turn goes on, and the next process finds what this one stored."""
-    store = InMemoryStore()
+@pytest.mark.parametrize("damage", ["written", "key", "gone", "down"])
+def test_a_store_that_fails_or_holds_something_odd_costs_the_saving_and_a_warning(damage):
+    store = Broken() if damage == "down" else InMemoryStore()
     caller = Caller(store=store)
-    for question in questions():
-        caller.restart()
-        caller.say(question)
-        for item in store.search(NAMESPACE):
-            if damage == "gone":
-                store.delete(NAMESPACE, item.key)
-            else:
-                store.put(NAMESPACE, item.key, {**item.value, "written" if damage == "value" else "key": '[["a"], 7]'})
-    assert not any(request.refused for request in caller.model.requests)
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_a_thread_id_without_a_checkpointer_is_a_label(adapter):
-    """Servers pass one with every call; it keeps nothing, so the history is looked for all the same."""
-    saved, whole = Caller(adapter, "inline", is_saved=True), Caller(adapter, "inline")
-    for question in questions():
-        saved.say(question)
-        whole.heard(whole.agent.invoke(whole.given(question), CONFIG))
-    assert whole.writer.calls == saved.writer.calls > 0
-
-
-class Quoting(Writer):
-    """Writes who spoke: what no other history may show."""
-
-    def summarize(self, messages, *, previous, max_tokens):
-        self.calls += 1
-        return f"talk of {' '.join(sorted({message.name for message in messages if message.name}))}"
-
-
-def long_history(name=None):
-    return [
-        message
-        for number in range(14)
-        for message in (HumanMessage(f"question {number} {WORDS}", name=name), AIMessage(f"answer {number}"))
-    ]
-
-
-def test_speakers_tell_histories_apart():
-    """Who said something is part of what was said."""
-    engine = ContextEngine(
-        ModelLimits(context_window=WINDOW),
-        summarizer=Quoting(),
-        config=ContextConfig(output_reserve=0, summarize="inline"),
-    )
-    model = ScriptedChatModel(input_limit=WINDOW)
-    agent = chat_on(engine, model, checkpointer=False)
-    for name in ("alice", "bob"):
-        agent.invoke({"messages": [*long_history(name), HumanMessage("And?", name=name)]})
-    assert "talk of alice" not in str(model.requests[-1].messages)
+    with capture_logs() as logs:
+        for question in questions():
+            caller.restart()
+            caller.say(question)
+            for item in store.search(NAMESPACE) if damage != "down" else ():
+                if damage == "gone":
+                    store.delete(NAMESPACE, item.key)
+                else:
+                    store.put(NAMESPACE, item.key, {**item.value, damage: '[["a"], 7]'})
+    known = {"summary.not_read", "summary.not_stored", "context.summary_failed"}
+    assert damage != "down" or {log["event"] for log in logs if log["log_level"] == "warning"} <= known
+    assert not is_refused(caller.model)
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
 def test_what_a_summary_quotes_of_a_system_prompt_stays_with_that_prompt(mode):
-    """A second tenant with the same history and another prompt gets a summary of its own."""
     prompt, jobs, writer = "", SummaryJobs(), Writer()
-    engine = ContextEngine(
-        ModelLimits(context_window=WINDOW),
-        summarizer=writer,
-        config=ContextConfig(output_reserve=0, summarize=mode),
-        jobs=jobs,
-    )
+    engine = engine_of(WINDOW, TokenEstimator(), writer, summarize=mode, jobs=jobs)
     model = ScriptedChatModel(input_limit=WINDOW)
     agent = chat_on(engine, model, prompt=lambda state, runtime: prompt, checkpointer=False)
     calls = []
@@ -322,36 +232,31 @@ def test_what_a_summary_quotes_of_a_system_prompt_stays_with_that_prompt(mode):
     assert calls[0] == calls[1] < calls[2] == 2 * calls[0]
 
 
-WEIRD_IDS = ["id", "first", "lines", "context_view", "summary 1", "#3", "said"]
+def histories():
+    return Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+
+
+def summary_of(histories, messages):
+    """What is found of a history that comes again."""
+    return run(histories.found({"messages": messages}, Place())).get("context_summary")
 
 
 @pytest.mark.parametrize("name", WEIRD_IDS)
 def test_an_id_may_be_spelled_like_anything(name):
     """Ids are exchanged where ids stand, not where a text or a key is spelled like one."""
-    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
-    session = {
-        "context_view": {
-            "start": {"id": name, "index": 2},
-            "cleared": [name],
-            "clamped": {name: {}},
-            "pinned": [[name, 0]],
-        },
-        "context_record": {"lines": [["said", "said", name, 0]]},
-        "context_summary": name,
-    }
-    texts = [HumanMessage("Hi"), AIMessage("Hello."), HumanMessage("Go on.")]
-    histories.keep({**session, "messages": [m.model_copy(update={"id": name}) for m in texts[:1]] + texts[1:]}, Place())
-    found = run(
-        histories.found({"messages": [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]}, Place())
-    )
-    assert found["context_summary"] == name
-    assert found["context_view"]["start"]["id"] == found["context_view"]["cleared"][0] == "m0"
-    assert found["context_view"]["pinned"] == [["m0", 0]]
-    assert found["context_view"]["clamped"] == {"m0": {}}
-    assert found["context_record"]["lines"] == [["said", "said", "m0", 0]]
 
+    def session(key):
+        start = {"id": key, "index": 2}
+        view = {"start": start, "cleared": [key], "clamped": {key: {}}, "pinned": [[key, 0]]}
+        lines = [["said", "said", key, 0]]
+        return {"context_view": view, "context_record": {"lines": lines}, "context_summary": name}
 
-CALLS = [{"name": "deploy", "args": {"to": place}, "id": place} for place in ("a", "b")]
+    known = histories()
+    texts = [HumanMessage("Hi", id=name), AIMessage("Hello."), HumanMessage("Go on.")]
+    known.keep({**session(name), "messages": texts}, Place())
+    again = [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]
+    found, expected = run(known.found({"messages": again}, Place())), session("m0")
+    assert {key: found[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -365,89 +270,35 @@ CALLS = [{"name": "deploy", "args": {"to": place}, "id": place} for place in ("a
         ),
         ([ChatMessage("Hi", role="tester")], [ChatMessage("Hi", role="critic")]),
         ([HumanMessage("Hi")], [SystemMessage("Hi")]),
+        # such calls come from tests and from other frameworks
+        *(([AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "c"}])], []) for args in ODD_ARGS),
     ],
-    ids=["name", "status", "call", "role", "type"],
+    ids=["name", "status", "call", "role", "type", "odd keys", "a set"],
 )
 def test_all_that_a_record_tells_of_tells_histories_apart(one, other):
-    """What one of them did is not told in the other."""
-    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
+    known = histories()
     tail = [AIMessage("Done."), HumanMessage("Go on.")]
-    histories.keep({"messages": [*one, *tail], "context_summary": "what one did"}, Place())
-    assert run(histories.found({"messages": [*other, *tail]}, Place())) == {}
-    assert run(histories.found({"messages": [*one, *tail]}, Place()))["context_summary"] == "what one did"
+    known.keep({"messages": [*one, *tail], "context_summary": "what one did"}, Place())
+    assert summary_of(known, [*other, *tail]) is None
+    assert summary_of(known, [*one, *tail]) == "what one did"
 
 
-def test_short_conversations_do_not_crowd_out_long_ones():
+def test_memory_is_bounded_and_short_conversations_do_not_crowd_out_long_ones():
     """Counts alone cost less to lose than a summary."""
-    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
-    long = {
-        "messages": [HumanMessage("Hi"), AIMessage("Hello."), HumanMessage("Go on.")],
-        "context_summary": "greetings",
-    }
-    histories.keep(long, Place())
+    known = histories()
     for number in range(2 * MAX_HISTORIES):
-        short = [HumanMessage(f"hello {number}"), AIMessage("hi")]
-        histories.keep({"messages": short, "context_counts": {"messages": 2}}, Place())
-    assert run(histories.found({"messages": long["messages"]}, Place()))["context_summary"] == "greetings"
+        short = [HumanMessage(f"short {number}"), AIMessage("hi")]
+        if number == 0:
+            known.keep({"messages": [*short, HumanMessage("and?")], "context_summary": "long"}, Place())
+        known.keep({"messages": short, "context_counts": {"messages": 2}}, Place())
+    assert summary_of(known, [HumanMessage("short 0"), AIMessage("hi"), HumanMessage("and?")]) == "long"
+    talks = [[HumanMessage(f"hello {n}"), AIMessage("hi"), HumanMessage("and?")] for n in range(MAX_HISTORIES + 1)]
+    for messages in talks:
+        known.keep({"messages": messages, "context_summary": f"they said {messages[0].text}"}, Place())
+    assert (summary_of(known, talks[0]), summary_of(known, talks[-1])) == (None, f"they said hello {MAX_HISTORIES}")
 
 
-@pytest.mark.parametrize("args", [{"m": {(1, 2): 3}}, {"m": {1, 2}}], ids=["keys", "set"])
-def test_calls_that_no_provider_could_have_made_are_remembered(args):
-    """They come from tests and from other frameworks."""
-    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
-    call = {"name": "look", "args": args, "id": "c"}
-    messages = [HumanMessage("Hi"), AIMessage("", tool_calls=[call]), ToolMessage("seen", tool_call_id="c")]
-    histories.keep({"messages": messages, "context_summary": "a look"}, Place())
-    assert run(histories.found({"messages": messages}, Place()))["context_summary"] == "a look"
-
-
-class Broken(InMemoryStore):
-    """A store that fails."""
-
-    def batch(self, ops):
-        raise ConnectionError("the store is down")
-
-
-def test_a_store_that_fails_costs_a_warning():
-    """No turn ends for it."""
-    caller = Caller(store=Broken())
-    with capture_logs() as logs:
-        for question in questions():
-            caller.say(question)
-    assert {log["event"] for log in logs if log["log_level"] == "warning"} <= {
-        "summary.not_read",
-        "summary.not_stored",
-        "context.summary_failed",
-    }
-    assert not any(request.refused for request in caller.model.requests)
-
-
-def test_a_history_without_a_compaction_is_not_remembered():
-    """Most conversations are short."""
-    caller = Caller(store=InMemoryStore())
-    for question in questions(3):
-        caller.say(question)
-    assert caller.store.search(NAMESPACE) == []
-
-
-def test_memory_is_bounded():
-    """The oldest histories are forgotten."""
-    histories = Histories(ContextEngine(ModelLimits(context_window=WINDOW)))
-    states = [
-        {
-            "messages": [HumanMessage(f"hello {number}"), AIMessage("hi"), HumanMessage("and?")],
-            "context_summary": f"they said hello {number}",
-        }
-        for number in range(MAX_HISTORIES + 1)
-    ]
-    for state in states:
-        histories.keep(state, Place())
-    first, last = ({"messages": states[index]["messages"]} for index in (0, -1))
-    assert run(histories.found(first, Place())) == {}
-    assert run(histories.found(last, Place()))["context_summary"] == f"they said hello {MAX_HISTORIES}"
-
-
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@RUNS
 @given(
     kept=st.lists(st.integers(0, 400), min_size=1, max_size=24),
     edits=st.lists(st.tuples(st.integers(0, 23), st.sampled_from(["edit", "cut", "repeat"])), max_size=6),
@@ -465,4 +316,4 @@ def test_whatever_callers_do_to_their_histories_each_request_fits(kept, edits):
             caller.history = caller.history[: 2 * (len(caller.history) // 3)]
         caller.say(f"question {number} {'fox ' * words}")
         assert caller.requests[-1][-1][1].startswith(f"question {number} ")
-    assert not any(request.refused for request in caller.model.requests)
+    assert not is_refused(caller.model)
