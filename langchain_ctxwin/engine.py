@@ -393,12 +393,14 @@ class ContextEngine:
 
     def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
-        summarizer = self.summarizer
-        if isinstance(summarizer, ModelSummarizer) and call is not None:
+        summarizer, messages = self.summarizer, shown_part(window, start, stop)
+        if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
+            messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them
+        elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
         return {
             "summarizer": summarizer,
-            "messages": shown_part(window, start, stop),
+            "messages": messages,
             "previous": window.session.summary,
             "max_tokens": max_tokens,
             "timeout_seconds": settings_of(window).summary_timeout_seconds,

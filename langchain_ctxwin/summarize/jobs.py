@@ -20,10 +20,12 @@ from typing import Any, Literal
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock, Summarizer
+from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.store import Lease, SummaryStore, Written, count
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
@@ -123,8 +125,10 @@ class SummaryJobs:
     ) -> bool:
         """Write a summary in the background; False when no thread is free, and nothing is remembered then.
 
-        A key that is known, whatever became of it, is not started again: `forget` it first.
+        A key that is known, whatever became of it, is not started again: `forget` it first. Callbacks of the run that
+        starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
+        write = Caller.here().known_to(write)
         with self._lock:
             if key in self._runs:
                 self._runs.move_to_end(key)
@@ -182,7 +186,7 @@ class SummaryJobs:
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for running jobs, not for abandoned ones, and return how many still run.
 
-        Blocks: from a coroutine call it in a thread. Stores have to stay open until it returns.
+        Blocks: from a coroutine use `adrain`. Stores have to stay open until it returns.
 
         Args:
             timeout_seconds: Longest wait.
@@ -193,6 +197,10 @@ class SummaryJobs:
         wait([run.ended for run in running if run.store is not None or not stored_only], timeout_seconds)
         with self._lock:
             return len(self._running())
+
+    async def adrain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
+        """Like `drain`, without blocking the event loop: for the shutdown of a service."""
+        return await asyncio.to_thread(self.drain, timeout_seconds, stored_only=stored_only)
 
     def _work(self, run: _Run, write: Callable[[], str]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
@@ -286,6 +294,37 @@ def default_jobs() -> SummaryJobs:
     return SummaryJobs()
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who wants a summary: whose callbacks see the calls, and on whose event loop what is only async may run."""
+
+    callbacks: Any
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def here(cls, *, is_waiting: bool = False) -> Caller:
+        """Return the present one; a loop that waits for the summary itself cannot run it."""
+        try:
+            loop = None if is_waiting else asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        return cls(ensure_config().get("callbacks"), loop)
+
+    def enter(self) -> None:
+        """Let what is called in this context be seen, and nothing of it be streamed to the user."""
+        var_child_runnable_config.set({**CALL_CONFIG, "callbacks": self.callbacks})
+        caller_loop.set(self.loop)
+
+    def known_to(self, write: Callable[[], str]) -> Callable[[], str]:
+        """Return `write` for a context of its own, such as that of another thread."""
+
+        def entered() -> str:
+            self.enter()
+            return write()
+
+        return entered
+
+
 def write_summary(
     summarizer: Summarizer,
     messages: Sequence[AnyMessage],
@@ -295,7 +334,8 @@ def write_summary(
     timeout_seconds: float,
 ) -> Written:
     """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+    summarize = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+    write = Caller.here(is_waiting=True).known_to(summarize)
     job = in_daemon(lambda: attempt(write))
     try:
         written: Written = job.result(timeout_seconds)
@@ -313,13 +353,13 @@ async def awrite_summary(
     timeout_seconds: float,
 ) -> Written:
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
-    asummarize = getattr(summarizer, "asummarize", None)
+    asummarize, caller = getattr(summarizer, "asummarize", None), Caller.here()
     task: asyncio.Future[Written]
     if asummarize is None:
-        write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+        write = caller.known_to(partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens))
         task = asyncio.wrap_future(in_daemon(lambda: attempt(write)))
     else:
-        writing = aattempt(partial(asummarize, messages, previous=previous, max_tokens=max_tokens))
+        writing = aattempt(partial(asummarize, messages, previous=previous, max_tokens=max_tokens), caller)
         # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
         task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
     try:
@@ -337,10 +377,18 @@ def attempt(write: Callable[[], str]) -> Written:
         return meter.written(write())
 
 
-async def aattempt(write: Callable[[], Awaitable[str]]) -> Written:
-    """Like `attempt`, awaiting what `write` returns; cancellation passes through."""
-    with _metering(Exception) as meter:
-        return meter.written(await write())
+async def aattempt(write: Callable[[], Awaitable[str]], caller: Caller | None = None) -> Written:
+    """Like `attempt`, awaiting what `write` returns, in a task of its own; its cancellation passes through."""
+    if caller is not None:
+        caller.enter()
+    with _metering((Exception, SystemExit)) as meter:
+        try:
+            return meter.written(await write())
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise SummarizationError("the summarizer was cancelled by itself: check its own timeouts") from error
 
 
 def _too_slow(timeout_seconds: float) -> SummarizationError:
@@ -352,8 +400,7 @@ def _too_slow(timeout_seconds: float) -> SummarizationError:
 class _Meter(BaseCallbackHandler):
     """Counts the calls of one summary, wherever LangChain's callbacks reach; any thread may report.
 
-    Those are nested runnables, retries, fallbacks, several threads of its own executors. Without an empty context the
-    caller's callbacks see those calls too.
+    Those are nested runnables, retries, fallbacks, several threads of its own executors.
     """
 
     run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
@@ -387,7 +434,7 @@ _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=N
 
 
 @contextmanager
-def _metering(kind: type[BaseException]) -> Iterator[_Meter]:
+def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> Iterator[_Meter]:
     """Count calls meanwhile; errors of the kind are a `SummarizationError`."""
     _register_hook()
     meter = _Meter()

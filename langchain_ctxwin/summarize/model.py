@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from copy import copy
 from functools import partial
 from typing import Any
@@ -42,7 +43,11 @@ Replier = Callable[[Sequence[AnyMessage]], Any]
 """Takes the messages of one call and returns a text or a message, or an awaitable of one."""
 
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "summarization"}}
-"""Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller."""
+"""Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller.
+The callbacks of the run that wants it come from the context."""
+
+caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
+"""The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it."""
 
 LEAST_WINDOW_TOKENS = 4096
 """Window of a summarizer that states none, at least: chat models with a smaller one are no longer served."""
@@ -282,8 +287,15 @@ def as_summarizer(
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
+
+    def invoke() -> Any:
+        try:
+            return call.invoke(messages, CALL_CONFIG)
+        except NotImplementedError:  # a model that is only async
+            return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
+
     try:
-        return (yield Wait(lambda: call.invoke(messages, CALL_CONFIG), lambda: call.ainvoke(messages, CALL_CONFIG)))
+        return (yield Wait(invoke, lambda: call.ainvoke(messages, CALL_CONFIG)))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
@@ -335,21 +347,30 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         )
 
     def call(messages: list[AnyMessage]) -> Any:
+        if is_async_callable(model):
+            return _wait_for(lambda: model(messages))
         reply = model(messages)
-        return _wait_for(reply) if inspect.isawaitable(reply) else reply
+        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
 
     async def acall(messages: list[AnyMessage]) -> Any:
-        reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
-        return await reply if inspect.isawaitable(reply) else reply
+        try:
+            reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
+            return await reply if inspect.isawaitable(reply) else reply
+        except SystemExit as error:  # would end the event loop, not the task
+            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
 
     return RunnableLambda(call, afunc=acall, name="summarizer")
 
 
-def _wait_for(reply: Awaitable[Any]) -> Any:
-    """Await `reply` from sync code, in a thread of its own: the calling one may run an event loop already."""
+def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:
+    """Await what `make` returns from a thread: on the caller's event loop while it runs, else on one of its own."""
 
     async def settle() -> Any:
-        return await reply
+        return await make()
 
+    loop = caller_loop.get()
+    if loop is not None and loop.is_running():
+        with suppress(CancelledError):  # the loop came to its end
+            return asyncio.run_coroutine_threadsafe(settle(), loop).result()
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(copy_context().run, asyncio.run, settle()).result()

@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 CONSOLE = {"console", "bash", "sh", "shell"}
-RANDOM_MARK = re.compile(r"(?<=data )[A-Za-z0-9]{12}")
+RANDOM_MARK = re.compile(r"(?<=data )[\w-]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

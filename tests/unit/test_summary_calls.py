@@ -1,0 +1,195 @@
+"""Who sees the calls of a summarizer, where they run, and what it may do to the agent that asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ContextConfig, ModelLimits, SummaryJobs, create_context_agent
+from support.fakes import ScriptedChatModel
+
+THREAD = {"thread_id": "1"}
+SUMMARY = "The user asked for tea."
+PATIENCE = 20.0
+
+
+class Writer(ScriptedChatModel):
+    """A summarizer of its own, with usage."""
+
+    policy: Any = staticmethod(lambda messages, tools: AIMessage(SUMMARY))
+
+
+class OnlyAsync(BaseChatModel):
+    """A chat model that nobody wrote a sync way for."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise NotImplementedError
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(SUMMARY))])
+
+    @property
+    def _llm_type(self):
+        return "only-async"
+
+
+class Watch(BaseCallbackHandler):
+    """Which calls began, under which run."""
+
+    def __init__(self):
+        self.calls = []
+
+    def on_chat_model_start(self, serialized, messages, *, tags=None, parent_run_id=None, metadata=None, **_):
+        self.calls.append((bool((metadata or {}).get("lc_source")), tuple(tags or ()), parent_run_id is not None))
+
+
+def agent_with(summarizer, jobs=None, *, model=None, **config):
+    return create_context_agent(
+        model or ScriptedChatModel(),
+        [],
+        limits=ModelLimits(context_window=1000, max_output_tokens=100),
+        summarizer=summarizer,
+        config=ContextConfig(**config),
+        checkpointer=InMemorySaver(),
+        jobs=jobs,
+    )
+
+
+def questions(count=16):
+    return [{"messages": [HumanMessage(f"Question {number}: {'word ' * 60}")]} for number in range(count)]
+
+
+def ask(agent, config=None):
+    for question in questions():
+        agent.invoke(question, {"configurable": THREAD, **(config or {})})
+
+
+def summary_of(agent):
+    return agent.get_state({"configurable": THREAD}).values.get("context_summary", "")
+
+
+@pytest.mark.parametrize("way", ["inline", "background"])
+def test_callbacks_of_the_run_see_the_calls_of_its_summarizer(way):
+    """As child runs with the tag that keeps their tokens out of the user's stream."""
+    watch, jobs = Watch(), SummaryJobs()
+    agent = agent_with(Writer(), jobs, summarize=way)
+    ask(agent, {"callbacks": [watch]})
+    jobs.drain(PATIENCE)
+    ours = [(tags, is_child) for is_ours, tags, is_child in watch.calls if is_ours]
+    assert ours
+    assert all(is_child and any("nostream" in tag for tag in tags) for tags, is_child in ours)
+    assert len(watch.calls) - len(ours) == len(questions())
+
+
+@pytest.mark.parametrize("way", ["inline", "background"])
+def test_usage_callbacks_count_the_calls_of_a_summarizer(way):
+    """What it costs is part of what the run costs."""
+    model, jobs, writer = ScriptedChatModel(name="agent"), SummaryJobs(), Writer(name="writer")
+    with get_usage_metadata_callback() as usage:
+        ask(agent_with(writer, jobs, model=model, summarize=way))
+        jobs.drain(PATIENCE)
+    counted = sum(one["input_tokens"] for one in usage.usage_metadata.values())
+    assert counted == sum(request.tokens for request in (*model.requests, *writer.requests))
+
+
+def test_a_summary_is_not_streamed_to_the_user():
+    """Nor its tokens, nor its text."""
+    agent = agent_with(Writer(), summarize="inline")
+    shown = [
+        chunk.text
+        for question in questions()
+        for chunk, _ in agent.stream(question, {"configurable": THREAD}, stream_mode="messages")
+    ]
+    assert summary_of(agent)
+    assert all(SUMMARY not in text for text in shown)
+
+
+@pytest.mark.parametrize("way", ["inline", "background"])
+async def test_an_async_summarizer_runs_on_the_loop_of_its_caller(way):
+    """Clients and semaphores that belong to a loop work."""
+    loops, gate, jobs = set(), asyncio.Semaphore(1), SummaryJobs()
+
+    async def write(messages):
+        async with gate:
+            await asyncio.sleep(0)
+            loops.add(asyncio.get_running_loop())
+        return SUMMARY
+
+    agent = agent_with(write, jobs, summarize=way)
+    for question in questions():
+        await agent.ainvoke(question, {"configurable": THREAD})
+        assert await jobs.adrain(PATIENCE) == 0
+    assert summary_of(agent) == SUMMARY
+    assert loops == {asyncio.get_running_loop()}
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_a_model_that_is_only_async_writes_in_the_background(is_awaited):
+    """On a loop of its own where the caller has none, or has one no longer."""
+    jobs = SummaryJobs()
+    agent = agent_with(OnlyAsync(), jobs)
+    for question in questions():
+        if is_awaited:
+            asyncio.run(agent.ainvoke(question, {"configurable": THREAD}))
+        else:
+            agent.invoke(question, {"configurable": THREAD})
+        jobs.drain(PATIENCE)
+    assert summary_of(agent) == SUMMARY
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError, SystemExit, KeyError])
+async def test_what_an_async_summarizer_raises_costs_no_turn(failure):
+    """Not even what usually ends a task or a program."""
+
+    async def write(messages):
+        raise failure
+
+    agent = agent_with(write, summarize="inline")
+    for question in questions():
+        answer = await agent.ainvoke(question, {"configurable": THREAD})
+    assert len(answer["messages"]) == 2 * len(questions())
+    assert agent.get_state({"configurable": THREAD}).values["context_guard"]["ineffective"] > 0
+
+
+async def test_a_caller_who_gives_up_is_heard():
+    """A cancelled run ends, whatever its summarizer does."""
+    began = asyncio.Event()
+
+    async def write(messages):
+        began.set()
+        await asyncio.sleep(PATIENCE)
+
+    agent = agent_with(write, summarize="inline")
+
+    async def talk():
+        for question in questions():
+            await agent.ainvoke(question, {"configurable": THREAD})
+
+    run = asyncio.create_task(talk())
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+def test_a_summarizer_that_edits_what_it_gets_edits_copies():
+    """The history is the application's."""
+
+    class Vandal:
+        def summarize(self, messages, *, previous, max_tokens):
+            for message in messages:
+                message.content = "gone"
+            return SUMMARY
+
+    agent = agent_with(Vandal(), summarize="inline")
+    ask(agent)
+    assert summary_of(agent) == SUMMARY
+    history = agent.get_state({"configurable": THREAD}).values["messages"]
+    assert all("gone" not in message.text for message in history)
