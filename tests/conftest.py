@@ -4,6 +4,10 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None, max_examples=50)  # a busy machine is no failure
+settings.load_profile("suite")
 
 
 @pytest.fixture
