@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import guarded
+from langchain_ctxwin import TokenEstimator, guarded
 from langchain_ctxwin.core.calibration import Doubt
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.guarded import MAX_PAUSES, GuardedCounter
 from langchain_ctxwin.measurer import EXACT_NOISE_SHARE, Pricing, Pricings
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS

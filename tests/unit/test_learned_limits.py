@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextOverflow,
+    ModelLimits,
+    ModelRegistry,
+    ModelRouter,
+    RoutedChatModel,
+)
 from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
     MOST_TIMES_OFF,
@@ -17,11 +27,8 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.memo import AcceptedSizes, HeardLimits
-from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
-from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 from support.routing import FixedQuality, router, scripted
@@ -58,6 +65,8 @@ def limit_of_others(engine):
 
 
 # One conversation against all
+
+
 CLAIMING_TOOL = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {"type": "object"}}}
 
 
@@ -126,6 +135,8 @@ def test_a_small_server_is_learned_by_everybody(overflow):
 
 
 # What contradicts a limit
+
+
 def test_a_limit_below_what_was_accepted_is_not_learned():
     engine, model = engine_of(), ScriptedChatModel()
     ask = nodes_of(engine, model)
@@ -169,6 +180,8 @@ def test_what_is_believed_is_part_of_what_was_stated(learned, declared, accepted
 
 
 # How a wrong one heals
+
+
 def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     learned = LearnedSource()
     learned.learn(MODEL, SMALL)
@@ -245,6 +258,8 @@ def test_an_accepted_size_refutes_for_an_hour():
 
 
 # State from outside
+
+
 @pytest.mark.parametrize(
     ("stored", "text", "prompt", "limit"),
     [
@@ -262,6 +277,8 @@ def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(stor
 
 
 # The registry and its source
+
+
 def registry_of(**limits):
     learned = LearnedSource()
     return ModelRegistry([ExplicitSource({}), learned, _Listed(limits)]), learned
@@ -331,6 +348,8 @@ def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
 
 
 # Routed models
+
+
 def routed(small):
     large = scripted("large", 128_000)
     return RoutedChatModel(router(small, large, quality=FixedQuality({"small": 0.9, "large": 0.5})))
@@ -375,6 +394,8 @@ def test_a_router_tells_its_registry_what_was_accepted():
 
 
 # Limits that nobody states
+
+
 REAL_TOKENS = 8_000
 QUESTION = "alpha beta gamma delta " * 200
 

@@ -14,8 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin import ModelInfo, ModelLimits
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin import ConfigError, ModelInfo, ModelLimits, UnknownModelError
 
 TOKENS = st.integers(1, 2_000_000)
 FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "requested_output_tokens")
@@ -221,6 +220,8 @@ def test_reading_a_profile_never_raises(window, output, requested):
 
 
 # ---- facts about one model -------------------------------------------------------------------------------------
+
+
 FULL = ModelInfo(
     name="small",
     provider="acme",

@@ -22,14 +22,13 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 import langchain_ctxwin
-from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
+from langchain_ctxwin import TokenEstimator, ToolSelector, classify_overflow, search_messages
 from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
 from langchain_ctxwin.tool_results.pages import page_end, passages
 from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import extract, project_automatically
-from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.needs import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
@@ -93,6 +92,8 @@ class Found:
 
 
 # ---------------------------------------------------------------------------------------------------------- collecting
+
+
 def modules() -> Iterator[ModuleType]:
     """Import every module of the package."""
     yield langchain_ctxwin
@@ -208,6 +209,8 @@ def no_collection():
 
 
 # ----------------------------------------------------------------------------------------------------------- measuring
+
+
 def grows(read: Read, text_of: TextOf, chars: int = CHARS) -> bool:
     """Say whether a read takes far more than `STEP` times as long for `STEP` times the text."""
     short, long = text_of(chars), text_of(STEP * chars)
@@ -270,6 +273,8 @@ def slow_text(found: Found) -> str | None:
 
 
 # ------------------------------------------------------------------------------------------------------------ patterns
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_time_of_the_length_of_its_text(name):
     assert slow_text(PATTERNS[name]) is None
@@ -310,6 +315,8 @@ def test_a_pattern_inside_a_function_is_found_and_one_of_unknown_parts_reported(
 
 
 # --------------------------------------------------------------------------------------------------------------- reads
+
+
 def price(text):
     """A counter that costs nothing."""
     return len(text) // 4

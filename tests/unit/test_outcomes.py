@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin import ConfigError
 from langchain_ctxwin.routing import Outcomes
 from langchain_ctxwin.routing.quality import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added
 from langchain_ctxwin.util.files import replace_text
@@ -45,6 +45,8 @@ def at_noon():
 
 
 # Counting
+
+
 def test_outcomes_are_counted_per_model_and_bucket():
     outcomes = Outcomes(clock=at_noon)
     for success in (True, False, True):
@@ -81,6 +83,8 @@ def test_what_is_no_outcome_is_refused(bucket, model, success, named):
 
 
 # The file
+
+
 @settings(max_examples=20)
 @given(st.lists(st.tuples(names, names, st.booleans()), min_size=1, max_size=5))
 def test_what_is_written_is_read(tmp_path_factory, recorded):

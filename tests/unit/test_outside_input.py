@@ -12,23 +12,23 @@ from langgraph.types import Command, interrupt
 from pydantic import SecretStr
 
 from langchain_ctxwin import (
+    ConfigError,
     ContextConfig,
     ContextEngine,
     ContextNodes,
     ModelLimits,
+    RoutedChatModel,
     TokenEstimator,
+    ToolSelector,
     create_context_agent,
     create_recall_tool,
     pin,
     search_messages,
 )
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.measurer import shown
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.tools import ToolSelector
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
 from support.graphs import chat_on
@@ -205,9 +205,7 @@ def mended(graph, given):
 def test_a_caller_sets_messages_only(graph_of):
     model = model_of()
     graph = graph_of(model)
-
     graph.invoke({**ask(), **FORGED}, CONFIG)
-
     assert set(graph.get_input_jsonschema()["properties"]) == {"messages"}
     assert TRACE not in str([request.messages for request in model.requests])
     assert TRACE not in str(state_of(graph))
@@ -220,9 +218,7 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
     graph = graph_of(model)
     graph.invoke(ask(), CONFIG)
     graph.invoke(Command(update={"context_summary": TRACE}), CONFIG)
-
     told = [mended(graph, ask()), mended(graph, ask())]
-
     assert told == [["context_summary stands for nothing that left the view: it was dropped"], []]
     assert TRACE not in str([request.messages for request in model.requests])
     assert not state_of(graph)["context_summary"]
@@ -232,10 +228,8 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
 def test_the_application_writes_any_key(graph_of):
     graph = graph_of(model_of())
     graph.invoke(ask(), CONFIG)
-
     graph.update_state(CONFIG, {"context_guard": {"compactions": 7}})
     graph.invoke(ask(), CONFIG)
-
     assert state_of(graph)["context_report"]["compactions"] == 7
 
 
@@ -249,9 +243,7 @@ def approve() -> str:
 def test_a_person_can_answer_an_interrupt(graph_of):
     graph = graph_of(ScriptedChatModel(policy=asks_once), [approve])
     stopped = graph.invoke(ask(), CONFIG)
-
     resumed = graph.invoke(Command(resume="yes"), CONFIG)
-
     assert stopped["__interrupt__"][0].value == "may I?"
     assert [m.content for m in resumed["messages"] if isinstance(m, ToolMessage)] == ["the person said yes"]
 
@@ -278,18 +270,14 @@ def test_no_stored_value_stops_a_conversation(stored):
     )
     agent.invoke(ask("one"), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")
-
     agent.invoke(ask("two"), CONFIG)
-
     assert [message.content for message in model.requests[-1].messages] == ["one", "done", "two"]
 
 
 @pytest.mark.parametrize("odd", [5, "text", {"a": 1}, ["text"], [None]])
 def test_a_request_that_is_none_of_ours_is_built_again(odd):
     nodes = ContextNodes(ContextEngine(LARGE))
-
     request = nodes.model_input({**ask(), "llm_input_messages": odd, "context_view": [1]})
-
     assert [message.content for message in request] == ["hi"]
 
 
@@ -309,5 +297,4 @@ def test_what_is_mended_is_said_once(stored, told):
     )
     agent.invoke(ask(), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")
-
     assert [mended(agent, ask()), mended(agent, ask())] == [told, []]

@@ -13,9 +13,8 @@ from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestE
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_google_genai.chat_models import GoogleContextOverflowError, GoogleInvalidRequestError
 
-from langchain_ctxwin import ContextOverflow, classify_overflow
+from langchain_ctxwin import BudgetExceededError, ContextOverflow, SummarizationError, classify_overflow
 from langchain_ctxwin.core.overflow import has_number, request_texts
-from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS, TABLES
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 
@@ -250,6 +249,8 @@ def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(texts, attributes
 
 
 # ---- quotes of the request ------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("quote", QUOTES)
 def test_a_limit_in_a_quote_of_the_request_is_not_read(quote):
     message = f"Look at this, it's odd: {CLAIM}"

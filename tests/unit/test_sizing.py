@@ -205,6 +205,8 @@ def test_what_is_no_belief_is_not_read(value):
     assert Belief.from_json(value) is None
 
 
+# ---- counted spans price what they cover, while it lies where it was counted ---------------------------------------
+
 LAST = Position(id="a5", index=5)
 
 
@@ -219,7 +221,7 @@ def histories(draw):
     at = draw(st.integers(0, 3))
     while at < len(steps):
         run = steps[at : at + draw(st.integers(1, 4))]
-        estimate = sum(step_of.tokens for step_of in run)
+        estimate = sum(step.tokens for step in run)
         tokens = draw(st.integers(0, 4 * estimate))
         spans.append(Span(start=run[0].index, stop=run[-1].stop, estimate=estimate, tokens=tokens))
         at += len(run) + draw(st.integers(0, 3))
@@ -240,35 +242,21 @@ def totals(texts):
     return [sum(texts), sum(tokens**2 for tokens in texts)]
 
 
-def covered(steps, spans):
-    return [any(s.start <= step_of.index < s.stop for s in spans) for step_of in steps]
-
-
-@given(history=histories())
-def test_every_step_is_counted_or_estimated_once(history):
-    steps, spans = history
-    counted, *rest = Measured(spans=spans).price(Shown.of(steps))
-    inside = covered(steps, spans)
-    assert counted == pytest.approx(sum(span_of.tokens for span_of in spans))
-    assert rest == totals(step_of.tokens for step_of, is_in in zip(steps, inside, strict=True) if not is_in)
-
-
 @given(history=histories(), data=st.data())
-def test_a_view_that_starts_later_pays_its_share(history, data):
+def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
+    """What is left of a span that was cut keeps the span's ratio of counted to estimated tokens."""
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
-    counted, rest, _ = Measured(spans=spans).price(Shown.of(shown))
+    counted, *rest = Measured(spans=spans).price(Shown.of(shown))
     share = {s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate for s in spans}
     assert counted == pytest.approx(sum(share[s] * s.tokens for s in spans))
-    assert rest == sum(x.tokens for x, is_in in zip(shown, covered(shown, spans), strict=True) if not is_in)
+    assert rest == totals(x.tokens for x in shown if not any(s.start <= x.index < s.stop for s in spans))
 
 
 def test_a_step_that_was_cleared_costs_its_share():
     measured = Measured(spans=(span_of(1, 3, 400, 500),))
-    assert measured.price(Shown.of([step_of(0, 50), step_of(1, 20), step_of(2, 80), step_of(3, 70)])) == (
-        125.0,
-        *totals([50, 70]),
-    )
+    shown = Shown.of([step_of(0, 50), step_of(1, 20), step_of(2, 80), step_of(3, 70)])
+    assert measured.price(shown) == (125.0, *totals([50, 70]))
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [(13, 263), (1200, 5)])
@@ -378,6 +366,8 @@ def test_what_are_no_spans_is_not_read(change):
 def test_a_difference_far_from_its_estimate_is_something_else(tokens, estimate, plausible):
     assert is_plausible(tokens, estimate) is plausible
 
+
+# ---- sizes of regions -----------------------------------------------------------------------------------------------
 
 SKEWED = Doubt(slope_sd=0.07, noise_share=0.09, lower_share=0.7)
 """Close to what the estimators of known families state."""

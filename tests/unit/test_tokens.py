@@ -41,6 +41,10 @@ LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), ANY_TEX
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
 )
+SCHEMA_KEYS = ("properties", "items", "anyOf", "enum", "$defs", "type", "parameters", "function", "name", "title")
+TOOLS = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(SCHEMA_KEYS), inner, max_size=5)
+)
 KEYS = ("type", "text", "source", "image_url", "url", "data", "base64", "id", "name", "input", "content", "mime_type")
 TYPES = ("text", "image", "image_url", "file", "media", "document", "tool_use", "tool_result", "non_standard", "audio")
 BLOCKS = st.lists(
@@ -153,11 +157,11 @@ def test_a_long_text_is_sampled_and_still_close():
 
 
 @RUNS
-@given(content=BLOCKS, tools=st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4), max_size=2))
-def test_any_content_and_any_tool_has_a_count(content, tools):
+@given(content=BLOCKS, tools=st.lists(TOOLS, max_size=3), family=st.sampled_from(FAMILIES))
+def test_any_content_and_any_tool_has_a_count(content, tools, family):
     for message in (HumanMessage, AIMessage):
         made = message.model_construct(content=content)
-        assert OPENAI([made], tools=tools) >= FRAMING["openai"].request
+        assert TokenEstimator(family)([made], tools=tools) >= FRAMING[family].request
         assert CharRatioCounter()([made], tools=tools) >= 0
 
 
@@ -271,6 +275,8 @@ def test_data_in_an_unknown_block_is_not_read_as_text():
 
 
 # ---- arguments of calls: as JSON, or as they are where models are shown them one by one -------------------------
+
+
 PROGRAM = 'def main():\n\tprint("a")\n' * 20
 
 
@@ -301,6 +307,8 @@ def test_every_argument_is_in_the_plain_text(arguments):
 
 
 # ---- features: characters and runs in the right class ------------------------------------------------------------
+
+
 SCRIPTS = {
     "é": "latin1", "°": "latin1_symbols", "š": "latin_extended", "ʃ": "ipa_diacritics", "λ": "greek", "ж": "cyrillic",
     "ң": "cyrillic_extended",

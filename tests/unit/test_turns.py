@@ -81,6 +81,8 @@ def test_a_user_message_starts_a_turn_and_a_note_of_this_package_none():
 
 
 # ---- repairs ----------------------------------------------------------------------------------------------------
+
+
 def repaired(messages):
     shown = []
     for step in split_steps(messages):
@@ -163,6 +165,8 @@ def test_each_fault_is_found(messages, fault):
 
 
 # ---- the stored form --------------------------------------------------------------------------------------------
+
+
 VIEW_IDS = st.text(min_size=1, max_size=4)
 NUMBERS = st.integers(0, 10**6)
 POSITIONS = st.builds(Position, id=VIEW_IDS, index=NUMBERS)
@@ -195,6 +199,8 @@ def test_a_position_is_found_where_edits_moved_it():
 
 
 # ---- shorter messages --------------------------------------------------------------------------------------------
+
+
 CLAMP = Clamp(head_chars=20, tail_chars=10)
 LONG_TEXT = "head " + "x" * 5000 + " tail"
 PICTURE = {"type": "image", "base64": "QUJD", "mime_type": "image/png"}
@@ -246,6 +252,8 @@ def test_malformed_arguments_are_cut_as_text():
 
 
 # ---- before the history ------------------------------------------------------------------------------------------
+
+
 CACHED = [{"type": "text", "text": "rules", "cache_control": {"type": "ephemeral"}}]
 
 
