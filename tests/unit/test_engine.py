@@ -197,10 +197,13 @@ def test_an_odd_history_is_a_valid_request(messages, prompt, request_):
 
 
 def test_fixed_regions_larger_than_the_window_are_refused_with_the_table():
+    """And with what is pinned, where it is shown at all."""
     engine = engine_of(50)
+    history = [pin(SystemMessage("s", id="s")), pin(HumanMessage("q", id="q"))]
     with pytest.raises(BudgetExceededError, match=r"(?s)fixed regions need.*What to change") as refused:
-        engine.emergency(engine.measure([HumanMessage("q")], system_prompt=FILLER))
+        engine.emergency(engine.measure(history, system_prompt=FILLER))
     assert refused.value.report["system_tokens"] > 50
+    assert 'Verbatim in every request:\n- q (human) "q": 5 tokens\n\n' in str(refused.value)
 
 
 @pytest.mark.parametrize("summarize", ["off", "inline"])

@@ -303,6 +303,14 @@ def test_garbage_is_no_record_and_stops_nobody(stored):
 # ---- room -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("room", "line"), [(60, "Order user must in A-17 and with others."), (40, "Order user A-17 others.")]
+)
+def test_words_that_say_nothing_leave_before_lines_do(room, line):
+    record = record_of(said("The order of the user must be in A-17 and is with the others."), room=room)
+    assert [kept.text for kept in record.lines] == [line]
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 @RUNS
 @given(before=st.lists(lines, max_size=15), more=st.lists(lines, max_size=15), room=st.integers(0, 400))

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_ctxwin.core.assembly import Preamble, append_text, assemble, constraints_text, merge_system, record_text
 from langchain_ctxwin.core.edits import clamp_message, clamp_text, clampable_chars, edit
-from langchain_ctxwin.core.pairing import find_faults, is_empty, note, repair_step
+from langchain_ctxwin.core.pairing import find_faults, is_empty, note, repair_step, unique_calls
 from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import call_ids, safe_boundary, split_steps, split_turns, starts_turn, turn_starts
 from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
@@ -148,6 +148,22 @@ def test_what_is_made_up_has_the_same_id_in_every_request():
     (late,) = repair_step([SystemMessage("be brief", id="s")], ASKED)
     assert late.id == "s"
     assert not is_empty(HumanMessage([{"type": "image", "base64": "QUJD", "mime_type": "image/png"}]))
+
+
+def test_a_call_id_that_is_taken_is_renamed_wherever_an_integration_may_read_it():
+    """In calls, content blocks, signatures by call id, and results; other values stay."""
+    call_ = {"name": "f", "args": {"id": "other"}, "id": "a"}
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {"n": [1, None]}}
+    asks = AIMessage([block], tool_calls=[call_], additional_kwargs={"signatures": {"a": "c2ln"}})
+    taken = {"a"}
+    renamed, answer = unique_calls([asks, result("a")], taken)
+    assert (renamed.tool_calls[0]["id"], renamed.content, answer.tool_call_id) == (
+        "a_1",
+        [{**block, "id": "a_1"}],
+        "a_1",
+    )
+    assert renamed.additional_kwargs == {"signatures": {"a_1": "c2ln"}}
+    assert taken == {"a", "a_1"}
 
 
 @pytest.mark.parametrize(
