@@ -5,6 +5,10 @@ from functools import partial
 
 import pytest
 import structlog
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None, max_examples=50)  # a busy machine is no failure
+settings.load_profile("suite")
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import InvalidToolCall
 
-from langchain_ctxwin.core.priced_view import pin
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.core.turns import call_ids
 
 FRAME_TOKENS = 4  # role and separators around a message
@@ -27,6 +27,7 @@ CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 40
 SIZES_CHARS = (0, 3, 40, 40, 200, 200, 800, 4000)  # mostly small, so that many messages share a window
 HUGE_CHARS = 60_000
+FILLER = "lorem ipsum dolor " * 20  # 90 tokens
 
 TIDY = ("user", "answer", "call", "call", "call", "again")
 BROKEN = (
@@ -58,6 +59,20 @@ class CharCounter:
         """Return the tokens of a request."""
         definitions = sum(-(-len(json.dumps(tool, default=str)) // CHARS_PER_TOKEN) for tool in tools or ())
         return BASE_TOKENS + definitions + sum(map(_message_tokens, messages))
+
+
+def engine_of(window: int = 600, *, counter: Any = None, summarizer: Any = None, **config: Any) -> ContextEngine:
+    """Return an engine whose input limit is `window`."""
+    settings = ContextConfig(output_reserve=0, **config)
+    return ContextEngine(ModelLimits(window), counter=counter or CharCounter(), summarizer=summarizer, config=settings)
+
+
+def turns(number: int) -> list[AnyMessage]:
+    """Return so many long questions with short answers, and a last question."""
+    messages: list[AnyMessage] = []
+    for i in range(number):
+        messages += [HumanMessage(f"question {i} {FILLER}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}")]
+    return [*messages, HumanMessage("now", id="now")]
 
 
 def payload(message: BaseMessage) -> tuple[Any, ...]:

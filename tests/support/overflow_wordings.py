@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin import ContextOverflow
 
 BOTH = "input_plus_output"
 

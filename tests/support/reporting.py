@@ -8,13 +8,9 @@ from types import SimpleNamespace
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import from_answer, seen
-from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.engine import ContextEngine
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])

@@ -1,30 +1,37 @@
-"""The ladder of the hard path, the soft path, and clamping."""
+"""What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
 import json
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin import ContextNodes
+from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that, portion
-from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError
-from support.conversations import CharCounter
+from langchain_ctxwin.core.session import MAX_DOUBLINGS, Pending, Session
+from langchain_ctxwin.core.summary_input import last_request, shown_part
+from langchain_ctxwin.core.view import Position, View
+from support import conversations
+from support.conversations import FILLER, turns
+from support.fakes import exact_count
 
-FILLER = "lorem ipsum dolor " * 20  # 90 tokens
 
+class Writer:
+    """A summarizer that names what it was given, writes a text, or fails; it knows how often it was asked."""
 
-class Short:
+    def __init__(self, text=None, *, is_down=False):
+        self.text, self.is_down, self.asked = text, is_down, 0
+
     def summarize(self, messages, *, previous, max_tokens):
-        return f"{previous}[{messages[0].id}..{messages[-1].id}]"
+        self.asked += 1
+        if self.is_down:
+            raise RuntimeError("down")
+        return self.text or f"{previous}[{messages[0].id}..{messages[-1].id}]"
 
 
 def engine_of(window=600, **config):
-    settings = ContextConfig(output_reserve=0, **config)
-    limits = ModelLimits(context_window=window)
-    return ContextEngine(limits=limits, counter=CharCounter(), summarizer=Short(), config=settings)
+    return conversations.engine_of(window, summarizer=Writer(), **config)
 
 
 def steps(number, *, text=FILLER, args=None):
@@ -37,140 +44,102 @@ def steps(number, *, text=FILLER, args=None):
     return messages
 
 
-def turns(number):
-    messages = []
-    for i in range(number):
-        messages += [HumanMessage(f"question {i} {FILLER}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}")]
-    return [*messages, HumanMessage("now", id="now")]
-
-
 def forced(engine, messages, state=None):
     before = engine.measure(messages, session=state)
     compaction = engine.emergency(before)
-    update = engine.apply(compaction, before)
-    after = engine.measure(messages, session=update)
+    after = engine.measure(messages, session=engine.apply(compaction, before))
     assert find_faults(engine.build(after)) == []
     assert after.total_tokens == compaction.tokens_after <= after.budget.input_limit
-    return compaction, after, update
+    return compaction, after
 
 
-def test_a_request_that_fits_is_left_alone():
-    """Neither path acts."""
-    engine = engine_of(10_000)
-    window = engine.measure(turns(3))
-    assert (engine.plan(window), engine.emergency(window)) == (None, None)
+# ---- what leaves ----------------------------------------------------------------------------------------------------
 
 
 def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     """As many as the low-water mark needs, in one batch, never the newest step."""
-    compaction, after, _ = forced(engine_of(1000, clear_tools=("read",), keep=0.5), steps(11))
+    compaction, after = forced(engine_of(1000, clear_tools=("read",), keep=0.5), steps(11))
     assert compaction.actions == ("old tool results cleared: 9",)
     assert after.messages[-1].content == f"10 {FILLER}"
     assert after.messages[2].content.startswith("[Tool result cleared: ")
     assert compaction.dropped_messages == 0
 
 
-def test_results_of_other_tools_are_not_cleared():
-    """The oldest steps leave instead, and those that stay are whole."""
-    compaction, after, _ = forced(engine_of(1000, clear_tools=("list",), keep=0.5), steps(11))
+@pytest.mark.parametrize(
+    ("config", "history"),
+    [
+        ({"window": 1000, "clear_tools": ("list",), "keep": 0.5}, steps(11)),
+        ({"clear_tools": ("read",)}, steps(120, text="done")),
+    ],
+    ids=["other tools", "shorter than the stub in their place"],
+)
+def test_results_that_are_not_cleared_leave_with_the_oldest_steps(config, history):
+    compaction, after = forced(engine_of(**config), history)
     shown = [message.content for message in after.messages if message.type == "tool"]
     assert compaction.actions == (f"messages dropped: {compaction.dropped_messages}",)
-    assert shown == [f"{number} {FILLER}" for number in range(11 - len(shown), 11)]
+    assert shown == [message.content for message in history if message.type == "tool"][-len(shown) :]
     assert after.session.view.cleared == frozenset()
 
 
-def test_oldest_turns_leave_into_the_record():
-    """It says how many messages left, and what they said."""
-    compaction, after, _ = forced(engine_of(600, pin_first_user=False), turns(10))
+def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
+    """Not to the edge, or the next message would compact again; the record says how much left, and what was said."""
+    compaction, after = forced(engine_of(600, pin_first_user=False), turns(10))
     lines = after.priced_view.preamble.record.split("\n")
     assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
     assert lines[1].startswith("user: Question ")
     assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
     assert after.report["dropped_turns"] == 10
+    assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
 
 
 def test_oldest_steps_of_one_turn_leave():
     """The question and the newest step stay."""
-    compaction, after, _ = forced(engine_of(400), steps(30))
+    compaction, after = forced(engine_of(400), steps(30))
     assert [after.messages[0].id, after.messages[-1].id] == ["q", "r29"]
     assert (compaction.dropped_turns, compaction.dropped_messages > 0) == (0, True)
 
 
-def test_a_compaction_goes_to_the_low_water_mark():
-    """Not to the edge, or the next message would compact again."""
-    _, after, _ = forced(engine_of(600, pin_first_user=False), turns(10))
-    assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
-
-
 def test_one_long_question_is_clamped_last():
-    """Head, tail and id are shown."""
-    messages = [HumanMessage("begin " + "x" * 9000 + " end", id="big")]
-    compaction, after, _ = forced(engine_of(), messages)
+    compaction, after = forced(engine_of(), [HumanMessage("begin " + "x" * 9000 + " end", id="big")])
     (shown,) = after.messages
-    assert compaction.actions == ("messages clamped: 1",)
-    assert shown.content.startswith("begin x")
-    assert shown.content.endswith("x end")
+    assert (compaction.actions, [*after.session.view.clamped]) == (("messages clamped: 1",), ["big"])
+    assert (shown.content[:7], shown.content[-5:]) == ("begin x", "x end")
     assert "in the history as message big" in shown.content
 
 
-def test_long_results_are_clamped_before_the_question():
-    """The question stays verbatim while anything else can give."""
+def test_long_results_and_arguments_are_clamped_before_the_question():
+    """It stays verbatim while anything else can give; arguments stay JSON of the same shape."""
     question = HumanMessage("why? " + "y" * 800, id="q")
-    messages = [question, *steps(1, text="z" * 90_000)[1:]]
-    _, after, _ = forced(engine_of(), messages)
+    _, after = forced(engine_of(), [question, *steps(1, text="z" * 90_000)[1:]])
     assert after.messages[0] == question
     assert len(after.messages[2].content) < 2400
-
-
-def test_long_arguments_of_an_answered_call_are_clamped_as_json():
-    """Their shape stays."""
-    messages = steps(1, text="short", args={"text": "z" * 90_000, "n": 1})
-    _, after, _ = forced(engine_of(), messages)
-    args = after.messages[1].tool_calls[0]["args"]
+    _, after = forced(engine_of(), steps(1, text="short", args={"text": "z" * 90_000, "n": 1}))
+    args = json.loads(json.dumps(after.messages[1].tool_calls[0]["args"]))
     assert (args["n"], len(args["text"]) < 2400) == (1, True)
-    json.dumps(args)
 
 
-def test_a_giant_newest_result_does_not_push_out_the_conversation():
-    """It is cut, and earlier turns stay."""
-    messages = [*turns(2)[:-1], *steps(1, text="z" * 90_000)]
-    _, after, _ = forced(engine_of(1000), messages)
-    assert "q1" in [m.id for m in after.messages]
+GIANT = [*turns(2)[:-1], *steps(1, text="z" * 90_000)]
+WAITING = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "w"}], id="wait")
 
 
-def test_a_giant_result_is_cut_even_when_an_unreadable_message_follows():
-    """A trailing empty answer is not the newest step."""
-    messages = [*turns(2)[:-1], *steps(1, text="z" * 90_000), AIMessage("", id="empty")]
-    _, after, _ = forced(engine_of(1000), messages)
-    assert "q1" in [m.id for m in after.messages]
+@pytest.mark.parametrize(
+    ("messages", "window", "stays"),
+    [
+        pytest.param(GIANT, 1000, "q1", id="a giant newest result is cut"),
+        pytest.param([*GIANT, AIMessage("", id="empty")], 1000, "q1", id="also before a message that nobody can read"),
+        pytest.param([*turns(8), WAITING], 600, "wait", id="a call that waits for a human is the newest step"),
+    ],
+)
+def test_what_else_is_newest_does_not_push_it_out(messages, window, stays):
+    _, after = forced(engine_of(window), messages)
+    assert stays in [m.id for m in after.messages]
 
 
-def test_an_unanswered_call_stays():
-    """A call that waits for a human is the newest step."""
-    messages = [*turns(8), AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "w"}], id="wait")]
-    _, after, _ = forced(engine_of(), messages)
-    assert "wait" in [m.id for m in after.messages]
+# ---- what is summarized ---------------------------------------------------------------------------------------------
 
 
-def test_a_rung_that_makes_the_request_larger_is_not_taken():
-    """A result that is shorter than the stub in its place is not cleared."""
-    messages = steps(120, text="done")
-    compaction, after, _ = forced(engine_of(600, clear_tools=("read",)), messages)
-    assert compaction.actions == (f"messages dropped: {compaction.dropped_messages}",)
-    assert after.session.view.cleared == frozenset()
-
-
-def test_a_request_that_cannot_fit_is_refused_with_the_table():
-    """Fixed regions alone are too much."""
-    engine = engine_of(60)
-    window = engine.measure([HumanMessage("hi")], system_prompt=FILLER)
-    with pytest.raises(BudgetExceededError, match=r"(?s)system.*What to change"):
-        engine.emergency(window)
-
-
-def test_a_summary_covers_what_left():
-    """The next one starts where it ended."""
+def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     engine = engine_of(pin_first_user=False)
     messages = turns(6)
     window = engine.measure(messages)
@@ -193,7 +162,7 @@ def test_what_a_summary_covers_is_counted_once():
     state = engine.apply(engine.plan(window), window)
     assert engine.measure(messages, session=state).session.view.uncovered_tokens == 0
     grown = [*messages, AIMessage("done", id="d"), *turns(8)]
-    compaction, after, _ = forced(engine_of(400, pin_first_user=False), grown, state)
+    compaction, after = forced(engine_of(400, pin_first_user=False), grown, state)
     view, through = after.session.view, state["context_view"]["covered"]["through"]["index"]
     pinned = {position.index for position in view.pinned}
     left = [index for index in range(view.start.index) if index not in pinned]
@@ -202,40 +171,149 @@ def test_what_a_summary_covers_is_counted_once():
     assert compaction.dropped_messages == sum(index > through for index in left)
 
 
-def test_the_number_of_messages_triggers_too():
-    """Whatever their size."""
-    engine = engine_of(100_000, trigger_messages=6)
-    plan = engine.plan(engine.measure(turns(10)))
-    assert plan.reason == "21 messages are past the trigger of 6"
-    assert 21 - plan.snapshot[1] <= 3
-
-
-def test_a_summary_that_cannot_pay_is_not_planned():
-    """A single short turn has nothing to give."""
-    engine = engine_of(100)
-    assert engine.plan(engine.measure([HumanMessage("x" * 350)])) is None
-
-
-def test_summaries_can_be_switched_off():
-    """Compaction then only drops."""
-    engine = engine_of(summarize="off")
-    assert engine.plan(engine.measure(turns(10))) is None
-
-
-def test_an_absolute_cap_holds_beside_the_shares():
-    """A huge window is not filled because it is there."""
-    engine = engine_of(1_000_000, max_history_tokens=400)
-    assert engine.plan(engine.measure(turns(10))) is not None
+@pytest.mark.parametrize(
+    ("config", "messages", "is_planned"),
+    [
+        pytest.param({"window": 10_000}, turns(3), False, id="a request that fits"),
+        pytest.param({"window": 100}, [HumanMessage("x" * 350)], False, id="a short turn that has nothing to give"),
+        pytest.param({"summarize": "off"}, turns(10), False, id="switched off"),
+        pytest.param({"window": 1_000_000, "max_history_tokens": 400}, turns(10), True, id="an absolute cap"),
+        pytest.param({"window": 100_000, "trigger_messages": 6}, turns(10), True, id="the number of messages"),
+    ],
+)
+def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_planned):
+    engine = engine_of(**config)
+    window = engine.measure(messages)
+    plan = engine.plan(window)
+    assert (plan is not None) is is_planned
+    assert (engine.emergency(window) is None) is (window.over_by == 0)
+    if "trigger_messages" in config:
+        assert plan.reason == "21 messages are past the trigger of 6"
+        assert 21 - plan.snapshot[1] <= 3
 
 
 @pytest.mark.parametrize(("share", "room", "tokens"), [(0.5, 100, 50), (1, 100, 100), (30, 100, 30), (300, 100, 100)])
-def test_a_setting_is_a_share_or_tokens(share, room, tokens):
-    """Tokens are capped by the room."""
+def test_a_setting_is_a_share_or_tokens_within_the_room(share, room, tokens):
     assert portion(share, room) == tokens
 
 
 def test_bisection_finds_the_first_value():
-    """None when there is none."""
-    assert first_that([1, 2, 3, 4], lambda value: value >= 3) == 3
-    assert first_that([1, 2], lambda value: False) is None
-    assert first_that([], lambda value: True) is None
+    found = [first_that(range(size), lambda value: value >= 3) for size in range(9)]
+    assert found == [None] * 4 + [3] * 5
+
+
+# ---- what a summarizer is given, and what is made of its text --------------------------------------------------------
+
+WORDS = "lorem ipsum dolor sit amet " * 6
+HISTORY = [
+    HumanMessage("left", id="q0"),
+    AIMessage("gone", id="a0"),
+    HumanMessage("read the log", id="q1"),
+    AIMessage("", id="c1", tool_calls=[{"name": "read", "args": {}, "id": "call"}]),
+    ToolMessage("error 7 " * 400, tool_call_id="call", id="t1"),
+    AIMessage("It fails.", id="a1"),
+    HumanMessage("why?", id="q2"),
+]
+VIEW = {"start": {"id": "q1", "index": 2}, "clamped": {"t1": {"head_chars": 40, "tail_chars": 40}}}
+
+
+def inline_engine(summarizer=None, window=4_000):
+    options = {"counter": exact_count, "summarizer": summarizer, "summarize": "inline", "pin_first_user": False}
+    return conversations.engine_of(window, **options)
+
+
+def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provider_has_in_its_cache():
+    """What had left is given as it was; the question that nobody has answered yet was not sent yet."""
+    engine = inline_engine()
+    window = engine.measure(HISTORY, session={"context_view": VIEW})
+    given = shown_part(window, 0, 6)
+    assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
+    assert given[4] == window.messages[2]
+    assert len(given[4].text) < 300
+    request = last_request(window, 2, 4)
+    assert list(request.messages) == engine.build(window)[:-1]
+    assert (request.messages[-1].id, request.unseen, last_request(window, 0, 4).unseen) == ("a1", 0, 2)
+    session = {"context_view": VIEW, "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}}}
+    assert last_request(window, 0, 2) is None  # all of it has left
+    assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None  # the view was just changed
+
+
+def test_a_summary_larger_than_its_room_is_shortened():
+    """The turn goes on with as much of it as was planned for."""
+    line = "- The build fails with error 7."
+    history = [m for n in range(30) for m in (HumanMessage(f"q{n} {WORDS}", id=f"q{n}"), AIMessage("ok", id=f"a{n}"))]
+    engine = inline_engine(Writer(f"{line}\n" * 2_000), 1_100)
+    window = engine.measure([*history, HumanMessage("and now?", id="now")])
+    update = engine.apply(engine.plan(window), window)
+    lines = update["context_summary"].split("\n")
+    assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (True, {line}, 0)
+    after = engine.measure(window.request.messages, session=update)
+    assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "kept"),
+    [("one\ntwo", 7, "one\ntwo"), ("one\ntwo", 6, "one"), ("port 8080 is open", 12, "port ..."), ("8080808080", 6, "")],
+)
+def test_a_text_is_cut_by_lines_then_by_words_and_never_inside_a_value(text, room, kept):
+    assert first_part(text, room, len) == kept
+
+
+def failed_at(count, history):
+    return Session(guard={"ineffective": count, "asked": len(history) - 1})
+
+
+def test_the_wait_doubles_with_every_failure_and_is_bounded():
+    """After the second failure one user message passes, then 2, 4, 8; one failure, or a cut history, is no reason."""
+    history, user, step = [HumanMessage("a question")], [HumanMessage("next")], [AIMessage("a step")]
+    for failures, wait in enumerate([1, 2, 4, 8], 2):
+        session = failed_at(failures, history)
+        waits = [session.has_given_up([*history, *user * later]) for later in range(2 * wait)]
+        assert waits == [later < wait for later in range(2 * wait)]
+    assert failed_at(2, history).has_given_up([*history, *step * 50])  # the steps of a long turn are no new chance
+    assert not failed_at(1, history).has_given_up(history)
+    assert not failed_at(10_000, history).has_given_up([*history, *user * 2**MAX_DOUBLINGS])
+    assert not Session(guard={"ineffective": 9, "asked": 40}).has_given_up(history)
+
+
+def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
+    """Every question went on without it; when it works again, its summary ends the waiting."""
+    summarizer = Writer("The user counts questions.", is_down=True)
+    nodes, state = ContextNodes(inline_engine(summarizer, 1_200)), {"messages": []}
+
+    def ask():
+        number = len(state["messages"])
+        state["messages"] = [*state["messages"], HumanMessage(f"question {number} {WORDS}", id=f"q{number}")]
+        for _ in range(4):
+            state.update(nodes.budget_check.invoke(state))
+            if (due := nodes.route_on_budget(state)) == "build_messages":
+                break
+            state.update(getattr(nodes, due).invoke(state))
+            if due == "force_compress":
+                break
+        state["messages"] = [*state["messages"], AIMessage(f"answer {WORDS}", id=f"a{number}")]
+
+    for _ in range(120):
+        ask()
+    tries = summarizer.asked
+    assert 4 <= tries <= 9
+    summarizer.is_down = False
+    for _ in range(2**MAX_DOUBLINGS + 40):
+        ask()
+        if summarizer.asked > tries and state["context_summary"]:
+            break
+    assert (state["context_guard"]["ineffective"], state["context_summary"]) == (0, "The user counts questions.")
+
+
+@pytest.mark.parametrize(
+    ("covered", "first", "is_kept"),
+    [(0, 0, False), (1, 0, True), (3, 0, False), (5, 0, False), (None, 0, False), (None, 2, True)],
+)
+def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(covered, first, is_kept):
+    """Or with the history: otherwise it would leave messages out, or tell them twice."""
+    chat = [kind(f"text {n}", id=f"m{2 * n + m}") for n in range(4) for m, kind in enumerate((HumanMessage, AIMessage))]
+    positions = [Position(id=f"m{index}", index=index) for index in range(8)]
+    view = View() if covered is None else View(covered=positions[covered])
+    span = {"start": positions[2], "through": positions[5]}
+    pending = Pending(key="key", digest="digest", since_seconds=0.0, max_tokens=100, **span)
+    assert pending.located(chat, view, first) == (pending if is_kept else None)

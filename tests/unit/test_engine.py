@@ -1,26 +1,40 @@
-"""The engine as its callers see it: counts, anchors, recovery, bad input, bad summarizers."""
+"""The engine as its callers see it: regions, anchors, recovery, bad input, the budget, and what is remembered."""
 
 import asyncio
+import gc
+import itertools
 import json
+import os
 import re
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin import (
+    BudgetExceededError,
+    CharRatioCounter,
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ContextOverflow,
+    ModelLimits,
+    TokenBudget,
+    UnknownModelError,
+    pin,
+)
+from langchain_ctxwin.core.budget import budget_table, refusal
 from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import from_answer, seen
-from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
-from support.conversations import CharCounter
-
-FILLER = "lorem ipsum dolor " * 20  # 90 tokens
+from langchain_ctxwin.pricing import Marks
+from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
+from support.conversations import FILLER, CharCounter, engine_of, turns
+from support.forking import forked
 
 
 class Margin(CharCounter):
@@ -33,19 +47,6 @@ class Margin(CharCounter):
 
     def lower(self, tokens):
         return int(tokens * 0.75)
-
-
-def engine_of(window=600, *, counter=None, summarizer=None, limits=None, **config):
-    settings = ContextConfig(output_reserve=0, **config)
-    limits = limits or ModelLimits(context_window=window)
-    return ContextEngine(limits=limits, counter=counter or CharCounter(), summarizer=summarizer, config=settings)
-
-
-def chat(turns):
-    messages = []
-    for i in range(turns):
-        messages += [HumanMessage(f"question {i} {FILLER}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}")]
-    return [*messages, HumanMessage("now", id="now")]
 
 
 def reply(tokens, **fields):
@@ -61,22 +62,17 @@ def asked(engine, messages, tokens, state=None):
 
 
 def test_the_regions_add_up():
-    """Every token of the total belongs to one region."""
-    window = engine_of().measure(chat(2), system_prompt="S" * 40, tools=[{"name": "f"}])
+    window = engine_of().measure(turns(2), system_prompt="S" * 40, tools=[{"name": "f"}])
     names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens", "history_tokens")
     assert sum(window.report[name] for name in names) == window.total_tokens
     assert (window.report["counted_by"], window.report["input_limit"]) == ("exact", 600)
     assert window.report["utilization"] == round(window.total_tokens / 600, 4)
-
-
-def test_langchains_own_counter_works():
-    """Its counts are estimates."""
-    window = engine_of(counter=count_tokens_approximately).measure(chat(2), system_prompt="hi")
-    assert window.report["counted_by"] == "estimate"
+    of_langchain = engine_of(counter=count_tokens_approximately).measure(turns(2), system_prompt="hi")
+    assert of_langchain.report["counted_by"] == "estimate"
 
 
 def test_a_margin_decides_compaction_but_never_refuses():
-    """Compaction uses the upper bound, refusal the lower one."""
+    """Compaction uses the upper bound, but not before a size was reported: what probably fits is sent whole."""
     engine = engine_of(200, counter=Margin())
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Belief(offset_variance=0, slope_variance=0.15**2, reports=1)
@@ -84,49 +80,36 @@ def test_a_margin_decides_compaction_but_never_refuses():
     assert window.total_tokens <= 200 < window.priced_view.upper_tokens
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.upper_after <= 200
+    first = engine.measure(messages)
+    assert first.over_by > 0
+    assert engine.emergency(first) is None
 
 
-def test_a_first_question_is_not_cut_on_a_suspicion():
-    """Nobody has reported a size yet: what probably fits is sent whole."""
-    engine = engine_of(200, counter=Margin())
-    window = engine.measure([HumanMessage("short " * 125, id="1")])
-    assert window.over_by > 0
-    assert engine.emergency(window) is None
+# ---- reported sizes -------------------------------------------------------------------------------------------------
 
 
-def test_the_reported_size_anchors_the_count():
-    """Only what was added since is estimated."""
+def test_the_reported_size_anchors_the_count_of_its_prefix_only():
+    """Only what was added since is estimated; another prompt, other tools or an edited message make it worthless."""
     engine = engine_of(2000)
     messages, state = asked(engine, [HumanMessage("hello", id="q")], 500)
     grown = [*messages, HumanMessage("x" * 400, id="next")]
     window = engine.measure(grown, session=state)
     added = CharCounter()(grown[1:]) - CharCounter()([])
     assert (window.total_tokens, window.report["counted_by"]) == (500 + added, "usage")
-
-
-def test_an_anchor_is_for_its_prefix_only():
-    """Another prompt, other tools or an edited message make it worthless."""
-    engine = engine_of(2000)
-    messages, state = asked(engine, [HumanMessage("hello", id="q")], 500)
     edited = [HumanMessage("hello " * 50, id="q"), *messages[1:]]
-    assert engine.measure(messages, session=state).report["counted_by"] == "usage"
-    assert engine.measure(messages, session=state, system_prompt="new").report["counted_by"] == "exact"
-    assert engine.measure(messages, session=state, tools=[{"name": "f"}]).report["counted_by"] == "exact"
-    assert engine.measure(edited, session=state).report["counted_by"] == "exact"
+    for history, changed in (
+        (messages, {"system_prompt": "new"}),
+        (messages, {"tools": [{"name": "f"}]}),
+        (edited, {}),
+    ):
+        assert engine.measure(history, session=state, **changed).report["counted_by"] == "exact"
 
 
-def test_usage_in_a_fresh_history_is_used():
-    """A history that another program wrote says its size as well."""
+def test_usage_in_a_fresh_history_is_used_and_compacts_what_we_took_for_small():
     window = engine_of(2000).measure([HumanMessage("hello"), reply(700), HumanMessage("next")])
-    assert window.report["counted_by"] == "usage"
-    assert window.total_tokens > 700
-
-
-def test_a_request_that_is_over_by_the_providers_count_is_compacted():
-    """Although our own estimate is far below the limit."""
+    assert (window.report["counted_by"], window.total_tokens > 700) == ("usage", True)
     engine = engine_of(600, pin_first_user=False)
-    history = [*chat(2), reply(900, id="r"), HumanMessage("next", id="n")]
-    window = engine.measure(history)
+    window = engine.measure([*turns(2), reply(900, id="r"), HumanMessage("next", id="n")])
     assert window.priced_view.estimates.total_tokens < 300
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
@@ -136,34 +119,25 @@ def test_a_request_that_is_over_by_the_providers_count_is_compacted():
 def test_dropping_the_view_forgets_reported_sizes():
     """They belong to requests that the view made small."""
     engine = engine_of(pin_first_user=False)
-    messages = chat(10)
-    window = engine.measure(messages)
-    state = engine.apply(engine.emergency(window), window)
-    messages, state = asked(engine, messages, 200, state)
+    window = engine.measure(turns(10))
+    messages, state = asked(engine, turns(10), 200, engine.apply(engine.emergency(window), window))
     start = state["context_view"]["start"]["id"]
     left = [m for m in [*messages, HumanMessage("next", id="n")] if m.id != start]
     assert engine.measure(left, session=state).report["counted_by"] == "exact"
 
 
 def test_recovery_learns_the_stated_limit():
-    """The next measure has it, per model."""
     engine = engine_of(2000)
-    messages = chat(10)
-    window = engine.measure(messages)
-    overflow = ContextOverflow(limit=800, actual=1600, kind="input")
-    state = engine.recover(window, overflow)
-    after = engine.measure(messages, session=state)
+    state = engine.recover(engine.measure(turns(10)), ContextOverflow(limit=800, actual=1600, kind="input"))
+    after = engine.measure(turns(10), session=state)
     assert after.budget.input_limit == 800
     assert after.priced_view.upper_tokens <= 800
     assert json.loads(json.dumps(state)) == state
-
-
-def test_recovery_of_the_smallest_request_is_refused():
-    """There is nothing left to give."""
-    engine = engine_of()
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(BudgetExceededError):  # there is nothing left to give
         engine.recover(engine.measure([HumanMessage("hi")]), ContextOverflow(limit=5, actual=10, kind="input"))
 
+
+# ---- bad summarizers, bad input -------------------------------------------------------------------------------------
 
 RELEASED = threading.Event()
 
@@ -184,72 +158,60 @@ def fail(messages):
 async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summarizer):
     """The next user message may try again."""
     engine = engine_of(summarizer=summarizer, summary_timeout_seconds=0.02)
-    messages, state = chat(6), {}
+    messages, state = turns(6), {}
     for attempt in range(2):
         window = engine.measure(messages, session=state)
         plan = engine.plan(window)
         state = engine.apply(plan, window) if attempt else await engine.aapply(plan, window)
         assert (state["context_view"], state["context_summary"]) == ({}, "")
         assert state["context_guard"]["reason"].startswith("summary refused: ")
-    window = engine.measure(messages, session=state)
-    assert engine.plan(window) is None
+    assert engine.plan(engine.measure(messages, session=state)) is None
     later = [*messages, AIMessage("ok", id="ok"), HumanMessage("again", id="again")]
     assert engine.plan(engine.measure(later, session=state)) is not None
     RELEASED.set()  # the event loop waits for its threads
 
 
 async def test_an_async_summarizer_that_hangs_is_cut_off():
-    """After the timeout the state says why."""
     engine = engine_of(summarizer=ahang, summary_timeout_seconds=0.02)
-    window = engine.measure(chat(6))
+    window = engine.measure(turns(6))
     state = await engine.aapply(engine.plan(window), window)
     assert "no summary within 0.02 seconds" in state["context_guard"]["reason"]
 
 
-def test_an_empty_history_is_an_empty_request():
-    """Nothing to compact either."""
+ORPHAN = ToolMessage("r", tool_call_id="x")
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt", "request_"),
+    [
+        ([], "", []),
+        ([SystemMessage("A"), SystemMessage("B")], "S", [("system", "S\n\nA\n\nB")]),
+        ([ORPHAN, HumanMessage("q"), ORPHAN], "", [("human", "q")]),
+    ],
+    ids=["nothing", "system messages are merged", "results without calls are left out"],
+)
+def test_an_odd_history_is_a_valid_request(messages, prompt, request_):
     engine = engine_of()
-    window = engine.measure([])
-    assert (engine.build(window), window.over_by, engine.plan(window), engine.emergency(window)) == ([], 0, None, None)
+    window = engine.measure(messages, system_prompt=prompt)
+    assert [(m.type, m.content) for m in engine.build(window)] == request_
+    assert [m.content for m in window.messages] == [text for kind, text in request_ if kind != "system"]
+    assert (window.over_by, engine.plan(window), engine.emergency(window)) == (0, None, None)
 
 
-def test_only_system_messages_are_the_system_region():
-    """They are merged into one."""
-    window = engine_of().measure([SystemMessage("A"), SystemMessage("B")], system_prompt="S")
-    assert [(m.type, m.content) for m in engine_of().build(window)] == [("system", "S\n\nA\n\nB")]
-    assert window.messages == []
-
-
-def test_tool_results_without_calls_are_left_out():
-    """The rest of the request is valid."""
-    engine = engine_of()
-    orphan = ToolMessage("r", tool_call_id="x")
-    request = engine.build(engine.measure([orphan, HumanMessage("q"), orphan]))
-    assert [m.content for m in request] == ["q"]
-
-
-def test_fixed_regions_larger_than_the_window_are_refused():
-    """The table names them."""
+def test_fixed_regions_larger_than_the_window_are_refused_with_the_table():
+    """And with what is pinned, where it is shown at all."""
     engine = engine_of(50)
-    with pytest.raises(BudgetExceededError, match="fixed regions need") as refused:
-        engine.emergency(engine.measure([HumanMessage("q")], system_prompt=FILLER))
+    history = [pin(SystemMessage("s", id="s")), pin(HumanMessage("q", id="q"))]
+    with pytest.raises(BudgetExceededError, match=r"(?s)fixed regions need.*What to change") as refused:
+        engine.emergency(engine.measure(history, system_prompt=FILLER))
     assert refused.value.report["system_tokens"] > 50
-
-
-def test_one_user_message_larger_than_the_window_is_clamped():
-    """And reported."""
-    engine = engine_of()
-    messages = [HumanMessage("x" * 100_000, id="big")]
-    window = engine.measure(messages)
-    state = engine.apply(engine.emergency(window), window)
-    assert list(state["context_view"]["clamped"]) == ["big"]
-    assert engine.measure(messages, session=state).over_by == 0
+    assert 'Verbatim in every request:\n- q (human) "q": 5 tokens\n\n' in str(refused.value)
 
 
 @pytest.mark.parametrize("summarize", ["off", "inline"])
 def test_none_content_and_lone_surrogates_survive_compaction(summarize):
     """Also inside summaries and stubs."""
-    messages = chat(8)
+    messages = turns(8)
     messages[2].content = f"lone \ud800 {FILLER}"
     messages[3].content = None
     messages.insert(4, AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x"}], id="c"))
@@ -263,25 +225,19 @@ def test_none_content_and_lone_surrogates_survive_compaction(summarize):
     assert find_faults(engine.build(after)) == []
 
 
-@pytest.mark.parametrize("value", [0, -1])
-def test_limits_that_are_no_sizes_are_refused(value):
-    """Zero and negative."""
-    with pytest.raises(ConfigError, match="context_window"):
-        engine_of(limits=ModelLimits(context_window=value))
-
-
-def test_limits_that_leave_no_input_are_refused():
-    """A reserve as large as the window."""
-    with pytest.raises(ConfigError, match="leaves no input"):
-        ContextEngine(limits=ModelLimits(context_window=100), config=ContextConfig(output_reserve=100))
-
-
-def test_an_unknown_model_is_refused_unless_a_guess_is_allowed():
-    """Guessed from the output limit."""
-    limits = ModelLimits(max_output_tokens=1000)
-    with pytest.raises(UnknownModelError):
-        ContextEngine(limits=limits)
-    engine = ContextEngine(limits=limits, config=ContextConfig(allow_guess=True))
+@pytest.mark.parametrize(
+    ("limits", "error", "message"),
+    [
+        (lambda: ModelLimits(0), ConfigError, "context_window"),
+        (lambda: ModelLimits(-1), ConfigError, "context_window"),
+        (lambda: ModelLimits(100), ConfigError, "leaves no input"),
+        (lambda: ModelLimits(max_output_tokens=1000), UnknownModelError, "limits="),
+    ],
+)
+def test_an_engine_without_room_for_input_is_refused(limits, error, message):
+    with pytest.raises(error, match=message):
+        ContextEngine(limits=limits(), config=ContextConfig(output_reserve=100))
+    engine = ContextEngine(limits=ModelLimits(max_output_tokens=1000), config=ContextConfig(allow_guess=True))
     assert (engine.limits.context_window, engine.limits.source) == (4000, "guess")
 
 
@@ -290,8 +246,8 @@ def test_a_shrunken_history_is_said_loudly():
     engine = engine_of()
     state = seen(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")]))
     assert engine.measure([HumanMessage("a")], session=state).session.faults == ()
-    state = seen(engine.measure(chat(2)))
-    (fault,) = engine.measure(chat(2)[2:], session=state).session.faults
+    state = seen(engine.measure(turns(2)))
+    (fault,) = engine.measure(turns(2)[2:], session=state).session.faults
     assert fault.startswith("history has 3 messages, the state remembers 5")
 
 
@@ -306,3 +262,240 @@ def test_a_prompt_of_nearly_half_as_much_again_as_the_limit_is_refused(family, l
     with pytest.raises(BudgetExceededError) as refused:
         engine.emergency(window)
     assert re.search(rf"^over by +{window.total_tokens - limit:,} ", str(refused.value), re.MULTILINE)
+
+
+# ---- the budget and its table ---------------------------------------------------------------------------------------
+
+TOKENS = st.integers(0, 10_000_000)
+REPORT = {
+    "context_window": 10_240,
+    "input_limit": 8192,
+    "system_tokens": 2000,
+    "tool_tokens": 7200,
+    "summary_tokens": 0,
+    "pinned_tokens": 0,
+    "history_tokens": 10,
+    "reserved_tokens": 2048,
+    "total_tokens": 9210,
+    "over_by": 1018,
+    "counted_by": "estimate",
+}
+
+
+@pytest.mark.parametrize("position", range(6))
+@pytest.mark.parametrize("value", [-1, 1.0, True, None, "1"])
+def test_a_region_that_is_no_size_is_refused(position, value):
+    sizes = [100] * 6
+    sizes[position] = value
+    with pytest.raises(ConfigError, match=f"_tokens={value!r}|input_limit={value!r}"):
+        TokenBudget(*sizes)
+
+
+@given(sizes=st.tuples(*[TOKENS] * 6))
+def test_the_history_gets_what_the_fixed_regions_leave(sizes):
+    """The reserve is outside the input limit."""
+    budget = TokenBudget(*sizes)
+    assert budget.fixed_tokens == sum(sizes[1:5])
+    assert budget.history_budget == max(0, sizes[0] - sum(sizes[1:5]))
+
+
+def test_the_table_shows_every_region_with_its_share():
+    assert budget_table(REPORT).splitlines() == [
+        "region                tokens   of limit",
+        "context window        10,240",
+        "output reserve         2,048",
+        "input limit            8,192     100.0%",
+        "system                 2,000      24.4%",
+        "tools                  7,200      87.9%",
+        "summary                    0       0.0%",
+        "pinned                     0       0.0%",
+        "history                   10       0.1%",
+        "total                  9,210     112.4%",
+        "over by                1,018      12.4%",
+    ]
+    unknown = budget_table({"context_window": None, "input_limit": 100, "history_tokens": 150}).splitlines()
+    assert unknown[1].split() == ["context", "window", "unknown"]
+    assert unknown[-2:] == ["total                    150     150.0%", "over by                   50      50.0%"]
+
+
+RAISE = "raise context_window (use a model with a larger one)"
+LARGE = {"context_window": 8192, "input_limit": 4096, "reserved_tokens": 4096, "history_tokens": 0}
+LARGE |= {"system_tokens": 1500, "pinned_tokens": 1400, "summary_tokens": 1300}
+LONG = {"context_window": 4096, "input_limit": 4096, "system_tokens": 100, "history_tokens": 5000}
+
+
+@pytest.mark.parametrize(
+    ("report", "need", "advice"),
+    [
+        (REPORT, "fixed regions need 9,200 of 8,192 tokens (system 2,000, tools 7,200)", ["bind fewer tools"]),
+        (
+            LARGE,
+            "fixed regions need 4,200 of 4,096 tokens (system 1,500, summary 1,300, pinned 1,400)",
+            ["shorten the system prompt", "unpin messages", "lower summary_max_tokens", "lower output_reserve"],
+        ),
+        (LONG, "the request needs 5,100 of 4,096 tokens (system 100, history 5,000)", ["shorten the current message"]),
+    ],
+)
+def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, advice):
+    """The largest region comes first, and a reserve that takes much of the window is named."""
+    error = refusal(report, changes=["drop the constraint 'always cite'"])
+    headline = f"{need}: {advice[0]} or raise context_window"
+    changes = [f"- {change}" for change in (*advice, RAISE, "drop the constraint 'always cite'")]
+    assert str(error).split("\n\n") == [headline, budget_table(report), "\n".join(["What to change:", *changes])]
+    assert (type(error), error.report) == (BudgetExceededError, report)
+
+
+@given(report=st.dictionaries(st.sampled_from(sorted(REPORT)), st.none() | TOKENS))
+def test_any_report_can_be_printed(report):
+    assert len(budget_table(report).splitlines()) == 11
+    assert "raise context_window" in str(refusal(report)).splitlines()[0]
+
+
+# ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
+
+
+def test_a_message_is_priced_once_until_it_changes_and_let_go_when_it_is_gone():
+    """Another object with the same text is another message, except a system message, which each request makes anew."""
+    priced = []
+    prices = PerMessage(lambda m: priced.append(m) or len(str(m.content)) + len(str(getattr(m, "tool_calls", ""))))
+    text = HumanMessage("a")
+    blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "a"}, "id": "c"}])
+    before = [prices(m) for m in (text, blocks, call, SystemMessage("s"))]
+    assert [prices(m) for m in (text, blocks, call, SystemMessage("s"))] == before
+    assert len(priced) == 4
+    text.content = "longer"
+    blocks.content[0]["text"] = "longer"
+    call.tool_calls[0]["args"]["x"] = "longer"
+    assert [prices(m) for m in (text, blocks, call)] == [price + 5 for price in before[:3]]
+    assert prices(HumanMessage("longer")) == prices(text)
+    assert len(priced) == 8
+    priced.clear()
+    del text, blocks, call
+    gc.collect()
+    assert prices._known == {}
+
+
+def test_a_small_mapping_forgets_what_was_used_least_recently():
+    memo = Lru(2)
+    memo.put("a", 1)
+    memo.put("b", 2)
+    memo.get("a")
+    memo.put("c", 3)
+    assert [memo.get(key) for key in "abc"] == [1, None, 3]
+    assert [once(memo, key, lambda: 9) for key in ("a", "new")] == [1, 9]
+    is_new = Seen(2).is_new
+    assert [is_new(thing) for thing in "aabacadea"] == [True, False, True, False, True, False, True, True, True]
+
+
+def test_marks_follow_the_history():
+    marks, history = Marks(), [HumanMessage(str(i), id=str(i)) for i in range(6)]
+    pinned = [*history[:2], pin(history[2]), *history[3:]]
+    histories = [history, pinned, [*pinned, pin(HumanMessage("7"))], pinned[:2]]
+    assert [set(marks(messages)) for messages in histories] == [set(), {2}, {2, 6}, set()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_forked_while_threads_measure_measures_too():
+    """The lock that another thread held at that moment stays held in the child, unless it is made anew."""
+    memo = Lru(4)
+    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
+    stop = threading.Event()
+
+    def measure():
+        for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+            engine.measure([HumanMessage(f"question {number}")], system_prompt=f"Be brief: {number}.")
+
+    threads = [threading.Thread(target=measure, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            with memo._lock, forked() as is_child:  # a fork while it is free would prove nothing
+                if is_child:
+                    engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
+                    memo.put("here", 1)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def answered_state():
+    """A conversation after its last answer, and a message that asks on."""
+    engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=CharRatioCounter())
+    messages, state = [], {}
+    for number in range(12):
+        call = {"name": "look", "args": {"n": number}, "id": f"c{number}"}
+        messages += [HumanMessage(f"question {number} " * 9, id=f"q{number}")]
+        for answer in (AIMessage("", id=f"a{number}", tool_calls=[call]), AIMessage("Yes, it is.", id=f"b{number}")):
+            measured = engine.measure(messages, system_prompt="Be brief.", session=state)
+            answer.usage_metadata = {"input_tokens": measured.total_tokens, "output_tokens": 3, "total_tokens": 3}
+            state["context_counts"] = from_answer(measured, answer).counts
+            messages.append(answer)
+            if answer.tool_calls:
+                messages.append(ToolMessage(f"item {number} " * 20, tool_call_id=f"c{number}", id=f"t{number}"))
+    return [*messages, HumanMessage("And now?", id="last")], state
+
+
+def measured_anew(messages, state):
+    """Measure in another process: other objects, an engine that remembers nothing. Returns what it priced, too."""
+    priced = []
+
+    def counter(given, *, tools=None):
+        priced.extend(given)
+        return CharRatioCounter()(given, tools=tools)
+
+    engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=counter)
+    copies = [message.model_copy(deep=True) for message in messages]
+    return engine.measure(copies, system_prompt="Be brief.", session=state), priced
+
+
+def test_only_what_follows_the_anchor_is_priced():
+    """The provider counted the rest; the request and its size are those of a process that knows every message."""
+    messages, state = answered_state()
+    window, priced = measured_anew(messages, state)
+    without = {**state["context_counts"], "anchor": {**state["context_counts"]["anchor"]}}
+    del without["anchor"]["checksum"]
+    whole, all_priced = measured_anew(messages, {**state, "context_counts": without})
+    assert (len(priced), len(all_priced)) == (3, len(messages) + 1)  # the prompt, the last answer, the question
+    assert (window.report, window.priced_view.messages()) == (whole.report, whole.priced_view.messages())
+    assert window.priced_view.steps == whole.priced_view.steps
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda messages, anchor: messages.__setitem__(3, messages[3].model_copy(update={"content": "short"})),
+        lambda messages, anchor: messages.__setitem__(1, messages[1].model_copy(update={"tool_calls": []})),
+        lambda messages, anchor: messages.pop(3),
+        lambda messages, anchor: anchor.update(digest="of another prompt"),
+    ],
+    ids=["shorter", "call gone", "message gone", "other prompt"],
+)
+def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(edit):
+    messages, state = answered_state()
+    edit(messages, state["context_counts"]["anchor"])
+    window, priced = measured_anew(messages, state)
+    assert len(priced) > len(messages) / 2
+    assert find_faults(window.priced_view.messages()) == []
+
+
+def test_tools_calls_and_marks_that_change_in_place_are_noticed():
+    """A definition that grew, a call that could not be parsed, and a pin that was set without another message."""
+    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
+    tool = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+    asks = AIMessage("", id="a", invalid_tool_calls=[{"name": "look", "args": "{", "id": "c", "error": None}])
+    messages = [HumanMessage("Hi", id="q"), asks, ToolMessage("no", tool_call_id="c"), HumanMessage("So?", id="r")]
+
+    def measured():
+        return engine.measure(messages, tools=[tool])
+
+    before = measured().report
+    tool["description"] = "Look at everything that there is in the room. " * 9
+    assert measured().report["tool_tokens"] > before["tool_tokens"]
+    asks.invalid_tool_calls[0]["args"] = "{" * 400
+    assert measured().report["history_tokens"] > before["history_tokens"]
+    assert measured().request.pins == frozenset()
+    messages[0].additional_kwargs.update(pin(messages[0]).additional_kwargs)
+    assert measured().request.pins == {0}

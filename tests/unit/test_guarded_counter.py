@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import guarded
+from langchain_ctxwin import TokenEstimator, guarded
 from langchain_ctxwin.core.calibration import Doubt
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.guarded import MAX_PAUSES, GuardedCounter
 from langchain_ctxwin.pricing import EXACT_NOISE_SHARE, Pricing, Pricings
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
@@ -90,7 +89,6 @@ def threads():
     ],
 )
 def test_what_is_no_count_is_estimated_and_said_once(value, reason):
-    """Three bad counts are three estimates and one event."""
     counter = GuardedCounter(lambda _: value, estimate)
     with capture_logs() as logs:
         counts = [counter([TEXT]) for _ in range(3)]
@@ -100,7 +98,6 @@ def test_what_is_no_count_is_estimated_and_said_once(value, reason):
 @settings(max_examples=50, deadline=None)
 @given(st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans(), st.none(), st.complex_numbers()))
 def test_every_value_becomes_a_whole_number_that_is_not_negative(value):
-    """Whatever a counter returns, its price can be added up; a fraction is rounded up."""
     with capture_logs():
         count = GuardedCounter(lambda _: value, estimate, idle_seconds=0.001)([TEXT])
     is_fraction = isinstance(value, float) and 0 <= value < 1e15
@@ -148,7 +145,6 @@ def test_a_counter_is_asked_again_after_a_pause(hang):
     ids=["slow", "quick", "seldom slow"],
 )
 def test_slow_counts_together_take_no_longer_than_one_may(seconds, apart_seconds, counted):
-    """A counter just below the time-out does not cost a thousand messages a thousand times that."""
     clock = Time()
 
     def take():
@@ -164,7 +160,6 @@ def test_slow_counts_together_take_no_longer_than_one_may(seconds, apart_seconds
 
 
 def test_nobody_waits_longer_than_the_time_out_for_a_turn():
-    """While another conversation is counted, the estimate does; the counter itself did not fail."""
     counter = Counter()
     guard = GuardedCounter(counter, estimate, timeout_seconds=HANG_SECONDS)
     with capture_logs() as logs, guard._turn:
@@ -174,7 +169,6 @@ def test_nobody_waits_longer_than_the_time_out_for_a_turn():
 
 @pytest.mark.parametrize("idle_seconds", [0, guarded.IDLE_SECONDS])
 def test_conversations_at_the_same_time_get_their_own_counts(idle_seconds):
-    """Counts are handed to who asked for them, also when the thread is about to end; none is lost."""
     guard = GuardedCounter(len, estimate, idle_seconds=idle_seconds)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda size: guard([TEXT] * (size % 8)), range(800))) == [n % 8 for n in range(800)]
@@ -183,7 +177,6 @@ def test_conversations_at_the_same_time_get_their_own_counts(idle_seconds):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_counts_by_itself():
-    """Neither the thread that is gone nor a lock that nobody will release makes the child wait for its time-out."""
     guard = GuardedCounter(len, estimate)
     assert guard([TEXT]) == 1
     with guard._turn, forked() as is_child:  # as when another thread counts during the fork
@@ -193,8 +186,6 @@ def test_a_forked_process_counts_by_itself():
 
 
 def test_a_process_that_can_start_no_thread_estimates(monkeypatch):
-    """At the limit of threads, and when the interpreter ends, a count is no reason to fail."""
-
     def refuse(_self):
         raise RuntimeError("can't start new thread")
 
@@ -206,7 +197,6 @@ def test_a_process_that_can_start_no_thread_estimates(monkeypatch):
 
 
 def test_a_failed_count_is_the_estimate_of_the_models_family():
-    """Not that of a generic tokenizer, and without what the estimator adds once to a request."""
     estimator = TokenEstimator("gemini")
     pricing = Pricings(Counter(fail), family="gemini").of(None)
     with capture_logs():
@@ -215,7 +205,6 @@ def test_a_failed_count_is_the_estimate_of_the_models_family():
 
 
 def test_the_doubt_is_the_estimators_once_it_stood_in():
-    """Estimates need a margin, also where the counter that failed needs none."""
     counter = Counter()
     pricing = Pricing(counter, family="gemini")
     pricing.price(TEXT)
@@ -228,8 +217,6 @@ def test_the_doubt_is_the_estimators_once_it_stood_in():
 
 
 def test_a_counter_says_its_base_at_first_use_and_is_not_exact_without():
-    """Counts stand then with a base of 0, because each may hold what belongs to the request."""
-
     def needs_messages(messages):
         return len(messages) + 3 if messages else fail()
 
@@ -258,7 +245,6 @@ def deep_tool():
 @pytest.mark.parametrize("make", [cyclic_tool, deep_tool])
 @pytest.mark.parametrize("counter", [TokenEstimator(), lambda messages: sum(len(m.text) for m in messages)])
 def test_tool_schemas_without_an_end_have_a_price_and_a_digest(make, counter):
-    """The same in every process: an equal definition has an equal digest."""
     tools, others = [make()], [make()]
     found, again = (Pricing(counter, family="generic") for _ in range(2))
     assert found.tools(tools) > 0
@@ -267,7 +253,6 @@ def test_tool_schemas_without_an_end_have_a_price_and_a_digest(make, counter):
 
 
 def test_a_counter_of_messages_prices_a_tool_by_its_json():
-    """As OpenAI's form shows it, without spaces."""
     tool = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
     shown = (
         '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}},"description":"d"}}'

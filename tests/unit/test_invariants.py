@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,32 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_ctxwin.config import ContextConfig
+import support.conversations
+from langchain_ctxwin import BudgetExceededError
 from langchain_ctxwin.core import planning
-from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.pairing import find_faults, is_empty
 from langchain_ctxwin.core.priced_view import is_pinned, last_user
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.view import View, message_id
-from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
 WINDOWS = st.sampled_from((200, 400, 800, 2000))
 PROMPT = "You are a careful assistant."
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
-
-EXAMPLES = 60
-
-settings.register_profile(
-    "conversations",
-    deadline=None,
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-RUNS = settings.get_profile("conversations")
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+RUNS = settings(deadline=None, max_examples=30, suppress_health_check=SLOW)
 
 
 class Digest:
@@ -47,10 +38,7 @@ class Digest:
 
 
 def engine_of(window, *, summarizer=None, counter=COUNTER, **config):
-    """Return an engine whose input limit is `window`."""
-    settings_ = ContextConfig(output_reserve=0, **config)
-    limits = ModelLimits(context_window=window)
-    return ContextEngine(limits=limits, counter=counter, summarizer=summarizer or Digest(), config=settings_)
+    return support.conversations.engine_of(window, counter=counter, summarizer=summarizer or Digest(), **config)
 
 
 def measured(engine, messages, state):
@@ -90,11 +78,7 @@ def final_state(engine, messages):
 
 
 def frozen(messages):
-    return [message.model_dump_json() if _encodable(message) else repr(message) for message in messages]
-
-
-def _encodable(message):
-    return "\\ud8" not in repr(message) and message.content is not None
+    return [repr(message) for message in messages]
 
 
 def shown(window, messages, index):
@@ -107,56 +91,65 @@ def shown(window, messages, index):
     return next((message for message in sent if payload(message)[:2] == payload(original)[:2]), None)
 
 
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_every_request_is_valid_fits_and_counts_what_it_says(messages, window):
-    """No orphans, a user message first, and the exact size is at most the reported one, within the limit."""
-    engine = engine_of(window)
-    for _, measured_, _ in requests(engine, messages):
-        request = engine.build(measured_)
-        assert find_faults(request) == []
-        assert COUNTER(request, tools=TOOLS) <= measured_.total_tokens <= window
-        assert measured_.over_by == 0
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_the_current_user_message_and_the_pins_are_in_every_request(messages, window):
-    """Verbatim, unless the message itself was clamped."""
-    engine = engine_of(window)
-    for history, measured_, _ in requests(engine, messages):
-        clamped = measured_.priced_view.view.clamped
-        wanted = [i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"]
-        current = last_user(history)
-        for index in {*wanted, *([] if current is None else [current])}:
-            if message_id(history, index) in clamped or is_empty(history[index]):
-                continue
-            found = shown(measured_, history, index)
-            assert found is not None
-            assert found.content == history[index].content
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_pinned_results_and_answers_stay_verbatim(messages, window):
-    """A marked message that can be shown at all is neither dropped nor cleared."""
-    engine = engine_of(window)
-    for history, measured_, _ in requests(engine, messages):
-        view = measured_.priced_view.view
-        fresh = measured(engine_of(10**6), history, None)
-        first = fresh.request.first
-        for index, message in enumerate(history):
-            if index < first or not is_pinned(message) or message_id(history, index) in view.clamped:
-                continue
-            before = shown(fresh, history, index)
-            after = shown(measured_, history, index)
-            assert (before is None) == (after is None)
-            assert before is None or _said(after) == _said(before)
-
-
-def _said(message):
+def said(message):
     calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
     return message.type, message.content, calls
+
+
+def check_size(history, window, state, old):
+    """No orphans, a user message first, and the exact size is at most the reported one, within the limit."""
+    request = engine_of(window.budget.input_limit).build(window)
+    assert find_faults(request) == []
+    assert COUNTER(request, tools=TOOLS) <= window.total_tokens <= window.budget.input_limit
+    assert window.over_by == 0
+
+
+def check_questions(history, window, state, old):
+    """The current user message and the pinned ones are there, verbatim unless the message itself was clamped."""
+    wanted = {i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"}
+    for index in wanted | ({last_user(history)} - {None}):
+        if message_id(history, index) not in window.priced_view.view.clamped and not is_empty(history[index]):
+            assert shown(window, history, index).content == history[index].content
+
+
+def check_pins(history, window, state, old):
+    """A marked message that can be shown at all is neither dropped nor cleared."""
+    fresh = measured(engine_of(10**6), history, None)
+    for index, message in enumerate(history):
+        if index < fresh.request.first or not is_pinned(message):
+            continue
+        before, after = shown(fresh, history, index), shown(window, history, index)
+        if message_id(history, index) not in window.priced_view.view.clamped:
+            assert (before and said(before)) == (after and said(after))
+
+
+def check_json(history, window, state, old):
+    """State read back from JSON gives the same request."""
+    engine = engine_of(window.budget.input_limit)
+    again = measured(engine, history, json.loads(json.dumps(state)))
+    assert list(map(payload, engine.build(again))) == list(map(payload, engine.build(window)))
+    assert again.report == window.report
+
+
+def check_monotonic(history, window, state, old):
+    """The start never moves back, and what was cleared or clamped stays so while it is in view."""
+    new = View.from_json(state["context_view"], Record.from_json(state.get("context_record")))
+    start = new.start.index if new.start else 0
+    assert start >= (old.start.index if old.start else 0)
+    ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
+    assert old.cleared & ids <= new.cleared
+    assert old.clamped.keys() & ids <= new.clamped.keys()
+    assert window.priced_view.view == new
+
+
+@pytest.mark.parametrize("check", [check_size, check_questions, check_pins, check_json, check_monotonic])
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_every_request_of_a_conversation_holds(check, messages, window):
+    old = View()
+    for history, measured_, state in requests(engine_of(window), messages):
+        check(history, measured_, state, old)
+        old = measured_.priced_view.view
 
 
 @RUNS
@@ -183,69 +176,38 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     """The current user message alone at its clamp floor, without any other history, is too much."""
     engine = engine_of(window)
     before = measured(engine, messages, None)
-    refused = _refusal(engine, before)
-    if refused is None:
-        return
     least = replace(before.goal, limit=1, is_checked=True, keep=1)
+    with suppress(BudgetExceededError):
+        engine.emergency(before)
+        return
     floor = planning.reduction(before, least, reason="as small as it gets")
     assert (before.total_tokens if floor is None else floor.tokens_after) > window
-    assert refused.report["total_tokens"] > window
-    assert "What to change" in str(refused)
-
-
-def _refusal(engine, window):
-    try:
-        engine.emergency(window)
-    except BudgetExceededError as refused:
-        return refused
-    return None
+    with pytest.raises(BudgetExceededError, match="What to change") as refused:
+        engine.emergency(before)
+    assert refused.value.report["total_tokens"] > window
 
 
 @RUNS
 @given(messages=conversations(), window=WINDOWS)
-def test_planning_changes_nothing(messages, window):
-    """`plan` and `emergency` leave history, state and window as they were, and answer the same twice."""
+async def test_planning_changes_nothing_and_applying_says_the_same_every_time(messages, window):
+    """History, state and window stay as they were; a crash after `apply` costs nothing, and `aapply` does the same."""
     engine = engine_of(window)
     state = {}
     before = frozen(messages)
     window_ = measured(engine, messages, state)
     report = copy.deepcopy(window_.report)
-    try:
-        first = (engine.plan(window_), engine.emergency(window_))
-        assert (engine.plan(window_), engine.emergency(window_)) == first
-    except BudgetExceededError:
-        pass
+    for make in (engine.plan, engine.emergency):
+        try:
+            compaction = make(window_)
+        except BudgetExceededError:
+            continue
+        assert make(window_) == compaction
+        if compaction is not None:
+            assert engine.apply(compaction, window_) == engine.apply(compaction, window_)
+            assert await engine.aapply(compaction, window_) == engine.apply(compaction, window_)
     assert frozen(messages) == before
     assert (window_.report, state) == (report, {})
     assert measured(engine, messages, state).report == report
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_applying_twice_gives_the_same_state(messages, window):
-    """A crash after `apply` and before the checkpoint costs nothing."""
-    engine = engine_of(window)
-    window_ = measured(engine, messages, None)
-    compaction = engine.plan(window_)
-    if compaction is not None:
-        assert engine.apply(compaction, window_) == engine.apply(compaction, window_)
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_compaction_is_monotonic(messages, window):
-    """The start never moves back, and what was cleared or clamped stays so while it is in view."""
-    engine = engine_of(window)
-    old = View()
-    for history, measured_, state in requests(engine, messages):
-        new = View.from_json(state["context_view"], Record.from_json(state.get("context_record")))
-        start = new.start.index if new.start else 0
-        assert start >= (old.start.index if old.start else 0)
-        ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
-        assert old.cleared & ids <= new.cleared
-        assert old.clamped.keys() & ids <= new.clamped.keys()
-        assert measured_.priced_view.view == new
-        old = new
 
 
 @RUNS
@@ -279,24 +241,9 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(messages,
             if history[index].id is None and not history[index].content:
                 continue  # an empty message without an id looks like any other one
             assert (shown(measured_, history, index) is None) <= (
-                shown(everything, history, index) is None or message_id(history, index) in _edited(view)
+                shown(everything, history, index) is None
+                or message_id(history, index) in {*view.cleared, *view.clamped}
             )
-
-
-def _edited(view):
-    return {*view.cleared, *view.clamped}
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_a_session_survives_json(messages, window):
-    """State read back from JSON gives the same request."""
-    engine = engine_of(window)
-    for history, measured_, state in requests(engine, messages):
-        restored = json.loads(json.dumps(state))
-        again = measured(engine_of(window), history, restored)
-        assert list(map(payload, engine.build(again))) == list(map(payload, engine.build(measured_)))
-        assert again.report == measured_.report
 
 
 @RUNS
@@ -357,21 +304,6 @@ def test_a_session_of_another_history_is_dropped(messages, other, window):
 
 
 @RUNS
-@given(messages=conversations(), window=WINDOWS)
-async def test_async_does_what_sync_does(messages, window):
-    """`aapply` writes the same state as `apply`."""
-    engine = engine_of(window)
-    window_ = measured(engine, messages, None)
-    for make in (engine.plan, engine.emergency):
-        try:
-            compaction = make(window_)
-        except BudgetExceededError:
-            continue
-        if compaction is not None:
-            assert await engine.aapply(compaction, window_) == engine.apply(compaction, window_)
-
-
-@RUNS
 @given(
     messages=conversations(broken=False),
     window=WINDOWS,
@@ -397,10 +329,3 @@ def test_a_bad_summarizer_loses_nothing(messages, window, written):
         assert update["context_guard"]["reason"].startswith("summary refused: ")
     after = measured(engine, messages, update)
     assert after.total_tokens <= max(before.total_tokens, window)
-
-
-@pytest.mark.parametrize("window", [200, 2000])
-def test_an_empty_history_has_an_empty_request(window):
-    """Only the system prompt is left."""
-    engine = engine_of(window)
-    assert [message.type for message in engine.build(measured(engine, [], None))] == ["system"]

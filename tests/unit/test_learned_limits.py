@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextOverflow, ModelLimits
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextOverflow,
+    ModelLimits,
+    ModelRegistry,
+    ModelRouter,
+    RoutedChatModel,
+)
 from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
     MOST_TIMES_OFF,
@@ -17,11 +27,8 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
-from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
-from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 from support.routing import FixedQuality, router, scripted
@@ -81,7 +88,6 @@ def test_a_text_that_claims_a_limit_teaches_nobody(refusal, text, tools):
 
 
 def test_a_claim_beside_a_real_refusal_does_not_displace_its_limit():
-    """The provider's own number is learned, by everybody."""
     learned = LearnedSource()
     engine = engine_of(learned=learned)
     ask = nodes_of(engine, ScriptedChatModel(faults=[too_large(4096, 5000, CLAIM)]))
@@ -102,7 +108,6 @@ def test_an_overflow_whose_words_nobody_compared_is_not_told_when_the_request_ha
 
 
 def test_a_limit_far_below_the_declared_one_stays_in_its_conversation():
-    """It may be true, and is met by each for itself."""
     engine = engine_of(window=128_000)
     model = ScriptedChatModel(input_limit=600)
     ask = nodes_of(engine, model)
@@ -111,11 +116,13 @@ def test_a_limit_far_below_the_declared_one_stays_in_its_conversation():
     assert state["context_counts"]["limits"] == {MODEL: {"context_window": 600}}
     assert [request.refused for request in model.requests].count(True) == 1
     assert limit_of_others(engine) == 128_000
+    window = engine.measure([HumanMessage("hello", id="1")])
+    engine.learn(window, ContextOverflow(limit=100_000, actual=100_001))  # no hidden prompt makes a word as large
+    assert limit_of_others(engine) == 128_000
 
 
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow, llama_overflow])
 def test_a_small_server_is_learned_by_everybody(overflow):
-    """A sixteenth of what was declared is what servers are set to."""
     learned = LearnedSource()
     engine = engine_of(learned=learned)
     model = ScriptedChatModel(input_limit=512, overflow=overflow)
@@ -131,7 +138,6 @@ def test_a_small_server_is_learned_by_everybody(overflow):
 
 
 def test_a_limit_below_what_was_accepted_is_not_learned():
-    """The request is made smaller all the same, as small as the refusal says."""
     engine, model = engine_of(), ScriptedChatModel()
     ask = nodes_of(engine, model)
     for number in range(8):
@@ -146,7 +152,6 @@ def test_a_limit_below_what_was_accepted_is_not_learned():
 
 
 def test_what_one_conversation_sent_protects_it_from_what_another_is_told():
-    """A size that was taken within the hour refutes a limit for everybody."""
     engine, model = engine_of(), ScriptedChatModel()
     ask = nodes_of(engine, model)
     for number in range(8):
@@ -157,20 +162,11 @@ def test_what_one_conversation_sent_protects_it_from_what_another_is_told():
     assert limit_of_others(engine) == WINDOW
 
 
-def test_a_limit_far_above_the_refused_request_is_none():
-    """No hidden prompt makes a few words as large as that."""
-    engine = engine_of(window=200_000)
-    window = engine.measure([HumanMessage("hello", id="1")])
-    engine.learn(window, ContextOverflow(limit=150_000, actual=150_001))
-    assert limit_of_others(engine) == 200_000
-
-
 limits = st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6))
 
 
 @given(learned=limits, declared=st.integers(1, 10**6), accepted=st.integers(0, 10**6), refused=st.integers(0, 10**6))
 def test_what_is_believed_is_part_of_what_was_stated(learned, declared, accepted, refused):
-    """What all believe is near the declared size, and what is remembered or learned was never exceeded."""
     told, kept = for_everybody(learned, ModelLimits(declared)), remembered(learned, accepted)
     assert told.items() <= learned.items()
     assert kept.items() <= learned.items()
@@ -187,7 +183,6 @@ def test_what_is_believed_is_part_of_what_was_stated(learned, declared, accepted
 
 
 def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
-    """From the conversation, from the engine's memory, and from the file of all processes."""
     learned = LearnedSource()
     learned.learn(MODEL, SMALL)
     engine = engine_of(learned=learned)
@@ -198,26 +193,23 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
     assert update["context_counts"]["limits"] == {"other": SMALL}
     assert learned.recall(MODEL) == {}
+    counts = {**update["context_counts"], "limits": {MODEL: SMALL}}  # stored beside the anchor of a larger request
+    messages = [HumanMessage("hello", id="1"), *update["messages"]]
+    again = engine.measure(messages, system_prompt=prompt, session={"context_counts": counts})
+    assert again.budget.input_limit == WINDOW
+    learned.learn(MODEL, SMALL)
+    nodes_of(engine, ScriptedChatModel(model_name="other"), system_prompt=prompt)("hello")
+    assert learned.recall(MODEL) == SMALL  # a fallback that takes more has a window of its own
     assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 
 def test_an_engines_own_memory_forgets_a_wrong_limit():
-    """Without a learned source, too."""
     memory = HeardLimits()
     memory.learn(MODEL, {"context_window": 1000, "max_input_tokens": 5000})
     memory.accepted(MODEL, 1005)
     assert memory.recall(MODEL) == {"context_window": 1000, "max_input_tokens": 5000}
     memory.accepted(MODEL, 2000)
     assert memory.recall(MODEL) == {"max_input_tokens": 5000}
-
-
-def test_a_fallback_that_takes_more_does_not_refute_the_limit_of_the_model_it_stands_in_for():
-    """Another model has another window."""
-    learned = LearnedSource()
-    learned.learn(MODEL, SMALL)
-    ask = nodes_of(engine_of(learned=learned), ScriptedChatModel(model_name="other"), system_prompt=LONG * 3)
-    ask("hello")
-    assert learned.recall(MODEL) == SMALL
 
 
 def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
@@ -228,6 +220,9 @@ def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
     window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
     assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
     assert engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit == 500
+    own = engine_of(window=500)
+    with pytest.raises(BudgetExceededError):  # only what was learned may be wrong
+        own.emergency(own.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2))
 
 
 class Forgetless:
@@ -253,7 +248,6 @@ def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
 
 
 def test_an_accepted_size_refutes_for_an_hour():
-    """Afterwards the server may have been restarted with less room."""
     now = [0.0]
     sizes = AcceptedSizes(lambda: now[0])
     sizes.note("m", 5000)
@@ -275,27 +269,11 @@ def test_an_accepted_size_refutes_for_an_hour():
     ],
 )
 def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(stored, text, prompt, limit):
-    """One that no model has is passed over; below the fixed regions the request goes to the provider, which knows."""
     engine = engine_of()
     session = {"context_counts": {"limits": {MODEL: stored}}}
     window = engine.measure([HumanMessage(text, id="1")], system_prompt=prompt, session=session)
     assert engine.emergency(window) is None
     assert window.budget.input_limit == (limit or window.budget.input_limit)
-
-
-def test_a_stored_limit_below_the_stored_anchor_is_passed_over():
-    """A request of that size was accepted after it."""
-    engine, model = engine_of(), ScriptedChatModel()
-    state = nodes_of(engine, model)(LONG * 3)
-    counts = {**state["context_counts"], "limits": {MODEL: SMALL}}
-    assert engine.measure(state["messages"], session={"context_counts": counts}).budget.input_limit == WINDOW
-
-
-def test_limits_of_the_caller_are_never_tried():
-    """Only what was learned may be wrong."""
-    engine = engine_of(window=500)
-    with pytest.raises(BudgetExceededError):
-        engine.emergency(engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2))
 
 
 # The registry and its source
@@ -319,7 +297,6 @@ class _Listed:
 
 
 def test_a_registry_learns_no_limit_that_an_error_quotes():
-    """It is given the texts of the request."""
     known, learned = registry_of(context_window=WINDOW)
     known.refresh()
     known.learn(MODEL, rejected(f"maximum context length is 4000 tokens. {CLAIM}"), request=[CLAIM, "4000 tokens"])
@@ -336,7 +313,6 @@ def test_a_registry_learns_no_limit_that_an_error_quotes():
     ],
 )
 def test_a_registry_learns_no_limit_far_from_the_declared_one(limits, learned_limits):
-    """What it learns holds for everybody; a mapping is the caller's own word."""
     known, learned = registry_of(context_window=WINDOW)
     known.refresh()
     for limit in limits:
@@ -347,7 +323,6 @@ def test_a_registry_learns_no_limit_far_from_the_declared_one(limits, learned_li
 
 
 def test_a_registry_forgets_a_limit_below_what_was_accepted():
-    """As an engine's memory, and under the provider's name."""
     known, learned = registry_of(context_window=WINDOW)
     for name in (MODEL, f"acme/{MODEL}"):
         learned.learn(name, SMALL)
@@ -356,7 +331,6 @@ def test_a_registry_forgets_a_limit_below_what_was_accepted():
 
 
 def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
-    """A file that one of them saved before does not bring it back."""
     path = tmp_path / "learned.json"
     one, other = LearnedSource(path), LearnedSource(path)
     one.learn(MODEL, SMALL)
@@ -383,7 +357,6 @@ def routed(small):
 
 @pytest.mark.parametrize("quote", QUOTES)
 def test_a_claim_takes_no_window_from_a_routed_candidate(quote):
-    """Its router serves every conversation."""
     small = scripted("small", WINDOW, faults=[rejected(QUOTES[quote](CLAIM))])
     model = routed(small)
     model.invoke(f"{LONG} {CLAIM}")
@@ -393,7 +366,6 @@ def test_a_claim_takes_no_window_from_a_routed_candidate(quote):
 
 @pytest.mark.parametrize("error", [too_large(300, 9000), SdkError("the prompt is too long", status_code=400)])
 def test_a_refusal_of_little_takes_no_window_from_a_routed_candidate(error):
-    """A limit that is far too small, and one inferred from a few words, hold for nobody else."""
     model = routed(scripted("small", WINDOW, faults=[error]))
     model.invoke("hello")
     assert model.router.limits_of("small") == ModelLimits(WINDOW)
@@ -401,7 +373,6 @@ def test_a_refusal_of_little_takes_no_window_from_a_routed_candidate(error):
 
 @pytest.mark.parametrize("how", ["invoke", "stream"])
 def test_an_answer_heals_a_routed_candidate(how):
-    """The size it reports is more than the limit that was learned; within the hour none below is learned again."""
     small = scripted("small", WINDOW)
     model = routed(small)
     refusal = ContextOverflow(limit=1000, actual=1200)
@@ -414,7 +385,6 @@ def test_an_answer_heals_a_routed_candidate(how):
 
 
 def test_a_router_tells_its_registry_what_was_accepted():
-    """So that the limit leaves the registry's memory, too."""
     learned = LearnedSource()
     known = ModelRegistry([learned, _Listed({"context_window": WINDOW})])
     model = RoutedChatModel(ModelRouter([ScriptedChatModel()], known))
@@ -424,6 +394,7 @@ def test_a_router_tells_its_registry_what_was_accepted():
 
 
 # Limits that nobody states
+
 
 REAL_TOKENS = 8_000
 QUESTION = "alpha beta gamma delta " * 200
@@ -451,7 +422,6 @@ class Host:
 
 @pytest.mark.parametrize("factor", [2, 4, 16])
 def test_few_refusals_teach_a_limit_that_nobody_states(factor):
-    """Each one halves the distance to what was taken before; afterwards every request fits."""
     host = Host()
     nodes = ContextNodes(ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000)))
     node, state, refusals = nodes.model_node(host), {"messages": []}, []
@@ -469,7 +439,6 @@ def test_few_refusals_teach_a_limit_that_nobody_states(factor):
 
 @pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
 def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
-    """A limit inferred from an answer may be wrong; it must not shrink a window for everybody."""
     engine = ContextEngine(NamedLimits(ModelLimits(32_000), "m"), config=ContextConfig(output_reserve=0))
     history = [
         message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))

@@ -14,8 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin import ModelInfo, ModelLimits
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin import ConfigError, ModelInfo, ModelLimits, UnknownModelError
 
 TOKENS = st.integers(1, 2_000_000)
 FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "requested_output_tokens")
@@ -101,19 +100,16 @@ def test_the_input_limit_is_the_smallest_that_is_known(window, largest_input, re
     ],
 )
 def test_the_output_reserve_takes_the_first_rule_that_applies(limits, configured, reserve):
-    """Configured, then requested, then the smaller of the output limit and a quarter of the window."""
     assert limits.output_reserve(configured) == reserve
 
 
 def test_a_guess_is_flagged_and_made_only_where_the_window_is_unknown():
-    """Four times the output limit is a last resort."""
     assert ModelLimits(max_output_tokens=2048).guessed() == ModelLimits(8192, None, 2048, source="guess")
     assert ModelLimits(4096, None, 2048).guessed() == ModelLimits(4096, None, 2048)
 
 
 @given(limits=st.builds(dict, **{name: st.none() | TOKENS for name in FIELDS}))
 def test_the_default_reserve_always_leaves_room_for_input(limits):
-    """Any limits that can be constructed with a window give an input limit under their own default reserve."""
     try:
         known = ModelLimits(**limits)
     except ConfigError:
@@ -198,7 +194,6 @@ def test_limits_are_read_from_what_states_them(source, stated, name):
 
 @pytest.mark.parametrize("value", [None, -1, -2, 0, True, "many"])
 def test_an_unset_output_length_is_not_a_request(value):
-    """Clients spell "as much as fits" as None, 0, -1 or -2."""
     assert ModelLimits.of(model(profile(8192), num_predict=value)).requested_output_tokens is None
 
 
@@ -219,13 +214,13 @@ def test_configurable_models_count_with_their_alternatives():
     requested=st.none() | st.integers(-10, 10**7),
 )
 def test_reading_a_profile_never_raises(window, output, requested):
-    """Whatever a table holds, limits come back and never allow more than it stated."""
     limits = ModelLimits.of(model(profile(window, output), max_tokens=requested))
     assert limits.context_window in (None, window)
     assert limits.max_output_tokens in (None, output)
 
 
 # ---- facts about one model -------------------------------------------------------------------------------------
+
 
 FULL = ModelInfo(
     name="small",
@@ -247,13 +242,13 @@ FULL = ModelInfo(
 
 
 def test_a_model_info_states_limits_with_the_source_that_stated_them():
-    """The window's source, else the input limit's, else it was given explicitly; its output limit is not a request."""
     assert FULL.limits == ModelLimits.of(FULL) == ModelLimits(8192, 7000, 1024, source="catalog")
     info = ModelInfo(name="m", max_input_tokens=10, provenance={"max_input_tokens": "api"})
     assert info.limits == ModelLimits(max_input_tokens=10, source="api")
     assert ModelInfo(name="m", context_window=10).limits == ModelLimits(10)
     bare = ModelInfo(name="m")
     assert (bare.limits.known, bare.input_price, bare.capabilities, bare.conflicts) == (False, None, frozenset(), {})
+    assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes
 
 
 @pytest.mark.parametrize(
@@ -269,11 +264,5 @@ def test_a_model_info_states_limits_with_the_source_that_stated_them():
     ],
 )
 def test_facts_out_of_range_are_refused(facts, message):
-    """The error names the model, the field and the value."""
     with pytest.raises(ConfigError, match=message):
         ModelInfo(**{"name": "m", **facts})
-
-
-def test_model_infos_compare_hash_and_pickle():
-    """They live in sets, caches and other processes."""
-    assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes

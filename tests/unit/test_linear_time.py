@@ -22,20 +22,18 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 import langchain_ctxwin
-from langchain_ctxwin import TokenEstimator, classify_overflow, search_messages
+from langchain_ctxwin import TokenEstimator, ToolSelector, classify_overflow, search_messages
 from langchain_ctxwin.decompose.splitting import pieces_of
 from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text.terms import terms
 from langchain_ctxwin.tool_results.pages import page_end, passages
 from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import extract, project_automatically
-from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.needs import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 
 ROOT = Path(langchain_ctxwin.__file__).parent
-
 BUILT_FROM_ARGUMENTS = {
     "on_one_line": "an escaped text",
     'f"(?<!\\\\d)(?<!\\\\d[,._\']){digits}{thousands}"': "the digits of one number",
@@ -47,7 +45,6 @@ BUILT_FROM_ARGUMENTS = {
     "f'{re.escape(start)}{re.escape(symbol)}*'": "one symbol in a row",
 }
 """Arguments that are not known without a call -> why the patterns that they make are tested or harmless."""
-
 FEW_CHARS = 20
 SLOW_SECONDS = 0.01  # for `FEW_CHARS`: only exponential time is as long
 CHARS = 1_024
@@ -57,11 +54,9 @@ SUSPECT_GROWTH = 7  # measured once, on shorter texts, where the fixed part of t
 FAST_SECONDS = 0.0001  # a quadratic pattern takes longer for `CHARS` on any machine of today
 TRIES = 8  # each has to show the growth: what else runs on the machine does not do so every time
 CERTAIN_SECONDS = 0.2  # nothing else that runs on the machine makes a fast read so slow
-
 Read = Callable[[str], object]
 TextOf = Callable[[int], str]
 """Makes a text of so many characters."""
-
 OPERATIONS: Mapping[str, Callable[[re.Pattern[str], str], object]] = {
     "match": re.Pattern.match,
     "fullmatch": re.Pattern.fullmatch,
@@ -70,7 +65,6 @@ OPERATIONS: Mapping[str, Callable[[re.Pattern[str], str], object]] = {
 }
 SWEEPS = ("findall", "split", "sub", "subn")  # go over a text as `finditer` does
 EVERYTHING = frozenset({"match", "fullmatch", "finditer"})  # a sweep searches, too
-
 UNITS = (
     "1", " ", "\n", "\t", "a", "A", ".", ",", "-", '"', "'", "\\", "/", "_", "#", "=", ":", ";", "?", "[", "]", "(",
     "{", ", ", ". ", "? ", " \n", "\r\n", "1 ", "a ", "a,", "a, , ,", "- a, , ,", "[]", "and ", "a and b ", "- a\n",
@@ -78,10 +72,8 @@ UNITS = (
     "[1].", "<data 1>\n",  # what the pages of a large result have
 )  # fmt: skip
 """What the texts repeat."""
-
 ENDS = ("", "\0", "x", "1", " ", "\n")
 """What may spoil a match at the very end."""
-
 STARTS, SPOILERS = ("1", "a", "-", '"', "["), ("\0", "\n")
 """What may stand before the run of a text that is read from its beginning, and what then spoils the match."""
 
@@ -285,7 +277,6 @@ def slow_text(found: Found) -> str | None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_time_of_the_length_of_its_text(name):
-    """No run of digits, spaces or anything else makes a search of the package slow."""
     assert slow_text(PATTERNS[name]) is None
 
 
@@ -302,25 +293,21 @@ def test_a_pattern_takes_time_of_the_length_of_its_text(name):
     ],
 )
 def test_a_slow_pattern_is_seen(pattern, operation):
-    """Each way of being slow that the package has had is noticed, and one that takes exponential time."""
     found = Found(module="", name="", pattern=re.compile(pattern), operations=frozenset({operation}))
     assert slow_text(found) is not None
 
 
 def test_every_pattern_of_the_package_is_known():
-    """What `re` is given is a global, or is written where it is used; all else has a reason to be left out."""
     assert set(BUILT_FROM_ARGUMENTS) == UNKNOWN
 
 
 def test_re_has_no_other_name_in_the_package():
-    """No module hides a pattern behind another name of `re`, or another engine; each way to hide one is seen."""
     assert [name for path in sorted(ROOT.rglob("*.py")) for name in other_names_of_re(path.read_text("utf-8"))] == []
     planted = ("from re import sub", "import re as r", "import regex", "def f():\n    import json, re as r")
     assert [len(other_names_of_re(source)) for source in planted] == [1] * len(planted)
 
 
 def test_a_pattern_inside_a_function_is_found_and_one_of_unknown_parts_reported():
-    """Patterns need not be globals; of what a function is given somebody has to say why it is harmless."""
     source = "def f(text):\n    return re.sub(rf'{A}+', '', text, flags=re.S)"
     (found,), unknown = written_in(source, {"re": re, "A": "a"}, "m")
     assert (found.pattern, found.operations, unknown) == (re.compile("a+", re.DOTALL), {"finditer"}, set())
@@ -352,7 +339,6 @@ READS: dict[str, Read] = {
 
 @pytest.mark.parametrize("name", READS)
 def test_a_read_takes_time_of_the_length_of_its_text(name):
-    """What loops over a text is no slower than the patterns that it uses."""
     texts = [partial(repeated, unit, end) for unit in UNITS for end in ("", "x")]
     slow = [text_of(FEW_CHARS) for text_of in texts if is_slow(READS[name], text_of)]
     assert slow == []

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin import ConfigError
 from langchain_ctxwin.routing import Outcomes
 from langchain_ctxwin.routing.quality import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added
 from langchain_ctxwin.util.files import replace_text
 
 NOON = 1_800_000_000.0
-
 counts = st.builds(
     lambda trials, share, at: Count(successes=trials * share, trials=trials, at=at),
     st.floats(0, MAX_TRIALS),
@@ -58,7 +57,6 @@ def test_outcomes_are_counted_per_model_and_bucket():
 
 @given(st.lists(st.booleans(), max_size=2 * int(MAX_TRIALS)))
 def test_counts_stay_bounded(successes):
-    """However much is recorded, a count has at most so many trials, and never more successes than trials."""
     count = Count()
     for success in successes:
         count = count.plus(Count(successes=float(success), trials=1.0))
@@ -110,7 +108,6 @@ def test_objects_that_share_a_file_add_up(path):
 
 
 def test_recording_writes_in_a_background_thread(path, monkeypatch):
-    """Files are not touched on the caller's thread, which may run an event loop."""
     writers = []
 
     def write(place, text):
@@ -130,7 +127,6 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
      '{"version": 1, "outcomes": {"b": {"m": {"successes": 0, "trials": 1' + "0" * 400 + ', "at": 0}}}}'],
 )  # fmt: skip
 def test_a_corrupt_file_is_set_aside(path, content):
-    """The trouble is told once, counting starts anew, and the old content can be looked at."""
     path.write_text(content)
     with capture_logs() as logs:
         outcomes = saved(Outcomes(path))
@@ -146,7 +142,6 @@ def test_what_is_valid_in_a_faulty_file_is_kept(path):
 
 
 def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
-    """Counting goes on in memory, the trouble is told once, and all is saved when it is over."""
     blocked = tmp_path / "folder"
     blocked.write_text("a file where a folder is needed")
     with capture_logs() as logs:

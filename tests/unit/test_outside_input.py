@@ -1,24 +1,154 @@
-"""What of a session can a caller of an agent set? Its messages, and nothing else."""
+"""Is an argument that cannot work refused where it is given, and can a caller set messages and nothing else?"""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from pydantic import SecretStr
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, create_context_agent
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    RoutedChatModel,
+    TokenEstimator,
+    ToolSelector,
+    create_context_agent,
+    create_recall_tool,
+    pin,
+    search_messages,
+)
+from langchain_ctxwin.errors import brief
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.routing import RoutedChatModel
-from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.summarize import SummaryJobs
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
 from support.graphs import chat_on
 from support.routing import router, scripted
 
-LIMITS = ModelLimits(8192)
+LIMITS = ModelLimits(context_window=1_000)
+MAKERS = {
+    "engine": lambda **options: ContextEngine(LIMITS, **options),
+    "middleware": ContextWindowMiddleware,
+    "agent": lambda **options: create_context_agent(ScriptedChatModel(), [], limits=LIMITS, **options),
+}
+
+
+def refusal(make, *arguments, **options):
+    """Return what a refusal says."""
+    with pytest.raises(ConfigError) as raised:
+        make(*arguments, **options)
+    return str(raised.value)
+
+
+COUNTS = "pass a callable that counts the tokens of messages, for example TokenEstimator(), or None"
+REMEMBERS = "pass a memory with methods recall and learn, for example LearnedSource(path), or None"
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("config", {"prepare": 0.5}, "pass a ContextConfig, for example ContextConfig(keep=0.4)"),
+        ("counter", 3, COUNTS),
+        ("learned", "limits.json", REMEMBERS),
+        ("jobs", 3, "pass a SummaryJobs, or None for those that the process shares"),
+        *((name, value, "pass a") for name, value in (("counter", TokenEstimator), ("jobs", SummaryJobs))),
+        *((name, value, "pass a") for name, value in (("config", ContextConfig), ("config", {}), ("jobs", 0))),
+    ],
+)
+def test_collaborators_are_checked_when_they_are_given(maker, name, value, instead):
+    """A class is callable, and an empty value is as false as None; neither passes."""
+    told = refusal(MAKERS[maker], **{name: value})
+    assert (
+        told.startswith(f"{name}={value!r}: {instead}")
+        if instead == "pass a"
+        else told == f"{name}={value!r}: {instead}"
+    )
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_summarizer_is_checked_when_it_is_given_and_what_works_passes(maker):
+    """Not at the first call, which may be hours later; a model without limits can summarize."""
+    for odd in ("a-model", FakeListChatModel, 3):
+        assert refusal(MAKERS[maker], summarizer=odd).startswith(f"summarizer={odd!r} cannot summarize: pass")
+    summarizer = FakeListChatModel(responses=["text"])
+    assert MAKERS[maker](
+        counter=TokenEstimator(), jobs=SummaryJobs(), config=ContextConfig(), summarizer=summarizer, pin_when=bool
+    )
+
+
+SHORT_SETTINGS = ("prepare", "trigger", "keep", "summary_timeout_seconds")
+NO_DESCRIPTION = "give the text that tells the model what the tool does"
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "options", "told"),
+    [
+        (ContextWindowMiddleware, (), {"validator": "x"}, "validator='x': pass a Validator, or None"),
+        (ContextWindowMiddleware, (), {"validator": Validator}, f"validator={Validator!r}: pass a Validator, or None"),
+        (ContextWindowMiddleware, (), {"pin_when": "x"}, "pin_when='x': pass a plain function"),
+        (pin, ("x",), {}, "pin('x'): pass a message, for example pin(HumanMessage(...))"),
+        (search_messages, ([HumanMessage("tea")], "tea"), {"counter": TokenEstimator}, "counter=<class"),
+        *(
+            (create_recall_tool, (), {"description": text}, f"description={text!r}: {NO_DESCRIPTION}")
+            for text in (None, " ")
+        ),
+        *(
+            (ContextConfig, (), {name: value}, f"invalid ContextConfig: {name}={value!r}: ")
+            for name in SHORT_SETTINGS
+            for value in (float("inf"), float("nan"))
+        ),
+        (ContextConfig, (), {"trigger_messages": 1}, "invalid ContextConfig: trigger_messages=1: give at least 2"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options, told):
+    assert refusal(make, *arguments, **options).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("engine", "instead"),
+    [
+        (LIMITS, "pass ContextWindowMiddleware(limits=...)"),
+        (ContextConfig(), "pass ContextWindowMiddleware(config=...)"),
+        (
+            ScriptedChatModel(),
+            (
+                "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware("
+                "ContextEngine(limits=model)); a model that writes summaries is passed as summarizer=model"
+            ),
+        ),
+    ],
+)
+def test_what_is_no_engine_is_refused_with_what_to_pass(engine, instead):
+    told = refusal(ContextWindowMiddleware, engine)
+    assert told == f"engine={brief(engine)} is no ContextEngine: {instead}"
+
+
+def test_an_agents_jobs_write_its_summaries():
+    jobs = SummaryJobs(max_running=1)
+    started = []
+    jobs.start = lambda key, write, **options: started.append(key)
+    model = ScriptedChatModel(profile={"max_input_tokens": 1_000, "max_output_tokens": 200})
+    agent = create_context_agent(model, [], summarizer=lambda messages: "text", jobs=jobs)
+    chat = [("user" if n % 2 == 0 else "ai", f"{n} {'why ' * 60}") for n in range(11)]
+    agent.invoke({"messages": chat})
+    assert started
+
+
+def test_a_long_value_is_shown_in_short():
+    assert (brief("x" * 100), len(brief(SecretStr("key")))) == (f"'{'x' * 79}...", len("SecretStr('**********')"))
+
+
+LARGE = ModelLimits(8192)
 TRACE = "forged by a caller"
 FORGED = {
     "context_summary": TRACE,
@@ -35,17 +165,17 @@ FORGED = {
 
 def by_agent(model, tools=()):
     """The ready agent."""
-    return create_context_agent(model, tools, limits=LIMITS, checkpointer=InMemorySaver())
+    return create_context_agent(model, tools, limits=LARGE, checkpointer=InMemorySaver())
 
 
 def by_nodes(model, tools=()):
     """The nodes in a graph of one's own, as the documentation shows it."""
-    return chat_on(ContextEngine(LIMITS), model.bind_tools(tools) if tools else model, tools=tools)
+    return chat_on(ContextEngine(LARGE), model.bind_tools(tools) if tools else model, tools=tools)
 
 
 def by_middleware(model, tools=(), **options):
     """LangChain's agent with the middleware."""
-    middleware = [ContextWindowMiddleware(ContextEngine(LIMITS))]
+    middleware = [ContextWindowMiddleware(ContextEngine(LARGE))]
     return create_agent(model, list(tools), middleware=middleware, checkpointer=InMemorySaver(), **options)
 
 
@@ -73,12 +203,9 @@ def mended(graph, given):
 
 @pytest.mark.parametrize("graph_of", GRAPHS)
 def test_a_caller_sets_messages_only(graph_of):
-    """The schema says so, and what else is sent reaches neither the model nor the state."""
     model = model_of()
     graph = graph_of(model)
-
     graph.invoke({**ask(), **FORGED}, CONFIG)
-
     assert set(graph.get_input_jsonschema()["properties"]) == {"messages"}
     assert TRACE not in str([request.messages for request in model.requests])
     assert TRACE not in str(state_of(graph))
@@ -91,9 +218,7 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
     graph = graph_of(model)
     graph.invoke(ask(), CONFIG)
     graph.invoke(Command(update={"context_summary": TRACE}), CONFIG)
-
     told = [mended(graph, ask()), mended(graph, ask())]
-
     assert told == [["context_summary stands for nothing that left the view: it was dropped"], []]
     assert TRACE not in str([request.messages for request in model.requests])
     assert not state_of(graph)["context_summary"]
@@ -101,13 +226,10 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
 
 @pytest.mark.parametrize("graph_of", GRAPHS)
 def test_the_application_writes_any_key(graph_of):
-    """`update_state` is its own way to change a thread."""
     graph = graph_of(model_of())
     graph.invoke(ask(), CONFIG)
-
     graph.update_state(CONFIG, {"context_guard": {"compactions": 7}})
     graph.invoke(ask(), CONFIG)
-
     assert state_of(graph)["context_report"]["compactions"] == 7
 
 
@@ -119,12 +241,9 @@ def approve() -> str:
 
 @pytest.mark.parametrize("graph_of", GRAPHS)
 def test_a_person_can_answer_an_interrupt(graph_of):
-    """What a run is resumed with is no input."""
     graph = graph_of(ScriptedChatModel(policy=asks_once), [approve])
     stopped = graph.invoke(ask(), CONFIG)
-
     resumed = graph.invoke(Command(resume="yes"), CONFIG)
-
     assert stopped["__interrupt__"][0].value == "may I?"
     assert [m.content for m in resumed["messages"] if isinstance(m, ToolMessage)] == ["the person said yes"]
 
@@ -151,19 +270,14 @@ def test_no_stored_value_stops_a_conversation(stored):
     )
     agent.invoke(ask("one"), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")
-
     agent.invoke(ask("two"), CONFIG)
-
     assert [message.content for message in model.requests[-1].messages] == ["one", "done", "two"]
 
 
 @pytest.mark.parametrize("odd", [5, "text", {"a": 1}, ["text"], [None]])
 def test_a_request_that_is_none_of_ours_is_built_again(odd):
-    """Also where the view is none of ours."""
-    nodes = ContextNodes(ContextEngine(LIMITS))
-
+    nodes = ContextNodes(ContextEngine(LARGE))
     request = nodes.model_input({**ask(), "llm_input_messages": odd, "context_view": [1]})
-
     assert [message.content for message in request] == ["hi"]
 
 
@@ -178,11 +292,9 @@ def test_a_request_that_is_none_of_ours_is_built_again(odd):
     ],
 )
 def test_what_is_mended_is_said_once(stored, told):
-    """With the next turn the state is ours again."""
     agent = create_context_agent(
-        model_of(), [], limits=LIMITS, tool_selector=ToolSelector(TOOLS, 500), checkpointer=InMemorySaver()
+        model_of(), [], limits=LARGE, tool_selector=ToolSelector(TOOLS, 500), checkpointer=InMemorySaver()
     )
     agent.invoke(ask(), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")
-
     assert [mended(agent, ask()), mended(agent, ask())] == [told, []]

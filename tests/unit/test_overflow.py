@@ -13,9 +13,8 @@ from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestE
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_google_genai.chat_models import GoogleContextOverflowError, GoogleInvalidRequestError
 
-from langchain_ctxwin import ContextOverflow, classify_overflow
+from langchain_ctxwin import BudgetExceededError, ContextOverflow, SummarizationError, classify_overflow
 from langchain_ctxwin.core.overflow import has_number, request_texts
-from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS, TABLES
 from support.quoting import CLAIM, QUOTES, rejected, too_large
 
@@ -44,7 +43,6 @@ def test_a_refusal_is_told_from_what_only_looks_like_one(text, expected):
 
 @pytest.mark.parametrize(("text", "expected"), TABLES["providers"])
 def test_a_server_s_traceback_does_not_hide_what_it_says(text, expected):
-    """The name of a file is none that is too large."""
     trace = f'Traceback (most recent call last):\n  File "/srv/app/server.py", line 1284, in run\nValueError: {text}'
     assert classify_overflow(trace) == expected
 
@@ -60,31 +58,42 @@ def google(status, message):
     return {"code": status, "response_json": {"error": {"code": status, "message": message, "status": "X"}}}
 
 
-def test_geminis_rate_limit_is_none_although_its_class_says_overflow():
-    """The client names every text with "token limit" an overflow; the status decides."""
-    assert classify_overflow(GoogleContextOverflowError(**google(429, "You exceeded your token limit, retry"))) is None
-    overflow = GoogleContextOverflowError(**google(400, "The prompt is over the token limit"))
-    assert classify_overflow(overflow) == NONE_STATED
-
-
-def test_vertex_overflows_that_arrive_as_invalid_requests_are_recognised():
-    cause = ClientError(**google(400, "the input token count is 33000 but model only supports up to 32768"))
-    error = caused(GoogleInvalidRequestError(f"Error calling model 'm' (X): {cause}"), cause)
-    assert classify_overflow(error) == ContextOverflow(32_768, 33_000)
-
-
 def openai_error(body, status=400, error_type=openai.BadRequestError):
     request = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
     return error_type("refused", response=httpx.Response(status, request=request), body=body)
 
 
-def test_an_openai_body_is_enough():
-    """The code, or a llama.cpp body, says it where the message does not."""
-    wordy = {"code": "context_length_exceeded", "message": "Too long, please wait for a model with 9 tokens per minute"}
-    assert classify_overflow(openai_error(wordy)) == NONE_STATED
-    sizes = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}
-    assert classify_overflow(openai_error(sizes)) == ContextOverflow(4096, 5000)
-    assert classify_overflow(openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError)) is None
+def vertex_error():
+    cause = ClientError(**google(400, "the input token count is 33000 but model only supports up to 32768"))
+    return caused(GoogleInvalidRequestError(f"Error calling model 'm' (X): {cause}"), cause)
+
+
+def caused(error, cause):
+    copy = type(error)(*error.args)
+    copy.__cause__ = cause
+    return copy
+
+
+WORDY = {"code": "context_length_exceeded", "message": "Too long, please wait for a model with 9 tokens per minute"}
+SIZES = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}
+THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode": 429}}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (openai_error(WORDY), NONE_STATED),
+        (openai_error(SIZES), ContextOverflow(4096, 5000)),
+        (openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError), None),
+        (GoogleContextOverflowError(**google(429, "You exceeded your token limit, retry")), None),
+        (GoogleContextOverflowError(**google(400, "The prompt is over the token limit")), NONE_STATED),
+        (vertex_error(), ContextOverflow(32_768, 33_000)),
+        (RefusalError("An error occurred (ThrottlingException)", response=THROTTLED), None),
+    ],
+    ids=["code", "llama.cpp", "rate", "rate in an overflow's class", "gemini", "vertex", "botocore"],
+)
+def test_what_clients_raise_is_read_by_its_body_and_status(error, expected):
+    assert classify_overflow(error) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,11 +117,6 @@ def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
 
 
-def test_a_throttled_botocore_call_is_recognised_by_its_nested_status():
-    body = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode": 429}}
-    assert classify_overflow(RefusalError("An error occurred (ThrottlingException)", response=body)) is None
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -132,18 +136,10 @@ def test_a_throttled_botocore_call_is_recognised_by_its_nested_status():
     ids=lambda value: type(value).__name__,
 )
 def test_the_class_counts_unless_the_text_is_about_a_parameter(error, expected):
-    """A rate limit may be worded like an overflow, and this package's own errors are answered elsewhere."""
     assert classify_overflow(error) == expected
 
 
-def caused(error, cause):
-    copy = type(error)(*error.args)
-    copy.__cause__ = cause
-    return copy
-
-
 def test_the_nearest_decisive_exception_in_the_chain_counts():
-    """A rate limit met while handling an overflow is a rate limit; members of a group come before its causes."""
     overflow, limited = RefusalError(STATED), ModelRateLimitError("slow down")
     nested = ExceptionGroup("outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), overflow])])
     hidden = RuntimeError("agent failed")
@@ -162,14 +158,14 @@ def test_the_nearest_decisive_exception_in_the_chain_counts():
 
 
 def test_a_request_that_is_echoed_into_the_error_is_not_read_in_full():
-    """The message stands at one of the ends."""
     echo = "lorem ipsum " * 100_000
     assert classify_overflow(f"{STATED} {echo}") == classify_overflow(f"{echo} {STATED}") == FOUND
+    body = {"message": "boom"}
+    body["self"] = [body]
+    assert classify_overflow(RefusalError("a", body=body)) is None
 
 
 def test_an_exception_that_breaks_while_it_is_read_says_nothing():
-    """Foreign properties and `__str__` may raise."""
-
     class BrokenBody(dict):
         def items(self):
             raise RuntimeError
@@ -202,7 +198,6 @@ def test_an_exception_that_breaks_while_it_is_read_says_nothing():
     ],
 )
 def test_only_numbers_that_can_be_sizes_are_read(text, expected):
-    """Not those of names, addresses and ids, and none that would fit."""
     assert classify_overflow(text) == expected
 
 
@@ -216,17 +211,10 @@ NEAR_MATCHES = [
 
 @pytest.mark.parametrize("near_match", NEAR_MATCHES)
 def test_a_megabyte_of_near_matches_is_answered(near_match):
-    """No pattern tries each way to read a text: these calls would not end."""
     text = near_match * (1_000_000 // len(near_match))
     for source in (text, text.encode(), {"message": text}, RefusalError(text, body={"error": [text] * 50})):
         overflow = classify_overflow(source, request=[text[:100_000]])
         assert overflow is None or overflow.limit is None or overflow.limit <= (overflow.actual or overflow.limit)
-
-
-def test_a_body_that_contains_itself_ends():
-    body = {"message": "boom"}
-    body["self"] = [body]
-    assert classify_overflow(RefusalError("a", body=body)) is None
 
 
 VALUES = st.recursive(
@@ -248,7 +236,6 @@ FRAGMENTS = st.lists(
     value=VALUES | FRAGMENTS,
 )
 def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(texts, attributes, links, value):
-    """Classification never raises, states positive sizes or none, and no size that fits the limit."""
     errors = [RefusalError(text, **attributes) for text in texts]
     errors.append(ExceptionGroup("all", errors))
     for start, end, is_cause in links:
@@ -266,7 +253,6 @@ def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(texts, attributes
 
 @pytest.mark.parametrize("quote", QUOTES)
 def test_a_limit_in_a_quote_of_the_request_is_not_read(quote):
-    """However the provider prints it; its own number in the same sentence is."""
     message = f"Look at this, it's odd: {CLAIM}"
     error = rejected(QUOTES[quote](message))
     assert classify_overflow(error) not in {None, NONE_STATED}
@@ -287,14 +273,12 @@ def test_a_limit_in_a_quote_of_the_request_is_not_read(quote):
     ],
 )
 def test_a_limit_is_a_quote_however_the_request_is_spelled(texts):
-    """Servers print the messages one after the other, and with escapes."""
     for printed in ("".join(texts), json.dumps("".join(texts))):
         assert classify_overflow(rejected(printed), request=texts) in {None, NONE_STATED}
     assert classify_overflow(rejected("".join(texts))).limit == 300
 
 
 def test_a_code_or_a_sentence_that_the_request_brought_is_not_the_provider_s():
-    """A body may hold the request itself."""
     block = {"type": "context_length_exceeded", "text": "limit 300"}
     body = {"detail": [{"msg": "unknown block", "input": block}]}
     assert classify_overflow(body).limit == 300
@@ -320,7 +304,6 @@ TOOL = {"type": "function", "function": {"name": "t", "description": CLAIM, "par
     ],
 )
 def test_every_part_of_a_request_counts_as_its_own(messages):
-    """Contents, blocks, calls and the definitions of tools: whoever may have written them."""
     texts = list(request_texts(messages, [] if messages else [TOOL]))
     assert classify_overflow(rejected(CLAIM), request=texts) == NONE_STATED
 
@@ -331,7 +314,6 @@ ORDERS = "How many orders of the messages are open in 2024? There are 8192, with
 
 @pytest.mark.parametrize(("error", "expected"), PROVIDERS)
 def test_a_request_about_something_else_changes_no_limit(error, expected):
-    """Ordinary words and numbers are everybody's, and the same sentence with other numbers is no quote."""
     assert classify_overflow(error, request=[ORDERS]) == expected
     told = re.sub(r"\d+", lambda number: "7" * len(number[0]), error)
     found = classify_overflow(error, request=[f"Yesterday it said {told}"])
@@ -343,7 +325,6 @@ quoted = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size
 
 @given(before=quoted, after=quoted, style=st.sampled_from([*QUOTES.values()][2:6]))
 def test_no_quote_states_a_limit(before, after, style):
-    """Whatever stands around it in the message, and however that is printed."""
     message = f"{before} {CLAIM} {after}"
     assert classify_overflow(rejected(style(message)), request=[message]) in {None, NONE_STATED}
 
@@ -357,5 +338,4 @@ def test_no_quote_states_a_limit(before, after, style):
     ],
 )
 def test_a_number_is_found_as_the_request_spells_it(text, tokens, is_there):
-    """Also cut off, or in its short form, but not inside another number."""
     assert has_number([text], tokens) is is_there

@@ -29,6 +29,7 @@ from langchain_ctxwin.core.tool_schemas import (
 
 # ---- tools ----------------------------------------------------------------------------------------------------
 
+
 FIELDS = {"city": {"type": "string", "description": "Name of the city"}, "unit": {"type": "string", "enum": ["c", "f"]}}
 SCHEMA = {"type": "object", "properties": FIELDS}
 PRICES = OPENAI.fields or pytest.fail("the family has no prices of fields")
@@ -62,7 +63,6 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_one_signature_costs_the_same_in_every_shape(shape):
-    """Names, descriptions, fields and choices are priced; all of the JSON where a family shows that."""
     constants = OPENAI.any_tools + OPENAI.tool + PRICES.description + PRICES.first_property + PRICES.more_properties
     fields = PRICES.property_description + 2 * PRICES.enum_item
     texts = 1 + 4 + 2 + 4 + 2
@@ -75,15 +75,12 @@ KEYWORDED = {"type": "string", "pattern": "a b", "default": "c d", "format": "da
 
 
 def test_keywords_cost_where_json_is_shown_and_nothing_in_signatures():
-    """Patterns, defaults, formats and examples are part of the JSON only."""
     plain, keyworded = ({"properties": {"day": field}} for field in ({"type": "string"}, KEYWORDED))
     assert schema_cost(keyworded) == schema_cost(plain)
     assert schema_cost(keyworded, ANTHROPIC) == schema_cost(plain, ANTHROPIC) + 13
 
 
 def test_langchain_tools_are_read():
-    """Decorated functions and pydantic models cost what their definitions do."""
-
     @tool
     def weather(city: str) -> str:
         """Looks up the weather."""
@@ -101,13 +98,11 @@ def test_langchain_tools_are_read():
 
 @pytest.mark.parametrize("odd", [object(), 5, None, "search", {}, {"google_search": {}}, {"type": "web_search"}, [1]])
 def test_a_tool_that_nobody_can_read_costs_a_little(odd):
-    """A provider's own tools and unreadable ones pay the constants."""
     assert OPENAI.any_tools + OPENAI.tool <= cost(odd) < OPENAI.any_tools + OPENAI.tool + 20
 
 
 @pytest.mark.parametrize("key", ["items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties", "not"])
 def test_descriptions_and_choices_inside_combinations_count(key):
-    """A schema inside a schema is priced like a field."""
     inner = {"description": "one of these", "enum": ("a", "b", "c")}
     part = [inner] if key.endswith("Of") or key == "prefixItems" else inner
     expected = PRICES.property_description + 3 + 3 * PRICES.enum_item + 3
@@ -120,7 +115,6 @@ def test_keywords_that_hold_the_wrong_thing_are_passed_over():
 
 
 def test_a_schema_without_end_is_priced_as_far_as_it_is_looked_at():
-    """A cycle ends where it closes; shared and deep definitions do not multiply, and raise no recursion error."""
     cyclic = {"type": "object", "description": "node"}
     cyclic["properties"] = {"child": cyclic}
     assert schema_cost(cyclic) == PRICES.first_property + PRICES.property_description + 2
@@ -137,23 +131,8 @@ def test_a_schema_without_end_is_priced_as_far_as_it_is_looked_at():
     assert 0 < max(schema_cost(deep), schema_cost(deep, ANTHROPIC)) < 1_000
 
 
-KEYWORDS = ("properties", "items", "anyOf", "enum", "$defs", "description", "type", "parameters", "function", "name")
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYWORDS, "title")), inner, max_size=5)
-    ),
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(tools=st.lists(JSON, max_size=3))
-def test_anything_has_a_price(tools):
-    """No value in place of a tool breaks the count."""
-    assert min(cost(*tools), cost(*tools, framing=ANTHROPIC)) >= 0
-
-
 # ---- media ----------------------------------------------------------------------------------------------------
+
 
 COUNT = TokenEstimator("openai")
 TEXT = "one word after the other, " * 200
@@ -208,30 +187,25 @@ IMAGES = {
 
 @pytest.mark.parametrize("block", IMAGES.values(), ids=IMAGES)
 def test_an_image_costs_by_its_size_in_every_shape(block):
-    """Width and height are found wherever the data is."""
     assert price(block) == small_tiles(1024, 512) == 425
 
 
 @pytest.mark.parametrize(
-    "raw",
-    [png(640, 480), jpeg(640, 480), WEBP_LOSSY, WEBP_LOSSLESS, WEBP_EXTENDED, b"GIF89a\x80\x02\xe0\x01"],
+    "raw", [png(640, 480), jpeg(640, 480), WEBP_LOSSY, WEBP_LOSSLESS, WEBP_EXTENDED, b"GIF89a\x80\x02\xe0\x01"]
 )
 def test_the_size_of_every_common_format_is_read(raw):
-    """PNG, JPEG, the three kinds of WebP and GIF say how large they are."""
     assert image_size(raw) == (640, 480)
 
 
 @settings(deadline=None)
 @given(head=st.sampled_from(HEADS), rest=st.binary())
 def test_broken_images_have_no_size(head, rest):
-    """Bytes that end early or say nonsense never fail."""
     assert min(image_size(head + rest)) >= 0
 
 
 @settings(deadline=None, max_examples=40)
 @given(padding=st.integers(0, 200_000), width=st.integers(1, 5_000), height=st.integers(1, 5_000))
 def test_the_length_of_the_data_does_not_change_the_price(padding, width, height):
-    """Two images of one size cost the same, however well they compress."""
     small, large = ({"type": "image", "base64": b64(png(width, height, size))} for size in (0, padding))
     assert price(small) == price(large)
 
@@ -245,7 +219,6 @@ def test_the_length_of_the_data_does_not_change_the_price(padding, width, height
     ],
 )  # fmt: skip
 def test_the_published_image_rules(rule, size, tokens):
-    """Tiles and areas as the providers' guides compute them."""
     assert rule(*size) == tokens
 
 
@@ -260,7 +233,6 @@ SHOT = {"url": "data:image/png;base64," + b64(PNG), "detail": "low"}
     ],
 )  # fmt: skip
 def test_an_image_that_cannot_be_seen_costs_as_a_usual_one(block):
-    """Links, ids and broken data are taken as 1,024 pixels square; low detail has a price of its own, where any."""
     assert price(block) == small_tiles(1024, 1024)
     low = {"type": "image_url", "image_url": SHOT}
     assert (price(low), price(low, TokenEstimator("gemini"))) == (85, large_tiles(1024, 512))
@@ -280,12 +252,10 @@ TEXT_FILES = {
 
 @pytest.mark.parametrize("block", TEXT_FILES.values(), ids=TEXT_FILES)
 def test_a_text_file_costs_what_its_text_costs(block):
-    """Encoded or not, the text is what the model reads."""
     assert price(block) == COUNT.count_text(TEXT)
 
 
 def test_a_large_text_file_is_extrapolated_and_its_title_is_read():
-    """Only the beginning is decoded; what stands beside the file is sent as text."""
     text = TEXT * 100
     block = {"type": "file", "base64": b64(text.encode()), "mime_type": "text/plain"}
     assert price(block) == pytest.approx(COUNT.count_text(text), rel=0.02)
@@ -310,23 +280,21 @@ def wav(seconds, rate):
     ids=["wav", "pcm", "mp3", "video", "pdf", "link"],
 )  # fmt: skip
 def test_other_media_cost_by_kind_and_size(block, tokens):
-    """Seconds of sound and video, pages of documents; a link counts as half a megabyte."""
     assert price(block) == pytest.approx(tokens, abs=2)
 
 
 @pytest.mark.parametrize("family", sorted(FRAMING))
 def test_every_family_prices_every_image(family):
-    """No image is free, and none fills a window."""
     assert all(0 < price(block, TokenEstimator(family)) < 5_000 for block in IMAGES.values())
 
 
 def test_the_char_ratio_counter_prices_media_by_kind_too():
-    """The heuristic for text says nothing of images: they cost the same as with the estimator."""
     message = HumanMessage([IMAGES["standard"], {"type": "text", "text": "four" * 10}])
     assert CharRatioCounter()([message]) == 3 + 10 + area(1024, 512)
 
 
 # ---- framing --------------------------------------------------------------------------------------------------
+
 
 FAMILIES = sorted(FRAMING)
 COUNTS = ("request", "message", "call", "any_tools", "tool")
@@ -337,7 +305,6 @@ NO_CALL = {"name": "", "args": {}, "id": "c1", "type": "tool_call"}
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_constant_is_negative(family):
-    """Framing never makes a request smaller."""
     framing = FRAMING[family]
     prices = [getattr(framing.fields, field.name) for field in fields(FieldPrices)] if framing.fields else [0]
     assert min(*(getattr(framing, name) for name in COUNTS), *prices) >= 0
@@ -345,7 +312,6 @@ def test_no_constant_is_negative(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_request_pays_for_itself_each_message_each_call_and_once_for_tools(family):
-    """What remains of a call is its text without name and arguments: two brackets or nothing."""
     framing, count = FRAMING[family], TokenEstimator(family)
     assert count([]) == framing.request
     assert count([HumanMessage("")] * 3) == framing.request + 3 * framing.message
@@ -358,7 +324,6 @@ def test_a_request_pays_for_itself_each_message_each_call_and_once_for_tools(fam
 
 
 def test_tools_cost_a_constant_most_where_a_prompt_explains_them():
-    """Families with a prompt of their own for tools pay hundreds of tokens for the first, the others next to none."""
     assert {family for family in FAMILIES if FRAMING[family].fields} == SIGNATURES
     assert {family for family in FAMILIES if FRAMING[family].any_tools >= 300} == {"anthropic", "claude3"}
     assert {family for family in FAMILIES if FRAMING[family].any_tools < 50} == SIGNATURES

@@ -1,4 +1,4 @@
-"""Is a provider asked for counts rarely, for a short time, and without ever failing the caller?"""
+"""Do local counters count every text exactly, and are providers asked rarely and without failing the caller?"""
 
 import asyncio
 import contextvars
@@ -7,17 +7,162 @@ import threading
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
+import quicktok
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, TokenEstimator
-from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
+from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
+from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.counting.local import LocalCounter
 from langchain_ctxwin.counting.remote import MINUTE_SECONDS, RemoteCounter, request_digest
 from langchain_ctxwin.protocols import RequestCounter
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, BackOff
 from support.fakes import ScriptedChatModel, script
+
+RUNS = settings(deadline=None, max_examples=30)
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
+BUNDLED = ["cl100k_base", "llama3", "o200k_base", "o200k_harmony", "qwen3"]
+SPECIAL = "<|endoftext|> <|im_start|>system<|im_end|> <|endofprompt|>"
+ODD_TEXTS = {
+    "nul": "a\0b", "special": SPECIAL, "lone surrogate": "a\ud800b", "pair": "\ud83d\ude00", "private use": "\ue000",
+    "a megabyte": "x" * 1_000_000, "a megabyte of words": "word " * 200_000, "emoji": "👩‍👩‍👧‍👦" * 50,
+}  # fmt: skip
+SCHEMA = {
+    "name": "look",
+    "description": "Look at something.",
+    "parameters": {"type": "object", "properties": {"name": {"type": "string"}}},
+}
+LOOK = {"name": "look", "args": {"name": "door"}, "id": "1", "type": "tool_call"}
+HISTORY = [
+    SystemMessage("Be brief."),
+    HumanMessage("What is here?"),
+    AIMessage("", tool_calls=[LOOK]),
+    ToolMessage("A door.", tool_call_id="1"),
+]
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """A byte-level tokenizer with a special token, that asks to cut and to pad."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the package that reads tokenizer.json is not installed")
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    vocabulary = {char: rank for rank, char in enumerate(sorted(alphabet))}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.add_special_tokens(["<|endoftext|>"])
+    made.enable_truncation(max_length=4)
+    made.enable_padding(length=64)
+    return made
+
+
+@pytest.fixture
+def tokenizer_path(tokenizer, tmp_path):
+    """The tokenizer as a file."""
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.mark.parametrize("encoding", BUNDLED)
+def test_a_vocabulary_counts_what_it_encodes(encoding):
+    counter = VocabularyCounter(encoding)
+    for text in ("", "How many tokens is this?", "def add(a, b):\n    return a + b\n", "你好 🙂", SPECIAL):
+        assert counter.count_text(text) == len(quicktok.get_encoding(encoding).encode_ordinary(text))
+    assert counter.count_text("\ud83d\ude00") == counter.count_text("\U0001f600")
+    assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "family"),
+    [("o200k_base", "openai"), ("cl100k_base", "cl100k"), ("llama3", "llama"), ("qwen3", "qwen")],
+)
+def test_framing_goes_by_the_encoding_unless_a_family_is_given(encoding, family):
+    implied, stated = VocabularyCounter(encoding), VocabularyCounter(encoding, family="gemini")
+    assert (implied.family, implied([])) == (family, FRAMING[family].request)
+    assert stated([HumanMessage("hi")]) == stated([]) + FRAMING["gemini"].message + stated.count_text("hi")
+
+
+@pytest.mark.parametrize("tools", [[], [SCHEMA]])
+def test_a_request_differs_from_an_estimate_in_its_texts_alone(tools):
+    estimator = TokenEstimator("openai")
+    local = LocalCounter(estimator.count_text, family="openai")
+    texts = 20  # more than there are in the request
+    assert estimator(HISTORY, tools=tools) <= local(HISTORY, tools=tools) <= estimator(HISTORY, tools=tools) + texts
+
+
+@RUNS
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), ANY_TEXT), max_size=5))
+def test_a_request_costs_the_sum_of_its_messages(messages):
+    counter = VocabularyCounter("o200k_base")
+    base = counter([])
+    assert counter(messages, tools=[SCHEMA]) == (
+        base + sum(counter([message]) - base for message in messages) + counter([], tools=[SCHEMA]) - base
+    )
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
+def test_odd_texts_are_counted(text, tokenizer_path):
+    assert VocabularyCounter("o200k_base").count_text(text) > 0
+    assert TokenizerFileCounter(tokenizer_path).count_text(text) > 0
+
+
+def test_a_tokenizer_file_counts_all_of_a_text_as_text(tokenizer_path):
+    counter = TokenizerFileCounter(tokenizer_path, family="llama")
+    assert [counter.count_text(text) for text in ("", "hello", "<|endoftext|>", "é")] == [0, 5, 13, 2]
+    assert counter([HumanMessage("hello")]) == FRAMING["llama"].request + FRAMING["llama"].message + 5
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "EOF"),
+        (b"not json", "expected"),
+        (b"{}", "Model missing"),
+        (b"\xff\xfe\0", "UTF-8"),
+        (b'{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}', "WordLevel error"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_refused(content, reason, tmp_path):
+    pytest.importorskip("tokenizers", reason="the package that reads tokenizer.json is not installed")
+    path = tmp_path / "broken.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"broken\.json is no usable tokenizer\.json: .*{reason}"):
+        TokenizerFileCounter(path)
+
+
+@pytest.mark.parametrize("encoding", ["o300k_base", "", 5])
+def test_what_a_vocabulary_counter_does_not_know_is_refused_with_what_it_does(encoding):
+    message = rf"encoding={encoding!r} is not on this machine: use one of {', '.join(BUNDLED)}, or import"
+    with pytest.raises(ConfigError, match=message):
+        VocabularyCounter(encoding)
+    with pytest.raises(ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"):
+        VocabularyCounter("o200k_base", family="Claude")
+
+
+@pytest.mark.parametrize(
+    ("package", "make"), [("quicktok", VocabularyCounter), ("tokenizers", TokenizerFileCounter)], ids=str
+)
+def test_a_missing_package_is_named(package, make, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install langchain-ctxwin\[exact\]"):
+        make("o200k_base")
+
+
+def test_the_engine_reports_exact_counts():
+    limits = ModelLimits(context_window=8192, max_output_tokens=512)
+    question = [HumanMessage("What is here?")]
+    counted = [
+        ContextEngine(limits=limits, counter=counter).measure(question, tools=[SCHEMA]).report
+        for counter in (VocabularyCounter("o200k_base"), TokenEstimator("openai"))
+    ]
+    assert [report["counted_by"] for report in counted] == ["exact", "estimate"]
+    assert counted[0]["total_tokens"] == VocabularyCounter("o200k_base")(question, tools=[SCHEMA])
+
 
 HI = [HumanMessage("hi")]
 QUOTED = "the launch code is 0000"
@@ -59,7 +204,6 @@ def questions(number):
 
 
 def test_the_whole_request_is_asked_once(count):
-    """Messages and tools go out together; the same request is remembered under other ids, and one that grew is not."""
     provider = Provider()
     first = [SystemMessage("s"), HumanMessage("hi", id="a")]
     requests = [first, [SystemMessage("s"), HumanMessage("hi", id="b")], [*first, AIMessage("ho")]]
@@ -103,7 +247,6 @@ def test_whatever_is_sent_makes_another_request():
 
 @pytest.mark.parametrize("messages", [[], [SystemMessage("s")]])
 def test_a_request_that_asks_nothing_is_not_sent(count, messages):
-    """Providers refuse it, and that would be no sign of trouble."""
     provider = Provider()
     with capture_logs() as logs:
         assert count(provider, messages, [TOOL]) is None
@@ -134,7 +277,6 @@ class StatedError(Exception):
     ],
 )
 def test_a_failure_is_logged_once_and_the_estimate_stands(count, answer, reason):
-    """No count, one warning that quotes no message, and the estimator's figure for who calls it as a counter."""
     provider, request = Provider(answer), [HumanMessage(QUOTED)]
     with capture_logs() as logs:
         assert count(provider, request) is None
@@ -156,7 +298,6 @@ def test_a_dead_endpoint_is_asked_once_per_pause(count):
 
 
 def test_pauses_double_up_to_a_cap_and_a_success_ends_them():
-    """Calls that fail together are one failure, and a clock that is set back ends a pause."""
     now, pauses = 0.0, []
     pause = BackOff(lambda: now)
     for _ in range(8):
@@ -188,7 +329,6 @@ def test_no_minute_has_more_questions_than_allowed(waits, per_minute):
 
 
 def test_a_slow_endpoint_is_left_alone(count):
-    """The caller goes on after the time-out."""
     answered = threading.Event()
     with capture_logs() as logs:
         assert count(Provider(answered.wait, timeout_seconds=0.01), HI) is None
@@ -197,7 +337,6 @@ def test_a_slow_endpoint_is_left_alone(count):
 
 
 def test_asking_holds_up_no_exit_and_knows_no_caller(count):
-    """The thread that asks is a daemon, and callbacks and streams of the run that counts see nothing of it."""
     provider = Provider()
     token = CALLER.set("a run")
     count(provider, HI)
@@ -206,7 +345,6 @@ def test_asking_holds_up_no_exit_and_knows_no_caller(count):
 
 
 async def test_a_caller_may_give_up():
-    """What it asked for is known when somebody asks again."""
     entered, release = threading.Event(), threading.Event()
     provider = Provider(lambda: entered.set() or (release.wait() and 42))
     asking = asyncio.create_task(provider.acount_request(HI))
@@ -218,7 +356,6 @@ async def test_a_caller_may_give_up():
 
 
 def test_as_a_plain_counter_it_counts_message_likes():
-    """Tuples count as the messages they stand for; what cannot be asked is estimated."""
     provider = Provider()
     assert provider([("user", "hi")], tools=[TOOL]) == 42
     assert provider.asked == [(HI, [TOOL])]
@@ -226,7 +363,6 @@ def test_as_a_plain_counter_it_counts_message_likes():
 
 
 def test_it_claims_no_more_than_it_can_keep():
-    """It counts requests; as it may fall back to an estimate it is not exact, and its bounds are the estimator's."""
     counter, plain = Provider(), Provider(estimator=lambda messages, *, tools=None: 5)
     bounds = (ESTIMATOR.upper(1_000), ESTIMATOR.lower(1_000))
     assert (counter.exact, counter.upper(1_000), counter.lower(1_000)) == (False, *bounds)
@@ -246,7 +382,6 @@ def test_a_setting_that_cannot_work_is_refused(name, value):
 
 
 def test_a_model_of_another_class_is_refused(monkeypatch):
-    """A counter that would count with the wrong tokenizer is not made; without the package, the error names it."""
     with pytest.raises(ConfigError, match="GeminiCounter cannot count with a Provider: give it the ChatGoogleGen"):
         GeminiCounter(Provider())
     monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
