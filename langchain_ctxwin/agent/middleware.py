@@ -16,7 +16,7 @@ from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknow
 from langchain_ctxwin.agent.histories import Histories, place_of
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import State, turn_is_finished
-from langchain_ctxwin.agent.step import Call, Flow, Step
+from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
@@ -358,7 +358,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self, request: ModelRequest[ContextT], handler: AsyncHandler[ContextT, ResponseT]
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
-        done: ExtendedModelResponse[ResponseT] = await arun(self._work(request, handler))
+        work = self._work(request, handler)
+        done: ExtendedModelResponse[ResponseT] = await arun(work, aside=is_large(request.messages))
         return done
 
     def _work(self, request: ModelRequest[ContextT], handler: Callable[[ModelRequest[ContextT]], Any]) -> Work[Any]:

@@ -21,7 +21,7 @@ from langchain_ctxwin.agent.choices import (
 from langchain_ctxwin.agent.histories import place_of
 from langchain_ctxwin.agent.model_call import ModelCall
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
-from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, request_waits
+from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -63,7 +63,8 @@ class ContextNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update, awaiting models and summarizers."""
-        return await arun(self._do(self._start(as_mapping(input)), config))
+        state = as_mapping(input)
+        return await arun(self._do(self._start(state), config), aside=is_large(state.get("messages") or ()))
 
 
 class StepNode(ContextNode):

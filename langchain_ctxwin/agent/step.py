@@ -40,6 +40,10 @@ from langchain_ctxwin.util.work import Wait, Work
 CHECKED_MESSAGES = 16
 """Newest messages that are looked through for changes in place between two nodes: those of several steps."""
 
+LARGE_CHARS = 200_000
+"""Characters of a history that are looked at in a thread when awaited: some 50 ms at first sight, where a thread costs
+a tenth of one."""
+
 MAX_WINDOWS = 64
 """Conversations between two nodes of one step whose measured window is kept; losing it costs one measure."""
 
@@ -349,6 +353,11 @@ class Flow:
             self._uncompacted(step, self.summaries.failed(window, pending, str(error)))
         else:
             self._uncompacted(step, self.summaries.repeated(window, pending, written))
+
+
+def is_large(messages: Sequence[AnyMessage]) -> bool:
+    """True for a history whose first look takes so long that other tasks of an event loop would notice."""
+    return sum(len(message.content) for message in messages if isinstance(message.content, str)) > LARGE_CHARS
 
 
 def request_waits(state: State) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -36,19 +37,31 @@ def run(work: Work[T]) -> T:
             resume = _throwing(work, error)
 
 
-async def arun(work: Work[T]) -> T:
-    """Do the work, awaiting where it waits."""
+async def arun(work: Work[T], *, aside: bool = False) -> T:
+    """Do the work, awaiting where it waits.
+
+    Args:
+        work: what is done.
+        aside: do what lies between the waits in threads, because it may take long enough to hold up the event loop.
+    """
     resume: Callable[[], Wait] = work.__next__
     while True:
-        try:
-            wait = resume()
-        except StopIteration as finished:
-            done: T = finished.value
+        wait = await asyncio.to_thread(_next, resume) if aside else _next(resume)
+        if isinstance(wait, StopIteration):
+            done: T = wait.value
             return done
         try:
             resume = _sending(work, await wait.later())
         except Exception as error:  # noqa: BLE001  # see run
             resume = _throwing(work, error)
+
+
+def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
+    """What the work waits for next, or its end, which no future may raise."""
+    try:
+        return resume()
+    except StopIteration as finished:
+        return finished
 
 
 def _sending(work: Work[T], answer: Any) -> Callable[[], Wait]:

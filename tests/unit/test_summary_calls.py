@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -193,3 +194,19 @@ def test_a_summarizer_that_edits_what_it_gets_edits_copies():
     assert summary_of(agent) == SUMMARY
     history = agent.get_state({"configurable": THREAD}).values["messages"]
     assert all("gone" not in message.text for message in history)
+
+
+@pytest.mark.parametrize(("words", "is_aside"), [(1500, True), (5, False)])
+async def test_a_large_history_does_not_hold_up_the_event_loop(words, is_aside):
+    """What is decided about megabytes is decided in threads; a small one is faster where it is."""
+    threads = set()
+    agent = create_context_agent(
+        ScriptedChatModel(),
+        [],
+        limits=ModelLimits(context_window=1000, max_output_tokens=100),
+        pin_when=lambda _: bool(threads.add(threading.current_thread() is not threading.main_thread())),
+    )
+    talk = [m for n in range(60) for m in (HumanMessage(f"Tell {n} {'word ' * words}"), AIMessage("So."))]
+    answer = await agent.ainvoke({"messages": [*talk, HumanMessage("And?")]})
+    assert len(answer["messages"]) == len(talk) + 2
+    assert threads == {is_aside}
