@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
@@ -40,11 +41,17 @@ Runtime = Annotated[Any, InjectedToolArg]
 """LangGraph gives its `ToolRuntime` to an argument with the name `runtime`; a plain call has none."""
 
 
-class Search(BaseModel):
-    """What a model gives to the tool."""
+@cache
+def _arguments() -> type[BaseModel]:
+    """The schema of what a model gives to the tool; made when there is one, because making it takes long."""
 
-    query: str = Field(description="What the tool should do, for example: convert currencies.")
-    runtime: Runtime = None
+    class Search(BaseModel):
+        """What a model gives to the tool."""
+
+        query: str = Field(description="What the tool should do, for example: convert currencies.")
+        runtime: Runtime = None
+
+    return Search
 
 
 def create_search_tool(
@@ -68,7 +75,7 @@ def create_search_tool(
         return _answer(entries, await ranker.arank(needs_of(query, SEARCH_NAME)), left_out(runtime), price)
 
     return StructuredTool.from_function(
-        search_tools, asearch_tools, name=SEARCH_NAME, description=DESCRIPTION, args_schema=Search
+        search_tools, asearch_tools, name=SEARCH_NAME, description=DESCRIPTION, args_schema=_arguments()
     )
 
 

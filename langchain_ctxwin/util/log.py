@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
-
-import structlog
 
 NAME = "langchain_ctxwin"
 
@@ -22,7 +21,6 @@ class EventLog:
 
     def __init__(self) -> None:
         self._logger = logging.getLogger(NAME)
-        self._structlog = structlog.get_logger(NAME)
 
     def debug(self, event: str, **values: Any) -> None:
         """Write what only matters when something is looked into."""
@@ -41,8 +39,9 @@ class EventLog:
         self._write(logging.ERROR, event, {**values, "exc_info": True})
 
     def _write(self, level: int, event: str, values: dict[str, Any]) -> None:
-        if structlog.is_configured():
-            getattr(self._structlog, logging.getLevelName(level).lower())(event, **values)
+        structlog = sys.modules.get("structlog")  # who has not imported it has not configured it, and it takes long
+        if structlog is not None and structlog.is_configured():
+            getattr(structlog.get_logger(NAME), logging.getLevelName(level).lower())(event, **values)
         elif self._logger.isEnabledFor(level):
             has_failed = values.pop("exc_info", False)
             told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])

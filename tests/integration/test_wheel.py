@@ -24,7 +24,6 @@ PACKAGES_OF_EXTRA = {
     "reload": [],
     "cli": ["rich"],
     "report": ["matplotlib"],
-    "otel": ["opentelemetry"],
 }
 MODULES_OF_EXTRA = {"agents": {"langchain_ctxwin.middleware", "langchain_ctxwin.agent.middleware"}}
 """Modules that are an extra as a whole and say so when it is missing; every other module must import without it."""
