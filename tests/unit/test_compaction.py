@@ -1,6 +1,7 @@
 """What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -249,6 +250,16 @@ def test_a_summary_larger_than_its_room_is_shortened():
     assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (True, {line}, 0)
     after = engine.measure(window.request.messages, session=update)
     assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
+
+
+@pytest.mark.parametrize(("freed_tokens", "failures"), [(0, 1), (1, 1), (200, 0)])
+def test_a_summary_that_frees_too_little_counts_like_one_that_failed(freed_tokens, failures):
+    engine = engine_of(pin_first_user=False)
+    window = engine.measure(turns(6))
+    plan = engine.plan(window)
+    after = engine.measure(turns(6), session=engine.apply(plan, window)).total_tokens
+    update = engine.apply(replace(plan, tokens_before=after + freed_tokens), window)
+    assert update["context_guard"]["ineffective"] == failures
 
 
 @pytest.mark.parametrize(
