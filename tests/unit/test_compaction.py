@@ -4,11 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextNodes
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that, portion
+from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.session import MAX_DOUBLINGS, Pending, Session
 from langchain_ctxwin.core.summary_input import last_request, shown_part
@@ -196,6 +199,17 @@ def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_plann
 @pytest.mark.parametrize(("share", "room", "tokens"), [(0.5, 100, 50), (1, 100, 100), (30, 100, 30), (300, 100, 100)])
 def test_a_setting_is_a_share_or_tokens_within_the_room(share, room, tokens):
     assert portion(share, room) == tokens
+
+
+@given(sizes=st.lists(st.integers(0, 9)), budget=st.integers(0, 30), how=st.sampled_from(("stop", "skip")))
+def test_whole_items_are_kept_while_they_fit(sizes, budget, how):
+    fit = take_while_fits(sizes, budget, int, on_overflow=how)
+    assert sum(fit.kept) == fit.tokens <= budget
+    assert sorted((*fit.kept, *fit.dropped)) == sorted(sizes)
+    assert how == "skip" or [*fit.kept, *fit.dropped] == sizes
+    refused = fit.dropped if how == "skip" else fit.dropped[:1]
+    assert all(fit.tokens + size > budget for size in refused)
+    assert fit.truncated is bool(fit.dropped)
 
 
 def test_bisection_finds_the_first_value():
