@@ -1,13 +1,17 @@
 """What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextNodes
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that, portion
+from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.session import MAX_DOUBLINGS, Pending, Session
 from langchain_ctxwin.core.summary_input import last_request, shown_part
@@ -197,6 +201,17 @@ def test_a_setting_is_a_share_or_tokens_within_the_room(share, room, tokens):
     assert portion(share, room) == tokens
 
 
+@given(sizes=st.lists(st.integers(0, 9)), budget=st.integers(0, 30), how=st.sampled_from(("stop", "skip")))
+def test_whole_items_are_kept_while_they_fit(sizes, budget, how):
+    fit = take_while_fits(sizes, budget, int, on_overflow=how)
+    assert sum(fit.kept) == fit.tokens <= budget
+    assert sorted((*fit.kept, *fit.dropped)) == sorted(sizes)
+    assert how == "skip" or [*fit.kept, *fit.dropped] == sizes
+    refused = fit.dropped if how == "skip" else fit.dropped[:1]
+    assert all(fit.tokens + size > budget for size in refused)
+    assert fit.truncated is bool(fit.dropped)
+
+
 def test_bisection_finds_the_first_value():
     found = [first_that(range(size), lambda value: value >= 3) for size in range(9)]
     assert found == [None] * 4 + [3] * 5
@@ -249,6 +264,16 @@ def test_a_summary_larger_than_its_room_is_shortened():
     assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (True, {line}, 0)
     after = engine.measure(window.request.messages, session=update)
     assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
+
+
+@pytest.mark.parametrize(("freed_tokens", "failures"), [(0, 1), (1, 1), (200, 0)])
+def test_a_summary_that_frees_too_little_counts_like_one_that_failed(freed_tokens, failures):
+    engine = engine_of(pin_first_user=False)
+    window = engine.measure(turns(6))
+    plan = engine.plan(window)
+    after = engine.measure(turns(6), session=engine.apply(plan, window)).total_tokens
+    update = engine.apply(replace(plan, tokens_before=after + freed_tokens), window)
+    assert update["context_guard"]["ineffective"] == failures
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ WINDOWS = st.sampled_from((200, 400, 800, 2000))
 PROMPT = "You are a careful assistant."
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-RUNS = settings(deadline=None, max_examples=30, suppress_health_check=SLOW)
+RUNS = settings(max_examples=30, suppress_health_check=SLOW)
 
 
 class Digest:

@@ -6,7 +6,7 @@ import struct
 from dataclasses import fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -197,13 +197,11 @@ def test_the_size_of_every_common_format_is_read(raw):
     assert image_size(raw) == (640, 480)
 
 
-@settings(deadline=None)
 @given(head=st.sampled_from(HEADS), rest=st.binary())
 def test_broken_images_have_no_size(head, rest):
     assert min(image_size(head + rest)) >= 0
 
 
-@settings(deadline=None, max_examples=40)
 @given(padding=st.integers(0, 200_000), width=st.integers(1, 5_000), height=st.integers(1, 5_000))
 def test_the_length_of_the_data_does_not_change_the_price(padding, width, height):
     small, large = ({"type": "image", "base64": b64(png(width, height, size))} for size in (0, padding))

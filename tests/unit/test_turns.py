@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
@@ -16,8 +16,6 @@ from langchain_ctxwin.core.view import Clamp, Position, View, message_id, positi
 from support.conversations import conversations
 from support.oracle import pairing_problem
 
-RUNS = settings(deadline=None, max_examples=60)
-
 
 def call(*ids):
     return AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": i} for i in ids], id="m")
@@ -27,7 +25,6 @@ def result(call_id, text="r"):
     return ToolMessage(text, tool_call_id=call_id)
 
 
-@RUNS
 @given(messages=conversations(), target=st.integers(-5, 40))
 def test_turns_and_steps_cover_the_history_once_and_a_boundary_is_the_nearest_cut(messages, target):
     """No message is lost; a boundary is a turn start, or a step start when there is one turn, and never the end."""
@@ -90,7 +87,6 @@ def repaired(messages):
     return shown
 
 
-@RUNS
 @given(messages=conversations())
 def test_a_repaired_history_has_no_faults(messages):
     shown = repaired(messages)
@@ -99,7 +95,6 @@ def test_a_repaired_history_has_no_faults(messages):
     assert not shown or has_invalid or pairing_problem(shown) is None
 
 
-@RUNS
 @given(messages=conversations(broken=False))
 def test_a_valid_history_is_left_alone(messages):
     shown = [message for message in repaired(messages) if "ctxwin_note" not in message.additional_kwargs]

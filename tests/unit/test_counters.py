@@ -22,7 +22,7 @@ from langchain_ctxwin.protocols import RequestCounter
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, BackOff
 from support.fakes import ScriptedChatModel, script
 
-RUNS = settings(deadline=None, max_examples=30)
+RUNS = settings(max_examples=30)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
 BUNDLED = ["cl100k_base", "llama3", "o200k_base", "o200k_harmony", "qwen3"]
 SPECIAL = "<|endoftext|> <|im_start|>system<|im_end|> <|endofprompt|>"
