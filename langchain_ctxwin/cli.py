@@ -22,6 +22,7 @@ from langchain_ctxwin.demo.story import Claim, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.settings_file import read_table
@@ -175,9 +176,14 @@ def _show(args: argparse.Namespace) -> int:
 def _models(args: argparse.Namespace) -> int:
     registry = ModelRegistry.standard(sources=list(map(_source, args.source)), catalogs=args.catalog)
     try:
-        return _show_models(registry, args)
+        code = _show_models(registry, args)
     finally:
         registry.flush()  # the next run need not ask again
+    named = {CatalogSource(place).name: place for place in args.catalog}
+    for state in registry.sources:
+        if state.name in named and state.fault and not state.models:
+            return _complain(f"--catalog {named[state.name]}: {state.fault}", EXIT_FAILED)
+    return code
 
 
 def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:

@@ -30,6 +30,12 @@ _NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
 _VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
 """A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes."""
 
+_PROVIDER = re.compile(r"([^/:]*)([/:]?)(.*)", re.DOTALL)
+"""`provider/model`, or `provider:model` as LangChain spells it."""
+
+PLATFORMS = {"google-vertex": ("google-vertex-anthropic",)}
+"""Platforms that some catalogs list apart by the maker of the model, where others have one name for all of it."""
+
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
 _BRAND = re.compile(r"[a-z]+")
 
@@ -133,14 +139,15 @@ class Listing:
 
     def _readings(self, name: str, provider: str) -> Iterator[tuple[str | None, str]]:
         """Yield the (provider, name) pairs that the text may mean; None is any provider."""
-        head, slash, tail = name.strip().partition("/")
-        stated = next((one for one in (head.casefold(), provider_id(head)) if one in self.providers), "")
+        head, separator, tail = _PROVIDER.match(name.strip()).groups()  # type: ignore[union-attr]  # matches anything
+        found = provider_id(head) if separator else ""
+        stated = [one for one in (head.casefold(), found, *PLATFORMS.get(found, ())) if one in self.providers]
         if provider:
             yield provider, name
-        if slash and tail and stated:
-            yield stated, tail
+        if separator and tail:
+            yield from ((one, tail) for one in dict.fromkeys(stated))
         yield None, name
-        if slash and tail and (stated or provider_id(head) == provider):
+        if separator and tail and (stated or found == provider):
             yield GENERIC, tail
 
     def _search(self, name: str, scope: str | None) -> tuple[str, list[Entry]]:

@@ -215,3 +215,16 @@ def test_no_file_makes_the_check_fail_with_a_traceback(tmp_path, capsys, text):
     path.write_text(text)
     assert main(["config", "check", str(path)]) == 2
     assert _complaint(capsys).count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [None, "no json", '{"a": 1}'])
+def test_a_catalog_that_cannot_be_read_is_the_last_thing_said(content, tmp_path, monkeypatch, capsys):
+    """Whoever names it wants it: the code says so, too."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    path = tmp_path / "catalog.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["models", "--catalog", str(path)]) == 1
+    assert f"--catalog {path}: " in capsys.readouterr().err.splitlines()[-1]

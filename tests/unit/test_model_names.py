@@ -44,6 +44,10 @@ def meant(name, provider="", **options):
         ("acme/nova-1", ("acme", "nova-1"), "name"),
         ("ACME/Nova-1", ("acme", "nova-1"), "name"),
         ("acme/nova", ("acme", "nova-1"), "alias"),
+        ("acme:nova-1", ("acme", "nova-1"), "name"),
+        ("acme:nova-1:free", ("acme", "nova-1"), "variant"),
+        ("router:acme/nova-1", ("router", "acme/nova-1"), "name"),
+        ("local:mini:8b", ("local", "mini:8b"), "name"),
         ("router/acme/nova-1", ("router", "acme/nova-1"), "name"),
         ("router/acme/nova-1:free", ("router", "acme/nova-1:free"), "name"),
         ("router/acme/nova-1:fast", ("router", "acme/nova-1"), "variant"),
@@ -76,6 +80,23 @@ def test_a_name_means_a_listed_model(name, entry, how):
 )
 def test_a_similar_name_means_nothing(name):
     assert meant(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("vertex_ai/claude-x", ("google-vertex-anthropic", "claude-x")),
+        ("vertex_ai/gemini-x", ("google-vertex", "gemini-x")),
+        ("google_vertexai:claude-x", ("google-vertex-anthropic", "claude-x")),
+        ("google_genai:gemini-x", ("google", "gemini-x")),
+        ("gemini/gemini-x", ("google", "gemini-x")),
+        ("bedrock_converse:anthropic.claude-x", ("amazon-bedrock", "anthropic.claude-x")),
+    ],
+)
+def test_providers_are_known_as_langchain_and_litellm_spell_them(name, entry):
+    platforms = {("google-vertex-anthropic", "claude-x"), ("google-vertex", "gemini-x"), ("google", "gemini-x")}
+    listed = dict.fromkeys([*platforms, ("amazon-bedrock", "anthropic.claude-x"), ("anthropic", "claude-x")], ())
+    assert meant(name, listed=listed)[0] == entry
 
 
 def test_an_undated_name_means_the_newest_date_of_each_provider():
