@@ -170,7 +170,9 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """Check one request."""
+        """Check one request of the agent; those of its summarizer are no part of the conversation."""
+        if (kwargs.get("metadata") or {}).get("lc_source") == "summarization":
+            return
         tools = kwargs.get("invocation_params", {}).get("tools", ())
         self.tools.append(tools)
         self._under_way[run_id] = request_tokens(messages[0]) + text_tokens(str(tools))
@@ -179,13 +181,17 @@ class Recorder(BaseCallbackHandler):
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Note a request that was answered."""
-        message, counted = response.generations[0][0].message, self._under_way.pop(run_id)
+        counted = self._under_way.pop(run_id, None)
+        if counted is None:
+            return
+        message = response.generations[0][0].message
         self.sizes.append((message.usage_metadata or {}).get("input_tokens", 0) or counted)
         self.models.append(message.response_metadata.get("route", {}).get("model", ""))
 
-    def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Note a request that was refused as too large; other failures end the run."""
-        self.refused += classify_overflow(error) is not None
+        is_of_agent = self._under_way.pop(run_id, None) is not None
+        self.refused += is_of_agent and classify_overflow(error) is not None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -88,7 +88,7 @@ def shown(window, messages, index):
     if original.id is not None:
         return next((message for message in sent if message.id == original.id), None)
     # Call ids are not compared: a reused one gets another name in the request.
-    return next((message for message in sent if payload(message)[:2] == payload(original)[:2]), None)
+    return next((message for message in sent if said(message) == said(original)), None)
 
 
 def said(message):
