@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.retrievers import BaseRetriever, RetrieverLike
-from langchain_core.runnables import RunnableConfig
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -21,6 +21,12 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import Seen
+
+MAX_KEYS = 10
+"""Keys of the metadata that are named where none is the score's."""
+
+_unscored = Seen()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,10 @@ class RetrievalResult:
 
     tokens: int
     """Tokens of the kept chunks' text; separators and headings that a prompt adds around them are not included."""
+
+    oversized: tuple[Document, ...] = field(default=(), compare=False)
+    """Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends the
+    selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones."""
 
 
 class _Budgeted(BaseModel):
@@ -76,41 +86,46 @@ class _Budgeted(BaseModel):
             problems = (f"{'.'.join(map(str, e['loc']))}={e['input']!r:.80}: {e['msg']}" for e in error.errors())
             raise ConfigError(f"invalid {cls.__name__}: " + "; ".join(problems)) from error
 
-    def _select(self, documents: Iterable[Document], k: int | None) -> RetrievalResult:
+    def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
+        budget = self.max_context_tokens if max_context_tokens is None else max_context_tokens
+        documents = [_scored(one, self.score) for one in found]
         ranked = _by_relevance(documents, self.score)
+        _warn_of_unscored(documents, self.score)
         count = len(ranked) if k is None else k
-        price = text_price(self.counter)
-        fit = take_while_fits(
-            ranked[:count],
-            self.max_context_tokens,
-            lambda document: price(document.page_content),
-            on_overflow=self.on_overflow,
-        )
+        price, sizes = text_price(self.counter), dict[int, int]()
+
+        def size(document: Document) -> int:
+            return sizes.setdefault(id(document), price(document.page_content))
+
+        fit = take_while_fits(ranked[:count], budget, size, on_overflow=self.on_overflow)
+        oversized = tuple(document for document in fit.dropped if sizes.get(id(document), 0) > budget)
         if fit.truncated:
             log.warning(
                 "retrieval.truncated",
                 kept=len(fit.kept),
                 dropped=len(ranked) - len(fit.kept),
                 tokens=fit.tokens,
-                budget=self.max_context_tokens,
+                budget=budget,
             )
         return RetrievalResult(
             documents=tuple(_marked(document, truncated=fit.truncated) for document in fit.kept),
             dropped=(*fit.dropped, *ranked[count:]),
             truncated=fit.truncated,
             tokens=fit.tokens,
+            oversized=oversized,
         )
 
 
 class BudgetedRetriever(_Budgeted, BaseRetriever):
     """A retriever whose documents fit a token budget, most relevant first.
 
-    It wraps any retriever (or Runnable from a query to documents), orders what that finds by descending score, and
-    keeps whole chunks until the next one would exceed the budget. Documents without a score, or whose score is not a
-    number (NaN included), follow the others in the base's order. Nothing is left out silently: `retrieve` returns what
-    was dropped, each kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated`
-    carries `kept`, `dropped`, `tokens` and `budget`. When even the first chunk is too big the result is empty and
-    truncated. The base's documents are never changed, and the instance holds no state between calls.
+    It wraps any retriever (or Runnable from a query to documents, or to pairs of a document and its score), orders what
+    that finds by descending score, and keeps whole chunks until the next one would exceed the budget. Documents without
+    a score, or whose score is not a number (NaN included), follow the others in the base's order; a key that is in none
+    is logged once, as `retrieval.unscored`. Nothing is left out silently: `retrieve` returns what was dropped, each
+    kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`,
+    `tokens` and `budget`. When even the first chunk is too big the result is empty and truncated. The base's documents are never
+    changed, and the instance holds no state between calls.
 
     Setup:
         `pip install langchain-ctxwin`
@@ -134,58 +149,64 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         type or out of range raise `ConfigError`.
 
     Instantiate:
-        Vector stores return scores beside the documents, not in them: put them into the metadata first.
+        Vector stores return scores beside the documents, not in them: wrap the search that does.
 
         ```python
-        from langchain_core.runnables import chain
+        from langchain_core.runnables import RunnableLambda
 
-
-        @chain
-        def scored(query: str) -> list[Document]:
-            found = vectorstore.similarity_search_with_score(query, k=50)
-            return [d.model_copy(update={"metadata": {**d.metadata, "score": s}}) for d, s in found]
-
-
-        retriever = BudgetedRetriever(base=scored, max_context_tokens=4096)
+        search = RunnableLambda(lambda query: vectorstore.similarity_search_with_relevance_scores(query, k=50))
+        retriever = BudgetedRetriever(base=search, max_context_tokens=4096)
         ```
 
     Use:
         ```python
         documents = retriever.invoke("How are refunds handled?")
-        result = retriever.retrieve("How are refunds handled?", k=5)
+        result = retriever.retrieve("How are refunds handled?", k=5, max_context_tokens=2000)
         result.tokens, result.truncated, len(result.dropped)
         ```
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    base: RetrieverLike
+    base: Runnable[str, Any]
     """Finds the documents; called as a child run with the caller's config."""
 
     def retrieve(
-        self, query: str, *, k: int | None = None, config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        k: int | None = None,
+        max_context_tokens: int | None = None,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> RetrievalResult:
-        """Retrieve documents together with what was left out; `k` wins over the retriever's own.
+        """Retrieve documents together with what was left out; `k` and the budget win over those it was made with.
 
         Other keyword arguments go to the base. It is one retriever run with the base as its child, like `invoke`.
 
         Raises:
-            ConfigError: `k` is not positive.
+            ConfigError: `k` or `max_context_tokens` is not positive, or the base found something else than documents.
         """
-        call = _Call(k=self._checked(k), config=config)
+        call = _Call(k=self._checked(k), budget=_checked_budget(max_context_tokens), config=config)
         super().invoke(query, config, call=call, **kwargs)
         return call.results[0]
 
     async def aretrieve(
-        self, query: str, *, k: int | None = None, config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        k: int | None = None,
+        max_context_tokens: int | None = None,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> RetrievalResult:
         """Like `retrieve`, through the base's async path."""
-        call = _Call(k=self._checked(k), config=config)
+        call = _Call(k=self._checked(k), budget=_checked_budget(max_context_tokens), config=config)
         await super().ainvoke(query, config, call=call, **kwargs)
         return call.results[0]
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002  # the host's name
-        """Return the documents that fit; takes `k` and the base's keyword arguments, see `retrieve`."""
+        """Return the documents that fit; takes the arguments of `retrieve`, those of the base included."""
         return list(self.retrieve(input, config=config, **kwargs).documents)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002  # the host's name
@@ -197,14 +218,14 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     ) -> list[Document]:
         call = call or _Call(k=self.k)
         found = self.base.invoke(query, call.child_config(run_manager), **kwargs)
-        return call.finish(self._select(found, call.k))
+        return call.finish(self._select(found, call.k, call.budget))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, call: _Call | None = None, **kwargs: Any
     ) -> list[Document]:
         call = call or _Call(k=self.k)
         found = await self.base.ainvoke(query, call.child_config(run_manager), **kwargs)
-        return call.finish(self._select(found, call.k))
+        return call.finish(self._select(found, call.k, call.budget))
 
     def _checked(self, k: int | None) -> int | None:
         if k is not None and k < 1:
@@ -248,6 +269,7 @@ class _Call:
     """One retrieval on its way through the host's run, which carries only a query in and only documents out."""
 
     k: int | None
+    budget: int | None = None
     config: RunnableConfig | None = None
     results: list[RetrievalResult] = field(default_factory=list)
 
@@ -258,6 +280,32 @@ class _Call:
     def finish(self, result: RetrievalResult) -> list[Document]:
         self.results.append(result)
         return list(result.documents)
+
+
+def _checked_budget(tokens: int | None) -> int | None:
+    if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
+        raise ConfigError(f"max_context_tokens={tokens!r} keeps no document: pass at least 1, or None")
+    return tokens
+
+
+def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Document:
+    """A document; one that comes with its score has it in the metadata."""
+    if isinstance(found, Document):
+        return found
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Document):  # noqa: PLR2004  # a pair
+        document: Document = found[0]
+        key = score if isinstance(score, str) else "score"
+        return document.model_copy(update={"metadata": {**document.metadata, key: found[1]}})
+    raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")
+
+
+def _warn_of_unscored(documents: Sequence[Document], score: str | Callable[[Document], float | None]) -> None:
+    """Say once that a key is in no document: the order is then the base's own."""
+    if not isinstance(score, str) or not documents or any(score in document.metadata for document in documents):
+        return
+    if _unscored.is_new(score):
+        known = sorted({key for document in documents for key in document.metadata})[:MAX_KEYS]
+        log.warning("retrieval.unscored", score=score, documents=len(documents), metadata=known)
 
 
 def _by_relevance(documents: Iterable[Document], score: str | Callable[[Document], float | None]) -> list[Document]:
