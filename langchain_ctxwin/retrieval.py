@@ -124,8 +124,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     a score, or whose score is not a number (NaN included), follow the others in the base's order; a key that is in none
     is logged once, as `retrieval.unscored`. Nothing is left out silently: `retrieve` returns what was dropped, each
     kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`,
-    `tokens` and `budget`. When even the first chunk is too big the result is empty and truncated. The base's documents are never
-    changed, and the instance holds no state between calls.
+    `tokens` and `budget`. When even the first chunk is too big the result is empty and truncated. The base's documents
+    are never changed, and the instance holds no state between calls.
 
     Setup:
         `pip install langchain-ctxwin`

@@ -52,6 +52,9 @@ HOLDS = 2
 KEEP = "keep: "
 """Begins an open line that somebody asked to keep: it stays like a rule, and others do not take its place."""
 
+MAX_COUNT = 10**12
+"""Largest stored number believed, far above the messages and tokens of any conversation; floats hold its square."""
+
 RULE_CHARS = 16
 """Step in which the length of rules is compared."""
 
@@ -156,10 +159,10 @@ class Record:
         """
         if not value:
             return cls()
-        left = {name: int(value["left"][name]) for name in ("turns", "steps", "messages", "tokens")}
+        left = {name: stored_count(value["left"][name]) for name in ("turns", "steps", "messages", "tokens")}
         lines = tuple(_line(kind, text, source, uses) for kind, text, source, uses in value["lines"])
         shown = value.get("shown_chars")
-        return cls(lines=lines, **left, shown_chars=None if shown is None else int(shown))
+        return cls(lines=lines, **left, shown_chars=None if shown is None else stored_count(shown))
 
     @lazy
     def text(self) -> str:
@@ -228,7 +231,18 @@ _PREFIX: dict[Kind, str] = {"said": "user: ", "done": "", "seen": "", "open": "o
 def _line(kind: object, text: object, source: object, uses: object) -> RecordLine:
     if kind not in KINDS or not isinstance(text, str) or not isinstance(source, str):
         raise ValueError(f"record line {(kind, text, source, uses)!r:.80} is not (kind, text, message id, uses)")
-    return RecordLine(kind=kind, text=one_line(text), source=source, uses=int(uses))  # type: ignore[call-overload]  # checked by int
+    return RecordLine(kind=kind, text=one_line(text), source=source, uses=stored_count(uses))
+
+
+def stored_count(value: object) -> int:
+    """Return a stored number as it is.
+
+    Raises:
+        ValueError: it is no whole number from 0 to `MAX_COUNT`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{type(value).__name__} is no count from 0 to {MAX_COUNT:,}")
+    return value
 
 
 def one_line(text: str) -> str:

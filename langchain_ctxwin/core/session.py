@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from langchain_ctxwin.core.calibration import Belief, Measured
 from langchain_ctxwin.core.priced_view import last_user, step_at
-from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.view import Position, View, message_id, position_of
+from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
+from langchain_ctxwin.core.view import Position, View, message_id, position_of, stored_position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,17 @@ class Pending:
         """
         if not value or "key" not in value:
             return None
-        start, through = (Position(id=str(value[n]["id"]), index=int(value[n]["index"])) for n in ("start", "through"))
+        start, through = (stored_position(value[name]) for name in ("start", "through"))
+        since = float(value["since"])
+        if not 0 <= since <= MAX_COUNT:
+            raise ValueError("no time")
         return cls(
             key=str(value["key"]),
             start=start,
             through=through,
             digest=str(value["digest"]),
-            since_seconds=float(value["since"]),
-            max_tokens=int(value["max_tokens"]),
+            since_seconds=since,
+            max_tokens=stored_count(value["max_tokens"]),
             text=str(value.get("text") or ""),
         )
 
@@ -174,7 +177,7 @@ def _converted(view: View, value: Any) -> tuple[View, tuple[str, ...]]:
     receipt = value.get("receipt")
     if not receipt or view.record:
         return view, ()
-    left = {name: int(receipt.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")}
+    left = {name: stored_count(receipt.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")}
     record = Record.from_json({"lines": [], "left": left})
     return replace(view, record=record), ("context_view is of an earlier version: its receipt became a record",)
 
@@ -198,7 +201,7 @@ def _valid(name: str, value: object, checks: Mapping[str, Check]) -> tuple[dict[
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
 
 
 def _is_text(value: object) -> bool:
@@ -358,10 +361,9 @@ def read_session(
     record, record_faults = read_record(values.get("context_record"))
     view, view_faults = valid_view(values.get("context_view"), record)
     pending, pending_faults = valid_pending(values.get("context_pending"))
-    summary, summary_faults = valid_summary(values.get("context_summary"), view)
     _, report_faults = valid_report(values.get("context_report"))
-    session = Session(view=view, summary=summary, counts=counts, guard=guard)
-    odd = (*count_faults, *guard_faults, *view_faults, *record_faults, *summary_faults, *pending_faults, *report_faults)
+    session = Session(view=view, counts=counts, guard=guard)
+    odd = (*count_faults, *guard_faults, *view_faults, *record_faults, *pending_faults, *report_faults)
     shrunk = (*odd, *_shrunk(session, messages))
     located = _locate(session.view, messages)
     if located is None:
@@ -370,20 +372,20 @@ def read_session(
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**session.guard, "since": _position_of_last(messages)}
         return Session(counts=counts, guard=guard, faults=(*shrunk, lost))
-    moved: tuple[str, ...] = ()
+    summary, moved = valid_summary(values.get("context_summary"), located)
     if located.start is None and located.record.lines:  # no start says whose history this is: the lines do
         located = replace(
             located, record=located.record.of_messages(message_id(messages, i) for i in range(len(messages)))
         )
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     if located != session.view:
-        moved = ("earlier history was edited: the view moved with it",)
+        moved = (*moved, "earlier history was edited: the view moved with it")
         known_ids = (message_id(messages, index) for index in range(len(messages)))
         located = replace(located, record=located.record.of_messages(known_ids))
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")
-    return replace(session, view=located, pending=known, faults=(*shrunk, *moved))
+    return replace(session, view=located, summary=summary, pending=known, faults=(*shrunk, *moved))
 
 
 def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collection[int]) -> Session:
@@ -463,7 +465,8 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     """Return the view with verified positions; None when its start is gone."""
     view = _without_gone(view, messages)
     if view.start is None:
-        return view
+        covered = view.covered.find(messages) if view.covered else None
+        return replace(view, covered=None if covered is None else position_of(messages, covered))
     start = view.start.find(messages)
     if start is None:
         return None

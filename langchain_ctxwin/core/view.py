@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.record import Record, stored_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +88,21 @@ class View:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], record: Record | None = None) -> View:
-        """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left."""
+        """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: it is not what `to_json` writes.
+        """
         shown: Mapping[str, Mapping[str, Any]] = value.get("clamped") or {}
         covered: Mapping[str, Any] = value.get("covered") or {}
         return cls(
             start=_position(value.get("start")),
-            pinned=tuple(Position(id=str(key), index=int(index)) for key, index in value.get("pinned") or ()),
-            cleared=frozenset(value.get("cleared") or ()),
+            pinned=tuple(stored_position({"id": key, "index": index}) for key, index in value.get("pinned") or ()),
+            cleared=frozenset(map(_text, value.get("cleared") or ())),
             clamped={key: _clamp(how) for key, how in shown.items() if "head_chars" in how},
             covered=_position(covered.get("through")),
-            covered_digest=str(covered.get("digest") or ""),
-            covered_tokens=int(covered.get("left") or 0),
+            covered_digest=_text(covered.get("digest") or ""),
+            covered_tokens=stored_count(covered.get("left") or 0),
             record=record or Record(),
         )
 
@@ -117,10 +121,25 @@ def _position_json(position: Position | None) -> dict[str, Any]:
     return {"id": position.id, "index": position.index} if position else {}
 
 
+def stored_position(value: Mapping[str, Any]) -> Position:
+    """Read the JSON form of a position.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: it is none.
+    """
+    return Position(id=_text(value["id"]), index=stored_count(value["index"]))
+
+
 def _position(value: Mapping[str, Any] | None) -> Position | None:
-    return Position(id=str(value["id"]), index=int(value["index"])) if value else None
+    return stored_position(value) if value else None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} is no text")
+    return value
 
 
 def _clamp(value: Mapping[str, Any]) -> Clamp:
-    head, tail = int(value["head_chars"]), int(value["tail_chars"])
+    head, tail = stored_count(value["head_chars"]), stored_count(value["tail_chars"])
     return Clamp(head_chars=head, tail_chars=tail, of_pin=bool(value.get("pin")))

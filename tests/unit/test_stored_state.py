@@ -11,6 +11,7 @@ from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.calibration import Belief
 from langchain_ctxwin.core.outcome import from_answer, seen
 from langchain_ctxwin.core.session import valid_counts, valid_guard, valid_view
+from langchain_ctxwin.core.view import View
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
@@ -18,6 +19,40 @@ GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dic
 COUNTS = ["anchor", "checked", "beliefs", "measured", "speakers", "limits", "messages", "first", "resets", "reported"]
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
 VIEW = ["start", "pinned", "cleared", "clamped", "covered", "receipt"]
+NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
+NAME = st.sampled_from(["q", "a", "n", "#0", "gone", "", 7])
+PLACE = st.fixed_dictionaries({"id": NAME, "index": NUMBER})
+NEARLY = {
+    "context_view": st.fixed_dictionaries(
+        {},
+        optional={
+            "start": PLACE,
+            "pinned": st.lists(st.tuples(NAME, NUMBER).map(list), max_size=2),
+            "cleared": st.lists(NAME, max_size=2),
+            "clamped": st.dictionaries(NAME, st.fixed_dictionaries({"head_chars": NUMBER, "tail_chars": NUMBER})),
+            "covered": st.fixed_dictionaries({"through": PLACE}, optional={"digest": NAME, "left": NUMBER}),
+            "receipt": st.dictionaries(st.sampled_from(["turns", "tokens"]), NUMBER),
+        },
+    ),
+    "context_record": st.fixed_dictionaries(
+        {
+            "lines": st.lists(st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(list)),
+            "left": st.fixed_dictionaries(dict.fromkeys(["turns", "steps", "messages", "tokens"], NUMBER)),
+        },
+        optional={"shown_chars": NUMBER},
+    ),
+    "context_pending": st.fixed_dictionaries(
+        {"key": NAME, "start": PLACE, "through": PLACE, "digest": NAME, "since": NUMBER, "max_tokens": NUMBER}
+    ),
+    "context_counts": st.fixed_dictionaries(
+        {}, optional={"messages": NUMBER, "resets": NUMBER, "beliefs": st.just({"|": [10**400] * 6})}
+    ),
+    "context_guard": st.fixed_dictionaries({}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}),
+    "context_summary": NAME,
+    "context_report": st.fixed_dictionaries({}, optional={"input_limit": NUMBER, "total_tokens": NUMBER}),
+    "context_tools": st.lists(NAME),
+}
+"""Values of the right shape, of which some part is of another type, out of range, or of another history."""
 
 
 def engine():
@@ -59,6 +94,41 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     again = engine().measure(HISTORY, session=seen(window))
     assert again.total_tokens == window.total_tokens
     assert not [fault for fault in again.session.faults if "dropped" in fault]
+
+
+@given(st.fixed_dictionaries({}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}))
+def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
+    """Also what follows a measure works: plan, emergency, apply and build."""
+    measuring = engine()
+    window = measuring.measure(HISTORY, session=state)
+    measuring.plan(window)
+    compaction = measuring.emergency(window, target_tokens=100)
+    stored = measuring.apply(compaction, window) if compaction else seen(window)
+    assert measuring.build(window)
+    assert json.loads(json.dumps(stored, allow_nan=False)) == stored
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {"start": {"id": "q", "index": 10**400}},
+        {"start": {"id": 7, "index": 0}},
+        {"cleared": ["q", 7]},
+        {"pinned": [["q", 0.5]]},
+        {"clamped": {"q": {"head_chars": -1, "tail_chars": 0}}},
+    ],
+)
+def test_a_view_with_a_value_of_another_type_is_dropped_with_a_line(view):
+    """The whole history counts then."""
+    faults = ("context_view holds no view of ours: it was dropped, the whole history counts",)
+    assert valid_view(view) == (View(), faults)
+
+
+def test_a_summary_that_covers_what_is_gone_stops_no_thread():
+    """The view has no start, so that everything is shown: the summary leaves with the message that it went up to."""
+    state = {"context_view": {"covered": {"through": {"id": "gone", "index": 70}}}, "context_summary": "They asked."}
+    session = engine().measure(HISTORY, session=state).session
+    assert (session.summary, session.view) == ("", View())
 
 
 @settings(deadline=None)
