@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_ctxwin.core.calibration import Belief, Measured
 from langchain_ctxwin.core.priced_view import last_user, step_at
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
+from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 from langchain_ctxwin.core.view import Position, View, message_id, position_of, stored_position
 
 
@@ -219,8 +220,9 @@ def _is_position(value: object) -> bool:
 def _is_anchor(value: object) -> bool:
     if value is None or not isinstance(value, Mapping):
         return value is None
-    places = (_is_count(value[name]) for name in ("index", "checksum") if name in value)
-    return _is_checked(value) and _is_optional_text(value.get("id")) and all(places)
+    checksum, index = value.get("checksum", 0), value.get("index", 0)
+    is_whole = _is_count(index) and type(checksum) is int and 0 <= checksum < CHECKSUM_MODULUS
+    return is_whole and _is_checked(value) and _is_optional_text(value.get("id"))
 
 
 def _is_checked(value: object) -> bool:
