@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import SimpleNamespace
@@ -477,6 +478,7 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
     looking = in_daemon(lambda: window(known))
     slow.asked.wait()
     refreshing_all = in_daemon(known.refresh)
+    time.sleep(0.2)  # until it waits: a source that has just failed is left alone for a while
     slow.released.set()
     looking.result()
     refreshing_all.result()
