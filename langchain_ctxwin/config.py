@@ -43,6 +43,9 @@ __all__ = [
 MAX_SECONDS = 30 * 24 * 3_600
 """A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
 
+MAX_AMOUNT = 10**15
+"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
+
 LEAN_TOKENS = 8_000
 """Room for history at which a call costs least: by closed form for steps of 760 tokens and a tenth kept it is 6,000 to
 10,000 tokens, whatever the window."""
@@ -116,14 +119,17 @@ def _checked_key(key: SecretStr) -> SecretStr:
     return key
 
 
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
 """A number of tokens, rows, or chunks."""
 
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A part of something, at most all of it."""
 
-Share = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_size)]
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
+"""Like `Count`, or 0."""
+
+Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -175,6 +181,11 @@ class Settings(BaseSettings):
         except SettingsError as error:
             prefix = self.model_config.get("env_prefix")
             raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
+        except RecursionError:
+            prefix = self.model_config.get("env_prefix")
+            raise ConfigError(
+                f"{type(self).__name__}: a value is nested too deeply: give plain settings, also in {prefix}..."
+            ) from None
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -243,7 +254,7 @@ class ContextConfig(Settings):
     keep: Share = 0.15
     """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
 
-    trigger_messages: Annotated[int, Field(ge=2)] | None = None
+    trigger_messages: Annotated[int, Field(ge=2, le=MAX_AMOUNT)] | None = None
     """Number of messages in the view past which a summary is made, whatever their size."""
 
     max_history_tokens: Count | None = None
@@ -282,10 +293,10 @@ class ContextConfig(Settings):
     """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
     which another tenth is full. By our own estimate, so that a line that was sent never changes."""
 
-    max_recoveries: Annotated[int, Field(ge=0)] = 2
+    max_recoveries: CountOrZero = 2
     """How often one model call is repeated after the provider refused it as too large."""
 
-    output_reserve: Annotated[int, Field(ge=0)] | None = None
+    output_reserve: CountOrZero | None = None
     """Tokens reserved for the answer; by default what the model is set to request, else a bounded share."""
 
     allow_guess: bool = False
@@ -431,10 +442,10 @@ class RoutingConfig(Settings):
     headroom: Annotated[float, Field(ge=1, allow_inf_nan=False)] = ROUTING_HEADROOM
     """Factor on counts of a plain callable; counters that state an upper bound, or are exact, need none."""
 
-    output_reserve: Annotated[int, Field(ge=0)] | None = None
+    output_reserve: CountOrZero | None = None
     """Tokens reserved for the answer; by default what is requested, else a bounded share of each window."""
 
-    expected_output_tokens: Annotated[int, Field(ge=0)] = EXPECTED_OUTPUT_TOKENS
+    expected_output_tokens: CountOrZero = EXPECTED_OUTPUT_TOKENS
     """Length of a usual answer, for the estimated cost."""
 
     sticky: bool = True
@@ -583,6 +594,8 @@ def _value(problem: ErrorDetails) -> str:
         return ""
     if not isinstance(value, str | int | float | bool | None):
         return ""
+    if isinstance(value, int) and abs(value) > MAX_AMOUNT:  # Python refuses to print very long ones
+        return f"=(a number of {value.bit_length():,} bits)"
     return f"={_shortened(repr(value))}"
 
 

@@ -17,6 +17,9 @@ from langchain_ctxwin.errors import ConfigError
 MAX_FILE_BYTES = 100_000
 """Largest file that is read: ten times what all settings with their tools take, and about a second of YAML."""
 
+MAX_LINE_DOTS = 1_000
+"""Most dots in one line of TOML: a key of so many parts is read in 30 ms, and time grows with their square."""
+
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """Opens a pipe at once, so that it can be refused; otherwise opening would wait for its writer. Not on Windows."""
 
@@ -118,12 +121,19 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def _toml(text: str) -> dict[str, Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MAX_LINE_DOTS:
+            raise _RefusedError(f"line {number} has more than {MAX_LINE_DOTS:,} dots: break long texts into lines")
+    return tomllib.loads(text)
+
+
 def _place(mark: yaml.Mark | None) -> str:
     return f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    ".toml": tomllib.loads,
+    ".toml": _toml,
     ".json": lambda text: json.loads(text, object_pairs_hook=_table),
     ".yaml": lambda text: yaml.load(text, _StrictLoader),  # noqa: S506  # a safe loader, made stricter
     ".yml": lambda text: yaml.load(text, _StrictLoader),  # noqa: S506

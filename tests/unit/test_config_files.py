@@ -147,6 +147,10 @@ def test_faults_of_all_tables_are_told_at_once(refusal):
         ("toml", 'cursor_keys = ["s3cret" "x"]', "Unclosed array (at line 1, column 25)"),
         ("json", '{"cursor_keys": ["s3cret" 1]}', "Expecting ',' delimiter: line 1 column 27 (char 26)"),
         ("yaml", "[" * 100_000, "nested too deeply"),
+        ("toml", f"keep = 1\n{'a.' * 40_000}a = 1", "line 2 has more than 1,000 dots: break long texts into lines"),
+        ("toml", f"max_history_tokens = 0x{'f' * 9_000}", "max_history_tokens=(a number of 36,000 bits): Input should"),
+        ("yaml", f"trigger: 0x{'f' * 9_000}", "trigger=(a number of 36,000 bits): Input should be a valid number"),
+        ("toml", f"output_reserve = {'9' * 400}", "bits): Input should be less than or equal to 1000000000000000"),
         ("toml", " \n", "it is empty: give at least one setting, or a comment"),
         ("yaml", "- 1", "expected a table of settings, got list"),
         ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
@@ -165,6 +169,14 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
 def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch):
     monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "much")
     assert "trigger='much' (from the environment): Input should be" in refusal("toml", "keep = 0.4\n")
+
+
+@pytest.mark.parametrize("name", ["TOOL_RESULTS_FIELDS", "TOOL_RESULTS_PER_TOOL", "CONTEXT_CONSTRAINTS"])
+def test_deep_values_in_the_environment_are_refused(refusal, monkeypatch, name):
+    monkeypatch.setenv(f"CTXWIN_{name}", "[" * 5_000)
+    assert f"a value is nested too deeply: give plain settings, also in CTXWIN_{name[:7]}" in refusal(
+        "toml", "keep = 1"
+    )
 
 
 def test_secrets_in_the_environment_are_not_told(refusal, monkeypatch):
