@@ -208,6 +208,7 @@ def test_a_catalog_is_read_from_a_url(fleet, path, names):
         ("html", "answered 33 bytes that are no JSON", 1),
         ("truncated", "cannot be reached: RemoteProtocolError", 3),
         ("elsewhere", "redirects to another host, which is not followed", 1),
+        ("no_port", "redirects to another host, which is not followed", 1),
         ("circle", "redirects more than 3 times", 4),
         ("missing", "answered HTTP 404", 1),
     ],
@@ -224,6 +225,13 @@ def test_a_server_that_hangs_is_left_in_time(fleet):
     with pytest.raises(SourceError, match=r"/hang/v1/models cannot be reached: ReadTimeout"):
         OpenAICompatibleSource(fleet.url + "/hang/v1", timeout_seconds=0.2).fetch(None)
     assert fleet.paths() == ["/hang/v1/models"]
+
+
+def test_a_server_that_drips_its_headers_is_left_in_time(fleet):
+    """No single read takes as long as the source may take for everything."""
+    with pytest.raises(SourceError, match=r"/drip/v1/models did not answer in time"):
+        OpenAICompatibleSource(fleet.url + "/drip/v1", timeout_seconds=0.2).fetch(None)
+    assert fleet.paths() == ["/drip/v1/models"]
 
 
 def test_a_redirect_on_the_same_host_is_followed_with_the_key(fleet):

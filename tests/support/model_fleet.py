@@ -122,10 +122,24 @@ class _Handler(BaseHTTPRequestHandler):
         first = [path.split("/")[1] for path in self.fleet.paths()].count(kind) == 1
         if kind == "hang":
             self.fleet.released.wait()
+        elif kind == "drip":
+            self._drip()
         elif kind == "recovers" and not first:
             self._json(shapes.VLLM)
         else:
             self._say(*BROKEN.get(kind, (404, b"no such path", {})))
+
+    def _drip(self) -> None:
+        """Send a header now and then, often enough that no single read takes long; the last one never comes."""
+        self.send_response(200)
+        for number in range(DRIPPED_HEADERS):
+            self.send_header(f"X-{number}", "wait")
+            try:
+                self.flush_headers()
+            except OSError:
+                return
+            if self.fleet.released.wait(DRIP_SECONDS):
+                return
 
     def _json(self, document: Any) -> None:
         self._say(200, json.dumps(document).encode())
@@ -144,6 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent: the requests are recorded."""
 
 
+DRIPPED_HEADERS, DRIP_SECONDS = 60, 0.05
+
 BROKEN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "http500": (500, b'{"error": "secret-key was here"}', {}),
     "recovers": (429, b"{}", {"Retry-After": "0"}),
@@ -152,6 +168,7 @@ BROKEN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "html": (200, b"<html><body>Sign in</body></html>", {"Content-Type": "text/html"}),
     "truncated": (200, b'{"data": [', {"Content-Length": "100000"}),
     "elsewhere": (302, b"", {"Location": "http://elsewhere.invalid/v1/models"}),
+    "no_port": (302, b"", {"Location": "http://127.0.0.1:99999/v1/models"}),
     "moved": (301, b"", {"Location": "/openai/v1/models"}),
     "circle": (302, b"", {"Location": "/circle/v1/models"}),
 }

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,6 +21,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, place_of
 from langchain_ctxwin.models.sources.reading import mapping
+from langchain_ctxwin.util.background import in_daemon
 
 TIMEOUT_SECONDS = 8.0
 """Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
@@ -42,6 +43,9 @@ RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 
 FIRST_WAIT_SECONDS = 0.25
 """Wait before the second attempt; doubled for the next."""
+
+LATE_SECONDS = 0.5
+"""How much longer than the client itself its caller waits, so that the client can say why there is no answer."""
 
 NOT_FOUND = 404
 MOVED = frozenset({301, 302, 303, 307, 308})
@@ -246,7 +250,7 @@ class Session:
         place = url
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                answer = self._ask(method, place, **sent)
+                answer = self._timely(method, place, **sent)
             except httpx.TransportError as error:  # its text may quote what was sent
                 raise SourceError(f"{shown(url)} cannot be reached: {type(error).__name__}", may_pass=True) from None
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -257,6 +261,21 @@ class Session:
                 raise SourceError(f"{shown(url)} redirects to another host, which is not followed")
             place, sent = answer, {}
         raise SourceError(f"{shown(url)} redirects more than {MAX_REDIRECTS} times")
+
+    def _timely(self, method: str, url: str, **sent: Any) -> bytes | str:
+        """One request in a thread: the client's time is per read, so that headers which drip would never run into it.
+
+        The thread ends with its next read, because the client is closed.
+        """
+        try:
+            job = in_daemon(partial(self._ask, method, url, **sent))
+        except RuntimeError:
+            raise SourceError(f"{shown(url)} was not asked: the process has no thread for it", may_pass=True) from None
+        try:
+            answer: bytes | str = job.result(max(0.0, self._deadline - self._clock()) + LATE_SECONDS)
+        except TimeoutError:
+            raise SourceError(f"{shown(url)} did not answer in time") from None
+        return answer
 
     def _ask(self, method: str, url: str, **sent: Any) -> bytes | str:
         """One request: its body, or where it was moved."""
