@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +11,13 @@ from typing import Any
 import yaml
 
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.util.files import read_regular
 
 MAX_FILE_BYTES = 100_000
 """Largest file that is read: ten times what all settings with their tools take, and about a second of YAML."""
 
 MAX_LINE_DOTS = 1_000
 """Most dots in one line of TOML: a key of so many parts is read in 30 ms, and time grows with their square."""
-
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Opens a pipe at once, so that it can be refused; otherwise opening would wait for its writer. Not on Windows."""
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -40,13 +36,11 @@ def read_bytes(path: Path) -> bytes:
         ConfigError: the file is missing, unreadable, too large, or no regular file.
     """
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
-            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(MAX_FILE_BYTES + 1) if is_regular else b""
+        content = read_regular(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:  # ValueError: no path can have a zero character
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read settings from {path}: {reason}") from error
-    if not is_regular:
+    if content is None:
         raise ConfigError(f"cannot read settings from {path}: it is no regular file")
     if len(content) > MAX_FILE_BYTES:
         raise ConfigError(f"cannot read settings from {path}: it has more than {MAX_FILE_BYTES:,} bytes")

@@ -18,7 +18,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SharedFile, place, read_table
+from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place, read_table
 from langchain_ctxwin.util.forks import ForkSafeLock
 
 PRIOR_TRIALS = 10.0
@@ -207,7 +207,13 @@ class Outcomes:
         self._file: SharedFile[Counts] | None = None
         if path is not None:
             self._file = SharedFile(
-                place(path), events="models.outcomes", version=FILE_VERSION, empty={}, read=_read_counts, write=_written
+                place(path),
+                events="models.outcomes",
+                version=FILE_VERSION,
+                empty={},
+                read=_read_counts,
+                write=_written,
+                max_bytes=SMALL_FILE_BYTES,
             )
         self._clock = clock
         self._saved: Counts = (self._file.read() if self._file else None) or {}
@@ -224,7 +230,7 @@ class Outcomes:
         """
         for what, name in (("bucket", bucket), ("model", model)):
             if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-                raise ConfigError(f"{what}={name!r}: give a name of 1 to {MAX_NAME_CHARS} characters")
+                raise ConfigError(f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters")
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
         one = {(bucket, model): Count(successes=float(success), trials=1.0, at=self._clock())}
@@ -280,7 +286,8 @@ def _read_count(bucket: str, model: str, value: Any) -> Count | None:
         count = _COUNT.validate_python(value)
     except ValidationError:
         return None
-    return count if bucket and model and count.successes <= count.trials else None
+    are_names = all(0 < len(name) <= MAX_NAME_CHARS for name in (bucket, model))
+    return count if are_names and count.successes <= count.trials else None
 
 
 def _written(counts: Counts) -> str:

@@ -87,7 +87,7 @@ def restored(text: str, kind: str) -> Content:
     if kind == "text":
         return Content(text=text)
     value = json_value(text)
-    if value is None:
+    if value is None or (kind == "blocks" and not isinstance(value, list)):
         return Content(text=text)
     if kind == "blocks":
         value = [_block_value(block) for block in value]

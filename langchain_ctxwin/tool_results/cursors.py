@@ -18,6 +18,7 @@ from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import HMACAlgorithm, Signer
 
 from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError, ResultGoneError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.log import log
@@ -62,8 +63,11 @@ LEVEL = 1
 ID_CHARS = 12
 """Length of a result's id: 72 random bits, and short enough for cursors of at most 60 characters."""
 
-MAX_BYTES = 1 << 30
-"""Largest kept result: what is larger when it is unpacked was not written by this package."""
+MAX_BYTES = 1 << 26
+"""Largest kept result, unpacked, far above what an API returns; one in a store that grows beyond is not read."""
+
+KINDS = ("text", "json", "blocks")
+"""What a result may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +348,9 @@ class Record:
         return self.text_chars is None and not self.fields
 
     def to_bytes(self) -> bytes:
-        """Return the record as compressed JSON."""
-        return zlib.compress(compact_json(asdict(self)).encode("utf-8", "surrogatepass"), LEVEL)
+        """Return the record as compressed JSON; empty when that would be too large to be read back."""
+        text = compact_json(asdict(self)).encode("utf-8", "surrogatepass")
+        return zlib.compress(text, LEVEL) if len(text) < MAX_BYTES else b""
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Record:
@@ -358,8 +363,8 @@ class Record:
             stated = json.loads(_decompressed(value).decode("utf-8", "surrogatepass"))
             values: dict[str, Any] = {field.name: stated[field.name] for field in fields(cls)}
             lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-            return cls(**(values | lists))
-        except (zlib.error, ValueError, TypeError, KeyError) as error:
+            return _checked(cls(**(values | lists)))
+        except (zlib.error, ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:
             raise ResultGoneError(
                 "the stored result is damaged: call the tool again only if repeating it is safe"
             ) from error
@@ -369,6 +374,19 @@ def key_of(thread: str, result_id: str) -> str:
     """Return the key of a result: a namespace that belongs to one tenant and thread, and the result's id."""
     digest = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{digest[:32]}/{result_id}"
+
+
+def _checked(record: Record) -> Record:
+    """The record, whose fields are of their types: a store may have been written by anybody."""
+    texts = (record.tool, record.args_digest, record.thread, record.text, *record.fields, *record.words)
+    are_texts = all(isinstance(text, str) for text in texts) and record.kind in KINDS
+    are_lists = isinstance(record.fields, tuple) and isinstance(record.words, tuple)
+    chars = 0 if record.text_chars is None else record.text_chars
+    if not (are_texts and are_lists and type(chars) is int and chars >= 0 and isinstance(record.extraction, bool)):
+        raise TypeError("a field is of another type")
+    if record.fields:
+        compile_fields(record.fields)
+    return record
 
 
 def _decompressed(value: bytes) -> bytes:

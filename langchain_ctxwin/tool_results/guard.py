@@ -325,8 +325,8 @@ class ToolResultGuard:
         return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, config.ttl_seconds))
 
     def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Loop) -> bool:
-        """Keep a result; False when the store failed."""
-        return not isinstance(self._asked(loop, "put", key, value, config.ttl_seconds), Exception)
+        """Keep a result; False when the store failed, or when it is empty because it was too large."""
+        return bool(value) and not isinstance(self._asked(loop, "put", key, value, config.ttl_seconds), Exception)
 
     def _asked(self, loop: Loop, method: str, *args: Any) -> Any:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,18 @@ if sys.platform != "win32":
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Largest file read: ten times what all public catalogs and a dozen providers take together."""
 
+SMALL_FILE_BYTES = 16 * 1024 * 1024
+"""The same for what this package alone fills, a few thousand names: more than it ever writes."""
+
+MAX_SHOWN_CHARS = 80
+"""Longest name that a fault quotes."""
+
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""Opens a pipe at once, so that it can be refused; otherwise opening would wait for its other end. Not on Windows."""
+
+NEW_FILE_MODE = 0o666
+"""What `open` gives a new file, before the process's own mask."""
+
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -39,6 +52,7 @@ class SharedFile(Generic[T]):
         empty: What a missing file holds.
         read: Returns what is valid in a content, and what is wrong with it; empty when nothing is.
         write: Returns the content for a value; a `ValueError` means that a text in it is no Unicode.
+        max_bytes: Largest file read; by default `MAX_FILE_BYTES`.
     """
 
     def __init__(
@@ -50,6 +64,7 @@ class SharedFile(Generic[T]):
         empty: T,
         read: Callable[[bytes], tuple[T, str]],
         write: Callable[[T], str],
+        max_bytes: int | None = None,
     ) -> None:
         self.path = path
         self._events = events
@@ -57,6 +72,7 @@ class SharedFile(Generic[T]):
         self._empty = empty
         self._read = read
         self._write = write
+        self._max_bytes = max_bytes or MAX_FILE_BYTES
         self._failures = FailureLog(path=str(path))
         self._lock = ForkSafeLock()
 
@@ -109,15 +125,14 @@ class SharedFile(Generic[T]):
 
     def _content(self) -> tuple[T, str, bool]:
         """What the file holds, what is wrong with it, and whether a newer version of this package wrote it."""
-        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
-            raise OSError("it is no regular file")  # reading a pipe would wait for ever
         try:
-            with self.path.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
+            content = read_regular(self.path, self._max_bytes)
         except FileNotFoundError:
             return self._empty, "", False
-        if len(content) > MAX_FILE_BYTES:
-            return self._empty, f"more than {MAX_FILE_BYTES:,} bytes", False
+        if content is None:
+            raise OSError("it is no regular file")
+        if len(content) > self._max_bytes:
+            return self._empty, f"more than {self._max_bytes:,} bytes", False
         value, fault = self._read(content)
         version = _version_of(content) if fault else 0
         if version > self._version:
@@ -151,7 +166,7 @@ def read_table(
     ]
     found = {(row, column): read(row, column, value) for row, column, value in cells}
     invalid = [f"{row}.{column}" for (row, column), entry in found.items() if entry is None]
-    fault = f"{len(invalid)} invalid entries, the first is {invalid[0]!r}" if invalid else ""
+    fault = f"{len(invalid)} invalid entries, the first is {invalid[0][:MAX_SHOWN_CHARS]!r}" if invalid else ""
     return {cell: entry for cell, entry in found.items() if entry is not None}, fault
 
 
@@ -162,6 +177,22 @@ def _version_of(content: bytes) -> int:
     except (ValueError, TypeError, LookupError, RecursionError):
         return 0
     return version if isinstance(version, int) else 0
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes | None:
+    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
+
+    Raises:
+        OSError, ValueError: it cannot be opened; no path can have a zero character.
+    """
+    with open(path, "rb", opener=not_waiting) as file:
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        return file.read(max_bytes + 1) if is_regular else None
+
+
+def not_waiting(path: str, flags: int) -> int:
+    """Open for `open(opener=...)`, without waiting for the other end of a pipe."""
+    return os.open(path, flags | NO_WAIT, NEW_FILE_MODE)
 
 
 def place(path: str | os.PathLike[str]) -> Path:
@@ -189,7 +220,7 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         OSError: the lock file cannot be opened.
     """
-    with path.with_name(f"{path.name}.lock").open("a") as lock:
+    with open(path.with_name(f"{path.name}.lock"), "a", opener=not_waiting) as lock:
         if sys.platform == "win32":
             yield
             return

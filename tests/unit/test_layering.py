@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "util": {"core", "errors"},
     "protocols": {"core", "errors"},
     "config": {"core", "errors", "settings_file"},
-    "settings_file": {"errors"},
+    "settings_file": {"errors", "util"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},

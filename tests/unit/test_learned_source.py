@@ -1,6 +1,7 @@
 """What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -328,6 +329,25 @@ def test_the_fault_of_a_file_is_named(path):
     with capture_logs() as logs:
         LearnedSource(path)
     assert logs[0]["reason"] == "no limits of version 1: models.m.context_window.tokens"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    """Nor one in the place of the lock file beside it."""
+    for name in ("pipe.json", "locked.json.lock"):
+        os.mkfifo(tmp_path / name)
+        source = LearnedSource(tmp_path / name.removesuffix(".lock"))
+        source.learn("m", {"context_window": 8192})
+        assert source.flush()
+        assert source.recall("m") == {"context_window": 8192}
+
+
+def test_names_without_end_are_not_remembered(path):
+    """A file that another program wrote keeps its other entries."""
+    long = "m" * 301
+    path.write_text(document(**{long: {"context_window": entry()}, "m": {"context_window": entry()}}))
+    source = LearnedSource(path, clock=lambda: NOON)
+    source.learn(long, {"context_window": 4096})
+    assert [(info.name, info.context_window) for info in source.fetch(None)] == [("m", 8192)]
 
 
 def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):

@@ -141,6 +141,15 @@ def test_what_is_valid_in_a_faulty_file_is_kept(path):
     assert known(saved(Outcomes(path))) == (2.0, 3.0)
 
 
+def test_names_without_end_are_not_kept(path):
+    good = {"successes": 1.0, "trials": 2.0, "at": NOON}
+    path.write_text(json.dumps({"version": 1, "outcomes": {"math/hard": {"m": good}, "b" * 60_000: {"m": good}}}))
+    with capture_logs() as logs:
+        outcomes = Outcomes(path)
+    assert (known(outcomes), len(str(logs)) < 1_000) == ((1.0, 2.0), True)
+    assert outcomes.of("b" * 60_000, "m").trials == 0
+
+
 def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
     blocked = tmp_path / "folder"
     blocked.write_text("a file where a folder is needed")

@@ -1,9 +1,12 @@
 """Does every store keep results until they expire, each for its own tenant, and never return something else?"""
 
 import asyncio
+import json
 import os
 import threading
+import zlib
 from contextlib import suppress
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -13,8 +16,9 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
+from langchain_ctxwin.tool_results import cursors
 from langchain_ctxwin.tool_results import stores as stores_module
-from langchain_ctxwin.tool_results.cursors import Record
+from langchain_ctxwin.tool_results.cursors import MAX_BYTES, Record
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
 from langchain_ctxwin.util.background import MAX_HANGING
 from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
@@ -180,6 +184,36 @@ def test_damage_to_a_kept_result_is_seen(text, data):
         with pytest.raises(ResultGoneError, match="the stored result is damaged"):
             Record.from_bytes(cut)
     assert Record.from_bytes(whole) == record
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({name: value} for name in ("tool", "text", "kind", "thread", "args_digest") for value in (7, None, [])),
+        *({name: value} for name in ("fields", "words") for value in ("id", [7], None, {"a": 1})),
+        *({"text_chars": value} for value in (-1, True, "9", 1.5, [])),
+        *({"extraction": 1}, {"kind": "image"}, {"fields": ["..["]}),
+    ],
+    ids=str,
+)
+def test_a_kept_result_of_another_shape_is_damaged(changed):
+    """Whoever wrote it: the model is told, and the run goes on."""
+    stated = asdict(Record(tool="rows", args_digest="digest", thread="one", text="t", kind="text")) | changed
+    with pytest.raises(ResultGoneError, match="the stored result is damaged"):
+        Record.from_bytes(zlib.compress(json.dumps(stated).encode()))
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"7", b"[]", b"9" * 5_000, b"0" * (MAX_BYTES + 1)], ids=len)
+def test_a_kept_result_that_is_none_is_damaged(text):
+    """A small record may grow without end when it is unpacked."""
+    with pytest.raises(ResultGoneError, match="the stored result is damaged"):
+        Record.from_bytes(zlib.compress(text))
+
+
+def test_a_result_too_large_to_be_read_back_is_not_kept(monkeypatch):
+    monkeypatch.setattr(cursors, "MAX_BYTES", 200)
+    small, large = (Record(tool="t", args_digest="d", thread="o", text="x" * n, kind="text") for n in (2, 100))
+    assert (Record.from_bytes(small.to_bytes()), large.to_bytes()) == (small, b"")
 
 
 def test_the_memory_is_bounded_in_bytes():

@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.sources.reading import MAX_TOKENS
+from langchain_ctxwin.models.sources.reading import MAX_NAME_CHARS, MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SharedFile, place
+from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
 from langchain_ctxwin.util.forks import renew_after_fork
 
 SOURCE_NAME = "learned"
@@ -113,14 +113,15 @@ class LearnedSource:
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.
 
-        An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model.
+        An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model. Nor is one
+        whose name has more than `MAX_NAME_CHARS` characters: such names are made, one for each request.
 
         Raises:
             ConfigError: a field is no limit or a value no plausible number of tokens; nothing was remembered.
         """
         for field, tokens in limits.items():
             _require_limit(model, field, tokens)
-        if not model or not limits:
+        if not 0 < len(model) <= MAX_NAME_CHARS or not limits:
             return
         with self._lock:
             known = self._live({model: self._heard.get(model, {})}).get(model, {})
@@ -255,7 +256,13 @@ _DOCUMENT = TypeAdapter(_Document)
 def limits_file(path: Path) -> SharedFile[Heard]:
     """Return the file that keeps statements."""
     return SharedFile(
-        path, events="models.learned", version=FILE_VERSION, empty={}, read=_read_statements, write=_written
+        path,
+        events="models.learned",
+        version=FILE_VERSION,
+        empty={},
+        read=_read_statements,
+        write=_written,
+        max_bytes=SMALL_FILE_BYTES,
     )
 
 
@@ -265,7 +272,7 @@ def _read_statements(content: bytes) -> tuple[Heard, str]:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         return {}, f"no limits of version {FILE_VERSION}: {where or 'not JSON'}"
-    return heard, ""
+    return {model: known for model, known in heard.items() if len(model) <= MAX_NAME_CHARS}, ""
 
 
 def _written(heard: Heard) -> str:
