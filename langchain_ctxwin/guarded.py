@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from math import ceil
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
@@ -28,8 +29,11 @@ SLOW_WINDOW_SECONDS = 10.0
 """Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
 
 MAX_PAUSES = 5
-"""Pauses, each longer than the last, after which a counter is left alone for good: each may leave a thread behind that
-never ends."""
+"""Counts that never returned, after which a counter is left alone until one does: each holds a thread."""
+
+LARGE_CHARS = 16_384
+"""Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
+character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted."""
 
 IDLE_SECONDS = 5.0
 """How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
@@ -39,7 +43,8 @@ class GuardedCounter:
     """Passes on the counts of a counter that may raise, hang, or return what is no count; thread-safe.
 
     A fraction is rounded up. For anything else that is no count the estimator's is taken, and the event `count.failed`
-    says why, once per reason. A counter that hangs or is slow is paused, and after `MAX_PAUSES` never asked again.
+    says why, once per reason. A counter that hangs or is slow is paused, each time for longer, and left alone while
+    `MAX_PAUSES` of its counts hang. When that was over large messages, only those are estimated meanwhile.
     """
 
     def __init__(
@@ -57,8 +62,7 @@ class GuardedCounter:
         self._idle_seconds = idle_seconds
         self._clock = clock
         self._worker = self._new_worker()
-        self._slow: deque[tuple[float, float]] = deque()
-        self._pause = BackOff(clock)
+        self._pauses = {is_large: _Pause(clock, timeout_seconds) for is_large in (False, True)}
         self._reasons = Seen()
         self.has_failed = False
         """True once a count was estimated instead."""
@@ -84,25 +88,26 @@ class GuardedCounter:
             self._tell(f"busy for {self._timeout_seconds:g} seconds")
             return None
         try:
-            is_paused = self._pause.is_on or self._pause.failures >= MAX_PAUSES
-            return None if is_paused else self._counted(messages, {"tools": tools} if tools else {})
+            pause = self._pauses[_chars(messages) > LARGE_CHARS]
+            return None if pause.is_on else self._counted(messages, {"tools": tools} if tools else {}, pause)
         finally:
             self._turn.release()
 
-    def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any]) -> int | None:
+    def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any], pause: _Pause) -> int | None:
         started = self._clock()
         try:
             job = self._worker.run(lambda: self._counter(messages, **arguments))
             value = job.result(self._timeout_seconds)
         except TimeoutError:
             self._worker = self._new_worker()  # the thread that hangs is left to itself
-            self._give_up(f"no answer within {self._timeout_seconds:g} seconds")
+            pause.hung(job)
+            self._tell(f"no answer within {self._timeout_seconds:g} seconds")
             return None
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code, and there may be no thread for it
-            self._watch(started)
+            self._watch(started, pause)
             self._tell(type(error).__name__)
             return None
-        self._watch(started)
+        self._watch(started, pause)
         tokens = _tokens(value)
         if tokens is None:
             self._tell(_fault(value))
@@ -112,26 +117,58 @@ class GuardedCounter:
         """One thread for all counts: one for each would cost more than most counts."""
         return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
 
-    def _watch(self, started: float) -> None:
-        """Pause a counter whose slow counts together took as long as a single one may."""
-        now = self._clock()
-        if now - started <= SLOW_SECONDS:
-            return
-        self._slow.append((now, now - started))
-        while self._slow[0][0] < now - SLOW_WINDOW_SECONDS:
-            self._slow.popleft()
-        if sum(seconds for _, seconds in self._slow) > self._timeout_seconds:
-            self._slow.clear()
-            self._give_up(f"slow counts took more than {self._timeout_seconds:g} seconds")
-
-    def _give_up(self, reason: str) -> None:
-        self._pause.failed()
-        self._tell(reason)
+    def _watch(self, started: float, pause: _Pause) -> None:
+        if pause.was_slow(started):
+            self._tell(f"slow counts took more than {self._timeout_seconds:g} seconds")
 
     def _tell(self, reason: str) -> None:
         if self._reasons.is_new(reason):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")
+
+
+class _Pause:
+    """For how long messages of one kind are not given to the counter."""
+
+    def __init__(self, clock: Clock, timeout_seconds: float) -> None:
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._back_off = BackOff(clock)
+        self._slow: deque[tuple[float, float]] = deque()
+        self._hanging: list[Future[Any]] = []
+
+    @property
+    def is_on(self) -> bool:
+        """True during a pause, and while too many counts hang."""
+        return self._back_off.is_on or sum(not job.done() for job in self._hanging) >= MAX_PAUSES
+
+    def hung(self, job: Future[Any]) -> None:
+        """Begin a pause because of a count that did not return in time."""
+        self._hanging = [*(one for one in self._hanging if not one.done()), job]
+        self._back_off.failed()
+
+    def was_slow(self, started: float) -> bool:
+        """Begin a pause when slow counts together took as long as a single one may."""
+        now = self._clock()
+        if now - started <= SLOW_SECONDS:
+            return False
+        self._slow.append((now, now - started))
+        while self._slow[0][0] < now - SLOW_WINDOW_SECONDS:
+            self._slow.popleft()
+        if sum(seconds for _, seconds in self._slow) <= self._timeout_seconds:
+            return False
+        self._slow.clear()
+        self._back_off.failed()
+        return True
+
+
+def _chars(messages: Sequence[AnyMessage]) -> int:
+    """Characters of contents and calls, about."""
+    try:
+        calls = (message.tool_calls for message in messages if isinstance(message, AIMessage) and message.tool_calls)
+        return sum(len(str(message.content)) for message in messages) + sum(len(str(made)) for made in calls)
+    except RecursionError:
+        return LARGE_CHARS + 1
 
 
 def _fault(value: object) -> str:

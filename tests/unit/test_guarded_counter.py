@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import TokenEstimator, guarded
@@ -137,6 +138,41 @@ def test_a_counter_is_asked_again_after_a_pause(hang):
     counter.fault, guard._timeout_seconds = None, guarded.COUNT_TIMEOUT_SECONDS
     clock.now += FIRST_PAUSE_SECONDS
     assert guard([TEXT]) == 1
+
+
+HUGE = HumanMessage("=" * 1_000_000)
+CALLING = AIMessage("", tool_calls=[{"name": "f", "args": {"text": "=" * 1_000_000}, "id": "1"}])
+
+
+@pytest.mark.parametrize("large", [HUGE, HumanMessage([{"type": "text", "text": HUGE.content}]), CALLING])
+def test_a_text_that_a_counter_hangs_over_pauses_it_for_texts_of_that_size_alone(hang, large):
+    """One user's megabyte costs the others no exact count, however often it comes."""
+    clock = Time()
+
+    def counter(messages):
+        return hang() if messages == [large] else 5
+
+    guard = GuardedCounter(counter, estimate, timeout_seconds=4 * HANG_SECONDS, clock=clock)
+    with capture_logs():
+        for _ in range(2 * MAX_PAUSES):
+            assert (guard([large]), guard([TEXT])) == (ESTIMATE, 5)
+            clock.now += LONGEST_PAUSE_SECONDS
+
+
+def test_a_counter_is_asked_again_when_what_hung_returned():
+    """A count that took long and ended holds no thread any more."""
+    over, clock, counter = threading.Event(), Time(), Counter()
+    counter.fault = over.wait
+    guard = GuardedCounter(counter, estimate, timeout_seconds=HANG_SECONDS, clock=clock)
+    with capture_logs():
+        for _ in range(MAX_PAUSES + 1):
+            guard([HUGE])
+            clock.now += LONGEST_PAUSE_SECONDS
+    over.set()
+    guard._timeout_seconds = guarded.COUNT_TIMEOUT_SECONDS
+    while not guard.attempt([HUGE]):  # until the threads took notice
+        time.sleep(0.001)
+    assert counter.asked == MAX_PAUSES + 1
 
 
 @pytest.mark.parametrize(
