@@ -230,13 +230,14 @@ def test_what_earlier_requests_called_and_lost_changes_nothing():
 
 
 def test_a_change_fills_the_set_with_what_ranks_best():
+    """To 95 % of the room."""
     tools = [*TOOLS, *(definition(f"unused_{number}", "Nothing.") for number in range(9))]
     selector = ToolSelector(tools, 10, counter=one_each)
     previous = ["find_hotel", *(f"unused_{number}" for number in range(9))]
     selection = selector.select("Book a taxi ride to an address. The recipient pays.", previous=previous)
-    assert selection.names == (*(f"unused_{number}" for number in range(2, 9)), "book_taxi")
+    assert selection.names == (*(f"unused_{number}" for number in range(2, 9)), "send_email", "book_taxi")
     assert selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).added[-1] == "book_taxi"
-    assert len(selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).names) == 8
+    assert len(selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).names) == 9
 
 
 def test_two_topics_in_turn_both_keep_their_tools():
