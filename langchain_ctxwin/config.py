@@ -351,8 +351,8 @@ class ToolResultConfig(Settings):
     """Largest part of the room left in the window that the results of one step may take together."""
 
     fields: tuple[FieldPath, ...] = ()
-    """Paths of the fields to show of large JSON results, such as `price.basePrice`, `items[].id`, `*.name`; empty:
-    all but empty values, addresses and answers to yes-or-no questions."""
+    """Paths of the fields to show of JSON results, such as `price.basePrice`, `items[].id`, `*.name`, whether they fit
+    or not; empty: of large ones all but empty values, addresses and answers to yes-or-no questions."""
 
     page_rows: Count | None = None
     """Most rows of a page, whatever their size."""
@@ -379,6 +379,11 @@ class ToolResultConfig(Settings):
     cursor_keys: tuple[CursorKey, ...] = ()
     """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
     cursors end with the process."""
+
+    @property
+    def chosen_fields(self) -> tuple[str, ...]:
+        """The configured `fields`, none where `projection` is switched off."""
+        return self.fields if self.projection else ()
 
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""

@@ -28,6 +28,7 @@ from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record
 from langchain_ctxwin.tool_results.projection import query_words
 from langchain_ctxwin.tool_results.reading import READ_MORE, Answer, Fields, Question, Reader, question_of
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from langchain_ctxwin.tool_results.view import leaves_out
 from langchain_ctxwin.tool_results.wrapping import (
     Reduced,
     contents,
@@ -56,7 +57,7 @@ MAX_TOOLS = 256
 """Tools whose copies are remembered; making one again costs a millisecond."""
 
 MEDIA_SHARE = 0.5
-"""Part of a result's budget that media may take; the rest tells what there is."""
+"""Part of the budget of a large result that media may take; the rest tells what there is."""
 
 STORE_SECONDS = 3.0
 """Longest wait for a store: a tool call waits for it, and a healthy one takes milliseconds for a megabyte."""
@@ -208,7 +209,8 @@ class ToolResultGuard:
         call, known, loop = self._call(tool, args, runtime), _known(output, runtime), asyncio.get_running_loop()
         output = jsonable(output) if isinstance(output, Iterator) else output
         # A text is priced by a sample; anything else may have to be printed first.
-        if all(isinstance(one, str) and self._fits(call, one) for one in contents(output, known)):
+        is_simple = not call.config.chosen_fields
+        if is_simple and all(isinstance(one, str) and self._fits(call, one) for one in contents(output, known)):
             return output
         work = partial(with_views, output, lambda content: self._shown(call, content, loop), known)
         return await asyncio.wrap_future(in_daemon(work))
@@ -259,10 +261,13 @@ class ToolResultGuard:
         return self._prices.content(content) <= call.budget_tokens
 
     def _shown(self, call: Call, content: Any, loop: Loop) -> Reduced | None:
-        """What is shown of a result, None when it fits as it is. What is left out is kept before that."""
-        if self._fits(call, content):
+        """What is shown of a result, None when it stays as it is. What is left out is kept before that."""
+        fits, config = self._fits(call, content), call.config
+        if fits and not config.chosen_fields:
             return None
-        read, config, media = content_of(content), call.config, self._media_that_fits(call, content)
+        read, media = content_of(content), self._media_that_fits(call, content, 1.0 if fits else MEDIA_SHARE)
+        if fits and not leaves_out(read, config.chosen_fields):
+            return None
         result_id, tokens = self._new_id(), call.budget_tokens - media.tokens
         record = Record(
             tool=call.tool,
@@ -290,9 +295,9 @@ class ToolResultGuard:
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
         return Reduced(shown, _facts(answer))
 
-    def _media_that_fits(self, call: Call, content: Any) -> Fit[Any]:
+    def _media_that_fits(self, call: Call, content: Any, share: float) -> Fit[Any]:
         media = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
-        budget = int(MEDIA_SHARE * call.budget_tokens)
+        budget = int(share * call.budget_tokens)
         return take_while_fits(media, budget, lambda block: self._prices.content([block]), on_overflow="skip")
 
     def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Loop) -> str:

@@ -274,8 +274,8 @@ def style_of(record: Record) -> Style:
 def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[Style]:
     """The styles to try, mildest first. Configured fields are what the user wants to see, however much would fit."""
     base = style_of(record)
-    if config.projection and config.fields:
-        yield replace(base, fields=config.fields)
+    if config.chosen_fields:
+        yield replace(base, fields=config.chosen_fields)
         return
     yield base
     if config.projection:

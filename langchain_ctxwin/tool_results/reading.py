@@ -167,7 +167,8 @@ class Reader:
         """Return the first view of a result within a number of tokens, and the record to keep."""
         room = Room(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
-        notes = Notes(kept, view.layout, self._result_id, self._price, tokens)
+        # Of a result that fits fields are left out to save tokens: its notes are as short as it is.
+        notes = Notes(kept, view.layout, self._result_id, self._price, min(tokens, self._price(content.text)))
         question = Question(is_first=True)
 
         def page(body_tokens: int) -> Answer:
@@ -313,6 +314,8 @@ class Notes:
             size = f"{len(record.text):,} characters{rows}"
             if record.shows_everything and page.is_everything:
                 return f"{record.tool} returned {size}: all of it is here, printed compactly."
+            if record.fields and page.next is None and not page.form:
+                return f"{record.tool} returned {size}: the chosen fields of all of it are here."
             return f"{record.tool} returned {size}: too much to show at once. {_here(layout, page)}"
         return f"Result of {record.tool}. {_here(layout, page)}"
 

@@ -151,6 +151,15 @@ class View:
         return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
 
 
+def leaves_out(content: Content, fields: Sequence[str]) -> bool:
+    """Say whether a view of these fields leaves anything out, and shows something: an error has none of them."""
+    layout = layout_of(content)
+    if layout.unit == "text":
+        return False
+    shown = View(layout, Style(fields=tuple(fields))).shown(range(len(layout)))
+    return bool(shown.left_out) and len(shown.missing) < len(fields)
+
+
 def row_lines(values: Sequence[Any]) -> list[str]:
     """Print rows, one text each; the header of a table is part of the first row's."""
     printed = print_rows(values)

@@ -287,3 +287,42 @@ def test_what_is_guarded_twice_is_reduced_once():
     (message,) = results("node", guard, guard.wrap([as_text]), call("as_text"))
     assert message.text.count("Between the marks is data") == 1
     assert message.response_metadata["ctxwin"]["result_chars"] == len(text())
+
+
+SMALL = [
+    {"id": index, "name": f"row-{index}", "note": f"a note that nobody reads, of row {index}"} for index in range(9)
+]
+CHOSEN = ToolResultConfig(max_tokens=2_000, fields=("[].id", "[].name"))
+
+
+@both
+async def test_configured_fields_apply_to_results_that_fit(is_async: bool) -> None:
+    """A small result is shown in the chosen fields as well, and the others can be read by its cursor."""
+    guard = ToolResultGuard(CHOSEN)
+
+    shown = await guard.aoutput(SMALL, "rows", {}) if is_async else guard.output(SMALL, "rows", {})
+    cursor = shown.rpartition('cursor="')[2].partition('"')[0]
+
+    assert "row-8" in shown
+    assert "nobody" not in shown
+    assert text_tokens(shown) < text_tokens(json.dumps(SMALL))
+    assert "nobody reads, of row 8" in guard.read(cursor, fields=["*"])
+
+
+@pytest.mark.parametrize(
+    "result",
+    [json.dumps({"error": "no such table"}), "plain text", json.dumps([{"id": 1, "name": "all"}]), "[]"],
+    ids=["nothing chosen in it", "text", "nothing else in it", "empty"],
+)
+def test_configured_fields_leave_a_result_alone_that_they_would_not_shorten(result: str) -> None:
+    """An error has none of the chosen fields: shown in them, it would be hidden."""
+    assert ToolResultGuard(CHOSEN).output(result, "rows", {}) == result
+
+
+def test_media_beside_configured_fields_stays_when_all_of_the_result_fits() -> None:
+    """Choosing fields of a small result costs none of its images."""
+    guard = ToolResultGuard(CHOSEN.model_copy(update={"max_tokens": 5_000}))
+
+    shown = guard.output([IMAGE, {"type": "text", "text": json.dumps(SMALL)}], "rows", {})
+
+    assert shown[1:] == [IMAGE]
