@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate
+from functools import cached_property, reduce
+from itertools import accumulate, chain, islice
 from typing import Any, Literal
 
 from langchain_ctxwin.core.edits import compact_json
-from langchain_ctxwin.core.field_paths import joined
+from langchain_ctxwin.core.field_paths import compile_fields, exists, joined
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
 from langchain_ctxwin.tool_results.projection import Projected, extract, project, project_automatically
@@ -29,6 +29,12 @@ MIN_ROWS = 2
 
 MAX_ENTRIES = 2_000_000
 """More rows than cursors can count; such a result is paged as text."""
+
+NAMED_ROWS = 16
+"""Rows whose fields are named to whom asks for others: rows of one list mostly have the same."""
+
+MAX_PATHS = 2_000
+"""Fields of these rows that are looked at, all of a hundred in each."""
 
 SMALL_CHARS = 200
 """A value that prints in so many characters, about two lines, is shown on the line of its path."""
@@ -92,7 +98,7 @@ class View:
             return self._fields([next(iter(self.layout.entry(index))) for index in indexes])
         heads = [self._beside(self.layout.entry(index)) for index in indexes[: self._heads(indexes)]]
         rows = [self.layout.entry(index) for index in indexes[len(heads) :]]
-        return together([*heads, self._project(rows, [self._inside(path) for path in self.style.fields])])
+        return together([*heads, self._project(rows, [self.layout.inside(path) for path in self.style.fields])])
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
@@ -135,14 +141,6 @@ class View:
             return [_field_lines(value) for value in values]
         head = self._heads(indexes)
         return [*map(_field_lines, values[:head]), *row_lines(values[head:])]
-
-    def _inside(self, path: str) -> str:
-        """A path in the whole value as a path in one row; other paths are taken as paths in the row."""
-        prefix = ".".join(self.layout.path)
-        for start in (f"{prefix}[].", f"{prefix}." if prefix else "[]."):
-            if path.startswith(start):
-                return path.removeprefix(start)
-        return path
 
     def _shorten(self, text: str, max_chars: int) -> str:
         if self.style.extraction:
@@ -219,6 +217,41 @@ class Layout:
     def __len__(self) -> int:
         return self.head + len(self.rows)
 
+    @property
+    def list_path(self) -> str:
+        """The path of the list of rows, as it can be asked for; empty for a list at the top."""
+        return reduce(joined, self.path, "")
+
+    def inside(self, path: str) -> str:
+        """Return a path in the whole value as a path in one row; other paths are taken as paths in the row.
+
+        The path of the list itself, or of what it stands in, is all of a row, unless rows have such a field.
+        """
+        prefix = self.list_path
+        if prefix and f"{prefix}.".startswith(f"{path.removesuffix('[]')}."):
+            return path if exists(list(self.rows[:NAMED_ROWS]), *compile_fields([path])) else "**"
+        start = next((start for start in (f"{prefix}[].", f"{prefix}.") if path.startswith(start)), "")
+        return path.removeprefix(start)
+
+    def unmatched(self, fields: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths that name a field and lead to nothing, neither in the value nor in any row."""
+        return tuple(path for path in fields if not self._has(path))
+
+    def _has(self, path: str) -> bool:
+        (steps,), (inside,) = compile_fields([path]), compile_fields([self.inside(path)])
+        if not any(isinstance(step, str) for step in steps):
+            return True
+        if self.unit == "text":
+            return False
+        return exists(list(self.rows), inside if self.unit == "rows" else steps) or exists(self.beside, steps)
+
+    def field_names(self) -> tuple[str, ...]:
+        """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
+        if self.unit == "text":
+            return ()
+        found = chain(_leaf_paths(list(self.rows[:NAMED_ROWS]), ""), _leaf_paths(self.beside or {}, ""))
+        return tuple(dict.fromkeys(_in_entry(path) for path in islice(found, MAX_PATHS)))
+
     def entry(self, index: int) -> Any:
         """Return an entry, the fields beside the rows first."""
         return self.beside if index < self.head else self.rows[index - self.head]
@@ -227,7 +260,7 @@ class Layout:
         """Return the path at which an entry stands; empty for objects whose fields state their own."""
         if index < self.head or self.unit != "rows":
             return ""
-        return f"{'.'.join(self.path)}[{index - self.head}]"
+        return f"{self.list_path}[{index - self.head}]"
 
     def name(self, index: int) -> str:
         """Return what an entry is called outside of the marks: by its number, because keys are data."""
@@ -264,6 +297,18 @@ def _layout(content: Content) -> Layout:
     if path is None:
         return Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
     return Layout(unit="rows", rows=_at(value, path), beside=_without(value, path) or None, path=path)
+
+
+def _leaf_paths(value: Any, path: str) -> Iterator[str]:
+    """The paths of all that is no object or list, and of empty ones; those of the items of a list are the same."""
+    if isinstance(value, list) and value:
+        for item in value:
+            yield from _leaf_paths(item, f"{path}[]")
+    elif isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaf_paths(item, joined(path, key))
+    elif path.strip("[]"):
+        yield path
 
 
 def _way_to_rows(value: dict[str, Any]) -> tuple[str, ...] | None:

@@ -33,7 +33,9 @@ DESCRIPTION = (
 
 CursorText = Annotated[str, "The cursor, exactly as it stands in the note."]
 Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]
-FieldPaths = Annotated[list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id".']
+FieldPaths = Annotated[
+    list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id", parted by commas.'
+]
 PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
 Runtime = Annotated[Any, InjectedToolArg]
 

@@ -171,9 +171,9 @@ def test_a_part_of_a_row_is_called_by_its_number_outside_of_the_marks():
 
 
 def test_what_was_asked_for_is_repeated_so_that_it_can_be_seen():
-    rows = [{"id": at} for at in range(900)]
+    rows = [{"id": at, "👩" * 60: at} for at in range(900)]
     (page,) = ask(guard_of(max_tokens=600), rows, contains="a\u202eb")
-    long, *_ = ask(guard_of(max_tokens=300), rows, fields=["👩" * 180])
+    long, *_ = ask(guard_of(max_tokens=300), rows, fields=["id", "👩" * 60])
 
     assert page.startswith('[There is nothing in the result of rows with "a\\u202eb".')
     assert "fields as before)" in long  # each of them may cost as much as a page
@@ -187,3 +187,12 @@ def test_the_refusal_of_a_path_fits_in_a_page(path):
     refusal = guard.tools[0].invoke(call("read_more", cursor=cursor, fields=[path + "x" * 100_000]))
 
     assert (refusal.status, PRICE(refusal.content) <= 300) == ("error", True)
+
+
+def test_the_answer_to_a_wrong_field_fits_in_a_page():
+    rows = [{f"a rather long name of the column {at}": at for at in range(80)} for _ in range(90)]
+
+    (page,) = ask(guard_of(max_tokens=300), rows, fields=["column 9" * 9, *(f"row.{at}" for at in range(90))])
+
+    assert "so nothing was read" in page
+    assert PRICE(page) <= 300
