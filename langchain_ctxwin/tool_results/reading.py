@@ -382,11 +382,13 @@ class Notes:
         return ". ".join(filter(None, told))
 
     def _names(self, page: Page, question: Question) -> str:
-        """The names of the fields that the note below the data counts, as far as they are worth their room."""
+        """The path of the list of rows, and the fields that the note below the data counts, if worth their room."""
+        rows = self._named("rows of ", (f"{self._layout.list_path}[]",), 1) if self._layout.path else ""
         if self._is_terse:
-            return ""
+            return rows if question.is_first else ""
         shown, most = page.shown, MAX_NAMES if question.is_first else MAX_NAMES_LATER
         named = [
+            rows,
             self._named("left out: ", () if question.fields else shown.left_out, most),
             self._named("cut short: ", shown.shortened, most),
             self._named("no field matches ", shown.missing, MAX_NAMES),

@@ -124,6 +124,14 @@ def test_fields_can_be_named_by_paths_of_the_whole_result():
     assert 'fields=["items[].number", "items[].html_url"]' in pages[0]
 
 
+@pytest.mark.parametrize("max_tokens", [300, 600])
+def test_the_first_page_tells_the_name_of_the_list_that_holds_the_rows(max_tokens):
+    page, later, *_ = walk(guard_of(max_tokens=max_tokens), {"result": issues(120)})
+
+    assert re.search(r"(?m)^\(rows of result\.items\[\](; left out: .*)?\)$", body_of(page) or page)
+    assert ("rows of result.items[]" in body_of(later)) is (max_tokens == 600)
+
+
 @pytest.mark.parametrize("fields", [["number", "autor.login"], "number, autor.login", '["number", "autor.login"]'])
 def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields):
     guard = guard_of(max_tokens=600)
