@@ -23,7 +23,7 @@ from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
-from langchain_ctxwin.core.reported import answered_by, fault_of, may_be, reported_tokens
+from langchain_ctxwin.core.reported import AGREEING_REPORTS, agreeing, answered_by, fault_of, may_be, reported_tokens
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.view import Position, message_id
@@ -155,12 +155,22 @@ class Lesson:
 
 
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
-    """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
+    """Learn from the usage that came with the answer to a request; one without usage changes nothing.
+
+    A size far from our count is not used, unless it is one of several in a row that agree with each other.
+    """
     counts, priced_view = dict(window.session.counts), window.priced_view
     tokens, fault = reported_tokens(reply, expected(priced_view))
-    if tokens is None:
-        return Lesson(counts=counts, ignored=fault)
     answering_model = answered_by(reply) or window.answering_model
+    if fault and reply.usage_metadata:
+        stated, estimate = reply.usage_metadata.get("input_tokens"), priced_view.estimates.total_tokens
+        row = agreeing(counts.get("contradicted"), answering_model, stated, estimate)
+        if row is None or row["reports"] < AGREEING_REPORTS:
+            return Lesson(counts={**counts, "contradicted": row} if row else counts, ignored=fault)
+        tokens = stated
+    if tokens is None:
+        return Lesson(counts=counts)
+    counts.pop("contradicted", None)
     belief, measured = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
     counts["anchor"] = {
         "id": reply.id,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage
 
@@ -14,6 +15,18 @@ something else. The rules of thumb count at most twice too much."""
 MAX_REPORTED_RATIO = 10.0
 UNSEEN_TOKENS = 50_000
 """Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request."""
+
+AGREEING_REPORTS = 3
+"""Reports in a row that contradict our count, but not each other, after which they are believed: the third time it is
+our count that is wrong (definitions that the provider defers, a medium it counts otherwise)."""
+
+MAX_REPORTED_TOKENS = 100_000_000
+"""Above this no request has ever been: no row of reports makes it believed."""
+
+FOLLOWING_RATIO = 4.0
+FOLLOWING_TOKENS = 300
+"""Reports follow a conversation when they grow by what it grew by, within this factor and this constant. Those of a
+server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows."""
 
 
 def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:
@@ -39,6 +52,25 @@ def fault_of(tokens: object, expected: Sequence[int]) -> str:
     if not any(_is_near(tokens, count) for count in expected):
         return f"the provider reported {tokens:,} input tokens, far from our count of {counts}"
     return ""
+
+
+def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estimate: int) -> dict[str, Any] | None:
+    """Return the stored row of reports that contradict our counts, with one more; None when this can be no size.
+
+    Args:
+        before: the row so far; it begins anew when this report does not follow its first one.
+        model: who answered.
+        tokens: the size reported.
+        estimate: our plain count of the same request, in tokens.
+    """
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 < tokens <= MAX_REPORTED_TOKENS:
+        return None
+    if before and before["model"] == model:
+        grown, added = tokens - before["tokens"], estimate - before["estimate"]
+        least, most = sorted((added / FOLLOWING_RATIO, added * FOLLOWING_RATIO))
+        if least - FOLLOWING_TOKENS <= grown <= most + FOLLOWING_TOKENS:
+            return {**before, "reports": before["reports"] + 1}
+    return {"model": model, "tokens": tokens, "estimate": estimate, "reports": 1}
 
 
 def is_absurd(tokens: int, count: int) -> bool:

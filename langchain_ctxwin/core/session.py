@@ -230,6 +230,12 @@ def _is_checked(value: object) -> bool:
     return sizes and isinstance(value, Mapping) and _is_text(value.get("digest"))
 
 
+def _is_contradicted(value: object) -> bool:
+    if not isinstance(value, Mapping) or not _is_text(value.get("model")):
+        return False
+    return all(map(_is_count, (value.get("tokens"), value.get("estimate"), value.get("reports"))))
+
+
 def _each(check: Check) -> Check:
     def all_valid(value: object) -> bool:
         return isinstance(value, Mapping) and all(isinstance(key, str) and check(item) for key, item in value.items())
@@ -244,6 +250,7 @@ def _is_limit(value: object) -> bool:
 _COUNTS: dict[str, Check] = {
     "anchor": _is_anchor,
     "checked": _is_checked,
+    "contradicted": _is_contradicted,
     "beliefs": _each(lambda value: Belief.from_json(value) is not None),
     "measured": _each(lambda value: isinstance(value, Mapping)),
     "speakers": _each(_is_text),

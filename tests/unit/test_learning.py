@@ -82,7 +82,7 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     chat.talk(3)
     window = chat.ask()
     lesson = chat.answer(window, tokens)
-    assert lesson.counts == window.session.counts
+    assert {**lesson.counts, "contradicted": None} == {**window.session.counts, "contradicted": None}
     assert "the provider reported" in lesson.ignored
     assert chat.error(chat.ask()) < 0.02
 
@@ -228,6 +228,41 @@ def test_one_inflated_report_is_outlived(first):
         chat.talk(3)
     chat.say(18)
     assert [chat.say(1).ignored for _ in range(3)] == [""] * 3
+    assert chat.error(chat.ask()) < 0.05
+
+
+@pytest.mark.parametrize("reported", [5_000, 700_000])
+def test_reports_that_contradict_our_count_are_believed_when_three_agree(reported):
+    """A provider that leaves deferred definitions out of the prompt, or puts a book into it, says so every time."""
+    chat = Chat(window=2_000_000)
+    chat.add(HumanMessage(""), 40_000)
+    lessons = []
+    for turn in range(12):
+        window = chat.ask(60)
+        lessons.append(chat.answer(window, reported + 150 * turn))
+    assert [bool(lesson.ignored) for lesson in lessons] == [True, True, *([False] * 10)]
+    assert "contradicted" not in chat.state["context_counts"]
+    assert chat.ask(60).total_tokens == pytest.approx(reported + 150 * 12, rel=0.05)
+
+
+@pytest.mark.parametrize("server", ["cuts", "sums up", "counts what no cache holds", "takes turns"])
+def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
+    chat, total = Chat(window=2_000_000), 0
+    chat.add(HumanMessage(""), 40_000)
+    for turn in range(12):
+        window = chat.ask(1_500)
+        plain = window.priced_view.estimates.total_tokens
+        total += 20 * plain
+        said = {"cuts": 4_096, "sums up": total, "counts what no cache holds": 1_900, "takes turns": 5_000 + 150 * turn}
+        by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
+        assert chat.answer(window, said[server], by=by).ignored
+    assert chat.ask(60).total_tokens >= plain
+
+
+def test_an_honest_report_ends_a_row_of_others():
+    chat = Chat()
+    chat.talk(3)
+    assert [bool(chat.say(factor).ignored) for factor in (0.1, 0.1, 1, 0.1, 0.1)] == [True, True, False, True, True]
     assert chat.error(chat.ask()) < 0.05
 
 

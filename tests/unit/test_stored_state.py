@@ -16,7 +16,8 @@ from langchain_ctxwin.core.view import View
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
 GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-COUNTS = ["anchor", "checked", "beliefs", "measured", "speakers", "limits", "messages", "first", "resets", "reported"]
+COUNTS = ["anchor", "checked", "beliefs", "measured", "speakers", "limits", "messages", "first", "resets", "reported",
+          "contradicted"]  # fmt: skip
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
 VIEW = ["start", "pinned", "cleared", "clamped", "covered", "receipt"]
 NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
