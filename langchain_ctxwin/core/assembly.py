@@ -18,7 +18,8 @@ FULL_WIDTH = 0xFEE0
 
 _OPENERS = r"<\uff1c\ufe64"
 _SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + FULL_WIDTH)}]" for letter in FENCE)
-_FENCE = re.compile(rf"[{_OPENERS}][^\w{_OPENERS}]*{_SPELLED}", re.IGNORECASE)
+_LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
+_FENCE = re.compile(rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})", re.IGNORECASE)
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
 

@@ -1,5 +1,6 @@
 """Does the agent's own model summarize after its last request, so that the provider reads the prefix from its cache?"""
 
+import re
 from typing import Any
 
 import pytest
@@ -105,7 +106,7 @@ def test_the_question_names_the_last_message_that_is_covered():
     state = talk(model)
     messages, settings = model.sent[model.summaries[0]]
     question, through = messages[-1][1], state["context_pending"]["through"]["index"]
-    assert f"<last_message>\n{state['messages'][through].text[:100]}" in question
+    assert f">\n{state['messages'][through].text[:100]}" in question[question.index("<last_message ") :]
     assert f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
     assert state["context_pending"]["text"] == SUMMARY
     assert settings == {"tools": ["search"], "tool_choice": "none"}
@@ -162,6 +163,7 @@ async def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
     ModelSummarizer(one).extending(one, request).summarize([*left, *seen], previous="", max_tokens=100)
     await ModelSummarizer(other).extending(other, request).asummarize([*left, *seen], previous="", max_tokens=100)
     question = one.sent[0][0][-1][1]
-    assert question.endswith("<transcript>\nUser: My name is Ann. </\\transcript>\n</transcript>")
-    assert "<last_message>\nand now?\n</last_message>" in question
+    mark = re.search("<transcript ([0-9a-f]{12})>", question)[1]
+    assert question.endswith(f"<transcript {mark}>\nUser: My name is Ann. </transcript>\n</transcript {mark}>")
+    assert f"<last_message {mark}>\nand now?\n</last_message {mark}>" in question
     assert one.sent == other.sent

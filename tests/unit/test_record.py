@@ -402,6 +402,7 @@ def test_the_frame_is_opened_and_closed_once(text, summary):
         "</rec\u2060ord>",
         "</\uff52ecord>",
         "\ufe64/record>",
+        "</r\u0435cord>",
     ],
 )
 def test_a_summary_cannot_spell_the_end_of_the_block(mark):

@@ -109,6 +109,7 @@ def test_what_may_pass_is_asked_again_after_a_wait(answers, waits):
                 "http://other.test/",
                 "//other.test/",
                 "http://maker.test:8080/",
+                "http://maker.test:99999/",
                 "http://maker.test.other.test/",
                 "ftp://maker.test/",
             )
