@@ -204,7 +204,23 @@ def emergency(window: Window, target_tokens: int | None = None) -> Compaction | 
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
     if target_tokens is None and window.request.least_tokens(after) > limit:
         raise refusal_of(window, after)
+    if shared := _shared_id(window.request, view):
+        raise BudgetExceededError(
+            f"the request has to shrink to {limit:,} tokens, and messages {shared[1]} have the same id {shared[0]!r}. "
+            "What is shortened is kept by id: give every message an id of its own (`add_messages` does), or none",
+            report=window.report,
+        )
     return compaction
+
+
+def _shared_id(request: Request, view: View) -> tuple[str, list[int]] | None:
+    """An id that the view edits by and several messages have, with their positions: an edit of one would be lost."""
+    edited = view.cleared | view.clamped.keys()
+    places: dict[str, list[int]] = {}
+    for index in range(request.first, len(request.messages)) if edited else ():
+        if (name := message_id(request.messages, index)) in edited:
+            places.setdefault(name, []).append(index)
+    return next(((name, found) for name, found in places.items() if len(found) > 1), None)
 
 
 def past_bound(window: Window) -> str:

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, pin
 from langchain_ctxwin.core.outcome import from_answer
+from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import awrite_summary
 from support import agents
 from support.agents import called, compacted
@@ -147,3 +148,17 @@ async def test_a_summarizer_that_is_too_slow_ends_quietly():
     with pytest.raises(Exception, match="no summary within"):
         await awrite_summary(Slow(), talk(2), previous="", max_tokens=50, timeout_seconds=0.05)
     await asyncio.sleep(0.3)
+
+
+@pytest.mark.parametrize("ids", [("same", "same"), ("one", "other")])
+def test_two_messages_with_one_id_are_not_shortened_by_it(ids):
+    """An edit of one would be lost with that of the other, and the request stay over its limit without a word."""
+    results = [ToolMessage("row " * 900, tool_call_id=f"c{n}", id=id_) for n, id_ in enumerate(ids)]
+    calls = [{"name": "look", "args": {"page": n}, "id": f"c{n}"} for n in range(2)]
+    messages = [HumanMessage("question", id="h"), AIMessage("", tool_calls=calls, id="a"), *results]
+    engine = engine_of(900)
+    if len({*ids}) == 1:
+        with pytest.raises(BudgetExceededError, match=r"messages \[2, 3\] have the same id 'same'"):
+            engine.emergency(engine.measure(messages))
+    else:
+        assert compacted(engine, messages)[0].over_by == 0
