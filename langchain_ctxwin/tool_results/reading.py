@@ -518,10 +518,14 @@ class Search:
         for start in range(0, len(entries), at_once):
             batch = entries[start : start + at_once]
             lines = _numbered_lines(self._view, batch)
+            due: list[str] = []  # what stands above rows of the table and was not shown with one of them
             for index in batch:
                 at = replace(place, entry=index, char=place.char if index == place.entry else 0)
-                block = "" if at.char else self._block(index, lines.get(index, ""), most_tokens)
+                *above, line = lines.get(index, "").split("\n")
+                due = _newest([*due, *above])
+                block = "" if at.char or not line else self._block(index, "\n".join([*due, line]), most_tokens)
                 if block and room.price(block) <= most_tokens:
+                    due = []
                     yield at, block
                 else:
                     yield from self._passages(at)
@@ -589,6 +593,12 @@ def _numbered_lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
     name = next(name for name in names if not any(name in value for value in objects.values()))
     numbered = [{name: index - layout.head + 1, **value} for index, value in objects.items()]
     return dict(zip(values, row_lines(numbered), strict=True))
+
+
+def _newest(above: Sequence[str]) -> list[str]:
+    """The header of a table and the last of the lines that say what holds for the rows below them."""
+    runs = [line for line in above if line.startswith("#")]
+    return [*(line for line in above if not line.startswith("#")), *runs[-1:]]
 
 
 def _body(blocks: Sequence[Block]) -> str:

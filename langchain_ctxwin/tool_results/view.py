@@ -354,9 +354,16 @@ class Inside:
         self._starts = [0, *accumulate(len(body) + (len(title) + 1 if title else 0) for title, body in parts)]
 
     def title_at(self, char: int) -> str:
-        """Return the title of the part that a position is in the middle of, or an empty string."""
+        """Return the title of the part that a position is in the middle of, or an empty string.
+
+        That of a table is its path, its header, and the line that says what holds for the rows from there on.
+        """
         index = min(bisect_right(self._starts, char), len(self._titles)) - 1
-        return self._titles[index] if char > self._starts[index] else ""
+        title, rows = self._titles[index], self._starts[index] + len(self._titles[index])
+        if char <= self._starts[index]:
+            return ""
+        run = self.text.rfind("\n#", rows, char) if "\n" in title else -1  # only a table has a line below its path
+        return title if run < 0 else title + self.text[run : self.text.index("\n", run + 1)]
 
 
 def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -290,3 +290,33 @@ def test_each_read_extends_the_expiry_of_the_result_and_none_that_of_its_cursor(
     clock.now += 601
     with pytest.raises((CursorExpiredError, ResultGoneError), match="repeating it is safe"):
         guard.read(cursor_in(newer))
+
+
+def test_a_table_that_goes_on_inside_a_row_says_its_header_and_what_holds_for_its_rows_on_each_page():
+    lines = [{"job": "Actor" if at < 150 else "Cook", "sku": f"S-{at}", "amount": at} for at in range(300)]
+
+    found = answers({"rows": [{"id": 1, "lines": lines}, {"id": 2}]}, 500, Question(fields=("*",)))
+    inside = [answer.page.body for answer in found if answer.page.inside]
+
+    assert len(inside) > 5
+    for body in inside:
+        _, _, above = body.partition("rows[0].lines[] (300 items):\n")
+        header, run, row, *_ = above.splitlines()
+        job = "Actor" if int(row.rpartition("|")[2]) < 150 else "Cook"
+        assert (header, run) == ("sku|amount", f"# job: {job}")
+
+
+def test_rows_that_are_found_stand_below_their_header_when_a_larger_one_before_them_shows_its_passages():
+    rows = [
+        {"number": at, "state": "open" if at < 12 else "closed", "title": f"error {at}", "body": "long " * sizes}
+        for at in range(40)
+        for sizes in (9_000 if at in {0, 14} else 3,)
+    ]
+
+    first, *others = answers(rows, 600, Question(contains="error", fields=("*",)))
+    larger, header, run, *below = first.page.body.splitlines()
+
+    assert (larger, header) == ("[0].title: error 0", "row|number|title")
+    assert run.startswith("# state: open;")
+    assert below[below.index("[14].title: error 14") + 1].startswith("# state: closed;")
+    assert {answer.page.body.partition("\n")[0] for answer in others} == {"row|number|title"}
