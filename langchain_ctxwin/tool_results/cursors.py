@@ -28,6 +28,10 @@ TAG_BYTES = 16
 
 ARGS_DIGEST_CHARS = 32  # 128 bits in hex: two calls of one tool never share it by chance
 TTL_SECONDS = 600.0
+
+CLOCK_SKEW_SECONDS = 300.0
+"""How far the clocks of workers may be apart: the five minutes that Kerberos allows (RFC 4120, "clock skew")."""
+
 SALT = b"langchain_ctxwin.cursor"
 
 _PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
@@ -93,7 +97,7 @@ class CursorSigner:
     Key init args:
         keys: a secret, or several, oldest first: the last one signs, all of them verify.
         ttl_seconds: how long a cursor is good for; it may end up to a second later, never earlier.
-        clock: seconds since the epoch. A cursor from the future, of a worker whose clock runs ahead, counts as new.
+        clock: seconds since the epoch. A cursor of a worker whose clock runs up to five minutes ahead counts as new.
 
     Instantiate:
         ```python
@@ -178,7 +182,7 @@ class CursorSigner:
 
         Raises:
             CursorTamperedError: it was not; or the text was changed, or is no cursor at all.
-            CursorExpiredError: it was, but it is older than its time to live.
+            CursorExpiredError: it was, but it is older than its time to live, or of a time that has not come yet.
             ConfigError: `tool`, `args_digest` or `thread` is no text.
         """
         stated = parsed(text)
@@ -191,6 +195,11 @@ class CursorSigner:
             raise CursorExpiredError(
                 f"the cursor {text} is {age_seconds:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the "
                 f"newest cursor of this result, or {NOT_AGAIN}"
+            )
+        if -age_seconds > CLOCK_SKEW_SECONDS:
+            raise CursorExpiredError(
+                f"the cursor {text} is of a time {-age_seconds:,.0f} seconds from now, clocks may differ by "
+                f"{CLOCK_SKEW_SECONDS:g}: use the newest cursor of this result, or {NOT_AGAIN}"
             )
         return cursor
 
