@@ -145,6 +145,26 @@ def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def repeats(content: Any, structured: Any) -> bool:
+    """Say whether the structured content of an MCP tool says what its content says.
+
+    Servers print a value as one text, or the items of a list as a text each, and name a value that is no object
+    `result`, because structured content has to be an object.
+
+    Example:
+        >>> repeats([{"type": "text", "text": "7"}, {"type": "text", "text": "8"}], {"result": [7, 8]})
+        True
+    """
+    blocks = [content] if isinstance(content, str) else content
+    texts = list(map(text_of, blocks)) if is_blocks(blocks) else []
+    if not texts or not isinstance(structured, Mapping):
+        return False
+    named = [structured["result"]] if structured.keys() == {"result"} else []
+    lists = [value for value in named if isinstance(value, list)]
+    each = [[value] for value in (structured, *named)] + lists
+    return any(len(values) == len(texts) and all(map(_says, texts, values)) for values in each)
+
+
 def jsonable(value: Any) -> Any:
     """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
 
@@ -214,6 +234,15 @@ def _all_of(items: Iterator[Any]) -> list[Any]:
 def _of_text(text: str) -> Content:
     value = json_value(text)
     return Content(text=text) if value is None else Content(text=text, value=value, kind="json")
+
+
+def _says(text: str | None, value: Any) -> bool:
+    if isinstance(value, str):
+        return text == value
+    try:
+        return text is not None and bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_block(item: Any) -> bool:

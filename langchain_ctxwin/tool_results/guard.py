@@ -293,7 +293,7 @@ class ToolResultGuard:
             stored=is_stored,
         )
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
-        return Reduced(shown, _facts(answer))
+        return Reduced(shown, _facts(answer), is_stored)
 
     def _media_that_fits(self, call: Call, content: Any, share: float) -> Fit[Any]:
         media = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []

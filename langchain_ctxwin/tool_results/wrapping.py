@@ -19,7 +19,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, RootModel, create_model
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
-from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable
+from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable, repeats
 from langchain_ctxwin.tool_results.reading import READ_MORE
 
 TAG = "ctxwin:read_more"
@@ -50,6 +50,9 @@ Returned = Callable[..., Any]
 METADATA = "ctxwin"
 """Key of a message's `response_metadata` that tells programs what the notes tell the model."""
 
+STRUCTURED = "structured_content"
+"""Key of an artifact under which langchain-mcp-adapters gives the structured content of a result."""
+
 
 class Reduced(NamedTuple):
     """What is shown of a large result."""
@@ -59,6 +62,9 @@ class Reduced(NamedTuple):
 
     facts: dict[str, Any]
     """What the notes say, for programs."""
+
+    is_stored: bool
+    """All of the result is kept, so that nothing is lost when it is not kept elsewhere."""
 
 
 Look = Callable[[Any], Reduced | None]
@@ -217,6 +223,8 @@ def contents(output: Any, known: Known = NOTHING_KNOWN) -> list[Any]:
 def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
+    Only of an artifact that repeats a content which is stored as a whole, as MCP servers send it, the repetition goes.
+
     Args:
         output: what a tool returned.
         look: returns what is shown of a content, None when it is shown as it is.
@@ -267,10 +275,18 @@ def _shown(message: ToolMessage, look: Look) -> ToolMessage:
     view = look(message.content)
     if view is None:
         return message
-    facts = {METADATA: view.facts}
-    return message.model_copy(
-        update={"content": view.content, "response_metadata": {**message.response_metadata, **facts}}
-    )
+    artifact = _unrepeated(message) if view.is_stored else message.artifact
+    facts = view.facts if artifact is message.artifact else {**view.facts, "artifact_left_out": STRUCTURED}
+    metadata = {**message.response_metadata, METADATA: facts}
+    return message.model_copy(update={"content": view.content, "artifact": artifact, "response_metadata": metadata})
+
+
+def _unrepeated(message: ToolMessage) -> Any:
+    """The artifact without structured content that says what the content says; None when nothing else is in it."""
+    artifact = message.artifact
+    if not isinstance(artifact, Mapping) or not repeats(message.content, artifact.get(STRUCTURED)):
+        return artifact
+    return {key: value for key, value in artifact.items() if key != STRUCTURED} or None
 
 
 def is_read_more(tool: BaseTool) -> bool:

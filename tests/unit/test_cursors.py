@@ -203,8 +203,8 @@ def test_a_cursor_of_a_time_that_has_not_come_is_refused(signer, clock):
     with pytest.raises(CursorExpiredError) as raised:
         verified(signer, text)
     assert str(raised.value) == (
-        f"the cursor {text} is of a time 3,600 seconds from now, clocks may differ by 300: use the newest cursor of this "
-        "result, or call the tool again only if repeating it is safe"
+        f"the cursor {text} is of a time 3,600 seconds from now, clocks may differ by 300: use the newest cursor of "
+        "this result, or call the tool again only if repeating it is safe"
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
 from support.tool_runs import WIRINGS, call, everything, results
@@ -125,6 +126,53 @@ def test_the_artifact_stays_whole(wiring, one, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
     (message,) = results(wiring, guard, [one], call(one.name), is_async=is_async)
     assert message.artifact == {"raw": ROWS}
+
+
+def shown_of_mcp(content: Any, structured: Any, store: Any = None, **more: Any) -> ToolMessage:
+    """Return what becomes of a message as langchain-mcp-adapters makes it."""
+    artifact = {"structured_content": structured, **more}
+    message = ToolMessage(content, tool_call_id="c1", artifact=artifact)
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET), store=store)
+    shown: ToolMessage = guard.output(message, "list", {})
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        ([json.dumps({"items": data()}, indent=2)], {"items": data()}),
+        ([json.dumps(row, indent=2) for row in data()], {"result": data()}),
+        ([str(row["id"]) for row in data() * 9], {"result": [row["id"] for row in data() * 9]}),
+        ([text()], {"result": text()}),
+    ],
+    ids=["object", "list", "numbers", "text"],
+)
+def test_structured_content_that_repeats_a_stored_result_is_not_kept_twice(texts, structured):
+    blocks = [{"type": "text", "text": one, "id": f"lc_{at}"} for at, one in enumerate(texts)]
+    shown, beside = shown_of_mcp(blocks, structured), shown_of_mcp(blocks, structured, meta="m")
+    assert (shown.artifact, beside.artifact) == (None, {"meta": "m"})
+    assert shown.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
+
+
+@pytest.mark.parametrize("structured", [{"items": data()[1:]}, {"result": data()}, None, data()])
+def test_structured_content_that_says_something_else_stays(structured):
+    shown = shown_of_mcp([{"type": "text", "text": json.dumps({"items": data()})}], structured)
+    assert shown.artifact == {"structured_content": structured}
+    assert "artifact_left_out" not in shown.response_metadata["ctxwin"]
+
+
+def test_structured_content_stays_when_the_result_could_not_be_stored():
+    class Full(MemoryResultStore):
+        def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
+            raise OSError("no space left")
+
+    shown = shown_of_mcp([{"type": "text", "text": json.dumps({"items": data()})}], {"items": data()}, Full())
+    assert shown.artifact == {"structured_content": {"items": data()}}
+
+
+def test_a_result_that_fits_keeps_its_structured_content():
+    shown = shown_of_mcp([{"type": "text", "text": "7"}], {"result": 7})
+    assert (shown.content, shown.artifact) == ([{"type": "text", "text": "7"}], {"structured_content": {"result": 7}})
 
 
 @everywhere
