@@ -28,8 +28,12 @@ TAG = "ctxwin:read_more"
 DESCRIPTION = (
     "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
     "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
-    '(["*"] for all); `page_tokens` makes the page smaller.'
+    '(["*"] for all); `page_tokens` makes the page smaller. Notation: id|user.name names the fields of the rows below, '
+    "an empty cell is a field that the row lacks; # state: open holds for the rows below up to the next such line; "
+    "[id|name (7|Ann)] is a list of rows; … and […] and [41 more characters]: text left out; (goes on): begun on the "
+    "page before."
 )
+"""What the tool does, and the notation of all pages: said once here, because it stands in every request anyway."""
 
 CursorText = Annotated[str, "The cursor, exactly as it stands in the note."]
 Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]

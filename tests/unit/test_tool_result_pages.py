@@ -320,3 +320,24 @@ def test_rows_that_are_found_stand_below_their_header_when_a_larger_one_before_t
     assert run.startswith("# state: open;")
     assert below[below.index("[14].title: error 14") + 1].startswith("# state: closed;")
     assert {answer.page.body.partition("\n")[0] for answer in others} == {"row|number|title"}
+
+
+def test_the_tool_explains_every_mark_that_its_pages_use():
+    guard = guard_of(max_tokens=500, keywords=("refund",))
+    body = f"{LOGIN * 9}The refund was late. {LOGIN * 99}"
+    rows = [{"id": at, "title": f"Issue {at}", "state": "open", "labels": [{"name": "a", "rank": 1}, {"name": "b"}],
+             "body": body} for at in range(40)]  # fmt: skip
+    shown = "\n".join([*walk(guard, rows), *walk(guard, document(200)), *ask(guard, rows, fields=["*"])])
+    marks = {
+        "id|": r"(?m)^id\|title",
+        "# state: open": r"(?m)^# state: open",
+        "[id|name (7|Ann)]": r"\[name\|rank \(a\|1\) \(b\)\]",
+        "…": r"\. … The refund",
+        "[…]": r"(?m)^\[…\]$",
+        "[41 more characters]": r"\[[\d,]+ more characters\]",
+        "(goes on)": r"(?m)^\(goes on\) ",
+    }
+
+    (read_more,) = guard.tools
+    assert [mark for mark, pattern in marks.items() if not re.search(pattern, shown)] == []
+    assert [mark for mark in marks if mark not in read_more.description] == []
