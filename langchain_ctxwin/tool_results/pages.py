@@ -26,6 +26,10 @@ TITLE_SHARE = 0.5
 """Largest part of a page that repeats what the part is called which goes on there: a path, and the header of a table.
 The rest of it stands where the part begins."""
 
+EMPTY_SHARE = 0.2
+"""Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
+0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one (`benchmarks/page_fill.py`)."""
+
 CHAR_BITS = 30
 QUESTION_BITS = 12
 """Room for the position inside an entry in a cursor's offset, a billion characters, and for the digest of a question;
@@ -107,6 +111,9 @@ class Page:
     matches: Sequence[int] = ()
     """All entries in which the searched text occurs, when this is a page of a search."""
 
+    is_cut: bool = False
+    """The one match of a search that is shown is larger than the page."""
+
     form: str = ""
     """What this is of the whole, when it is no part of it but a shortened form."""
 
@@ -175,10 +182,10 @@ def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
 
 
 def _filled_up(view: View, page: Page, room: Room) -> Page:
-    """Add the beginning of an entry that is larger than a page where it would leave most of this page empty."""
+    """Add the beginning of an entry that is larger than a page where it would leave much of this page empty."""
     left = room.tokens - room.price(f"{page.body}\n")
     is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
-    if page.next is None or left < room.tokens // 2 or is_full:
+    if page.next is None or left < room.tokens * EMPTY_SHARE or is_full:
         return page
     if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
         return page

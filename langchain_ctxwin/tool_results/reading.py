@@ -92,6 +92,12 @@ LEAST_CUT = 20
 """Part of the data, one in so many, that goes at least each time when it and its notes cost too much together."""
 
 
+MAX_FILLINGS = 3
+"""How often a page is made larger by the room that it left: then it is full, or a larger row comes next."""
+
+MIN_FILLING = 0.02
+"""Smallest part of a page that is worth making it once more: a line of a table."""
+
 ENTRY_SHARE = 0.25
 """Largest part of a page that one entry takes before only its passages with the text are shown."""
 
@@ -246,14 +252,21 @@ class Reader:
         return self._fitted(page, tokens)
 
     def _fitted(self, view: Callable[[int], Answer], tokens: int) -> Answer:
-        """Give the notes their room: what they take is known when they are written."""
-        body_tokens = _body_tokens(tokens)
-        while True:
+        """Give the notes the room that they take, which is known when they are written, and the data all other."""
+        body_tokens, fitting_tokens = _body_tokens(tokens), 0
+        fitting: Answer | None = None
+        for attempt in count(1):
             answer = view(body_tokens)
-            over = self._price(answer.text) - tokens
-            if over <= 0 or body_tokens == 1:
-                return answer
-            body_tokens = max(1, body_tokens - max(over, body_tokens // LEAST_CUT, 1))
+            left = tokens - self._price(answer.text)
+            if left >= 0:
+                fitting, fitting_tokens = answer, body_tokens
+            is_whole = answer.page.next is None and not answer.page.is_cut
+            if body_tokens == 1 or (left >= 0 and (is_whole or left < tokens * MIN_FILLING)):
+                break
+            body_tokens = max(1, body_tokens + (left if left > 0 else -max(-left, body_tokens // LEAST_CUT)))
+            if fitting is not None and (body_tokens <= fitting_tokens or attempt >= MAX_FILLINGS):
+                break
+        return fitting or answer
 
     def _written(
         self, record: Record, layout: Layout, page: Page, question: Question, notes: Notes, *, is_stored: bool = True
@@ -503,11 +516,12 @@ class Search:
             taken.append(block)
         while len(taken) > 1 and room.price(_body(taken)) > room.tokens:
             following = taken.pop()[0]
-        body = _body(taken)
-        if room.price(body) > room.tokens:
-            body = self._cut(body, room)
-        shown = Projected(value=())
-        return Page(body=body, start=place, next=following, stop=place.entry, shown=shown, matches=entries)
+        body, shown = _body(taken), Projected(value=())
+        is_cut = room.price(body) > room.tokens
+        body = self._cut(body, room) if is_cut else body
+        return Page(
+            body=body, start=place, next=following, stop=place.entry, shown=shown, matches=entries, is_cut=is_cut
+        )
 
     def _blocks(self, entries: Sequence[int], place: Place, room: Room) -> Iterator[Block]:
         """What is shown of each match, with the place to go on from when it does not fit any more."""

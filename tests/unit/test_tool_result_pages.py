@@ -341,3 +341,21 @@ def test_the_tool_explains_every_mark_that_its_pages_use():
     (read_more,) = guard.tools
     assert [mark for mark, pattern in marks.items() if not re.search(pattern, shown)] == []
     assert [mark for mark in marks if mark not in read_more.description] == []
+
+
+@pytest.mark.parametrize("tokens", [300, 600, 1_000, 2_000])
+@pytest.mark.parametrize("result", [issues(400), log(2_000)], ids=["rows", "log"])
+def test_pages_use_their_budget_and_never_more(result, tokens):
+    shares = [PRICE(answer.text) / tokens for answer in answers(result, tokens) if answer.following]
+
+    assert len(shares) > 3
+    assert (sum(shares) / len(shares) >= 0.85, max(shares) <= 1) == (True, True)
+
+
+def test_a_match_that_is_shown_in_part_takes_the_room_that_its_notes_leave():
+    path = "C:\\d " * 30
+    rows = [{"number": 0, "id": f"{path}  @0@{path}"}, {"number": 1, "body": "some more words " * 500}]
+
+    (page,) = ask(guard_of(max_tokens=400), rows, contains="  ")
+
+    assert "@0@" in page
