@@ -70,7 +70,7 @@ from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddlewa
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
-from langchain_ctxwin.recall import Found, asearch_messages
+from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -239,6 +239,7 @@ async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[Any
     assert_type(found.dropped, tuple[AnyMessage, ...])
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)
+    assert_type(found.excerpts, tuple[Excerpt, ...])
     tool = create_recall_tool(max_tokens=2000, counter=None, embeddings=embeddings, name="recall")
     assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)

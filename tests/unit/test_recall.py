@@ -1,8 +1,11 @@
 """Search of a history: whole messages by relevance within a budget, for programs and, by a tool, for the agent."""
 
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -27,12 +30,13 @@ from langchain_ctxwin import (
     create_recall_tool,
     search_messages,
 )
-from langchain_ctxwin.recall import Found, asearch_messages
+from langchain_ctxwin.recall import Excerpt, Found, asearch_messages, readable_text
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel
 
 FILLER = [f"Entry {number} is about gardening, weather and breakfast." for number in range(6)]
 LONG = 2_000  # repetitions that make a message of many passages
+PADDING = "Entry follows entry about gardening, weather and breakfast. " * 20
 
 
 def history(*messages):
@@ -150,6 +154,52 @@ def test_embeddings_rank_by_meaning():
     assert ("My cat" in page, "The bank" in page) == (True, False)
 
 
+def test_excerpts_are_short_messages_and_the_best_parts_of_long_ones():
+    """Where two whole messages would fill the room, all that says something about the question is shown."""
+    logs = [HumanMessage(f"{PADDING}\nValve {n} broke.\n{PADDING}", id=f"log{n}") for n in range(8)]
+    short = HumanMessage("A valve was bought.", id="short")
+    found = search_messages([*logs, short], "valve broke", max_tokens=1_000)
+    assert len(found) < len(found.excerpts)
+    assert {excerpt.message.id for excerpt in found.excerpts} == {short.id, *(log.id for log in logs)}
+    assert all(f"Valve {n} broke.\n" in " ".join(e.text for e in found.excerpts) for n in range(8))
+    whole = Excerpt(message=short, index=8, text=short.text, start_char=0, stop_char=19, is_whole=True)
+    assert [excerpt for excerpt in found.excerpts if excerpt.is_whole] == [whole]
+
+
+def test_parts_that_follow_each_other_are_one():
+    """All of a long message, when there is room for it and all of it matches."""
+    text = "The valve broke again, and it was repaired again. " * 40
+    (excerpt,) = search_messages([HumanMessage(text)], "valve").excerpts
+    assert (excerpt.text, excerpt.is_whole) == (text, True)
+
+
+def test_the_room_goes_to_many_short_messages():
+    """The most relevant message is left out when others that fit in its room say as much."""
+    long = HumanMessage(f"{'Falcon, ' * 12}{PADDING}"[:500], id="long")
+    short = [HumanMessage(f"Falcon number {n}.", id=f"short{n}") for n in range(9)]
+    messages, size = history(long, *short), words([long])
+    found = search_messages(messages, "falcon", max_tokens=size + 5, counter=words)
+    assert {message.id for message in short} <= set(ids(found))
+    assert search_messages(messages, "falcon", max_tokens=10 * size, counter=words)[0] is long
+    assert found.dropped[0] is long
+
+
+def test_a_message_is_about_what_long_neighbors_say_anywhere():
+    """A question is found by the middle of its long answer; the answer's other parts are not found by the question."""
+    asked, answer = HumanMessage("Any idea?", id="asked"), AIMessage(f"{PADDING}\nTeal.\n{PADDING}", id="answer")
+    found = search_messages([*history(), asked, answer, *history()], "teal")
+    best, *others = [(excerpt.message.id, "Teal" in excerpt.text) for excerpt in found.excerpts]
+    assert (best, ("asked", False) in others, ("answer", False) in others) == (("answer", True), True, False)
+    again = search_messages([*history(), HumanMessage("Teal?", id="asked"), AIMessage(PADDING * 5)], "teal")
+    assert [e.start_char for e in again.excerpts if len(e.message.text) == len(PADDING * 5)] == [0]
+
+
+def test_short_texts_gain_nothing_where_meaning_ranks():
+    """Nearness does not grow with the length of a text as common words do."""
+    messages = [HumanMessage("pet", id="short"), HumanMessage(f"My cat. {PADDING}"[:900], id="long")]
+    assert [e.message.id for e in search_messages(messages, "cat", embeddings=Topics()).excerpts] == ["long", "short"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -210,6 +260,29 @@ def test_kept_and_dropped_are_what_matches_and_kept_fits(messages, query, max_to
     assert (sorted(kept + dropped), everything.dropped) == (sorted(ranked), ())
     assert (kept, dropped) == ([p for p in ranked if p in kept], [p for p in ranked if p in dropped])
     assert (counter or TokenEstimator())(list(found)) <= found.tokens <= max_tokens or not found
+
+
+@settings(deadline=None, max_examples=40)  # the first search imports the index
+@given(
+    messages=conversations(huge=True),
+    query=QUERIES.filter(str.strip),
+    max_tokens=st.integers(1, 3_000),
+    counter=st.sampled_from((None, count_tokens_approximately, words)),
+)
+def test_excerpts_fit_and_are_verbatim(messages, query, max_tokens, counter):
+    """For any history: within the budget, word for word where they say, without overlap, of messages that match."""
+    found = search_messages(messages, query, max_tokens=max_tokens, counter=counter)
+    matching = {id(message) for message in (*found, *found.dropped)}
+    for excerpt in found.excerpts:
+        text = readable_text(messages[excerpt.index])
+        assert excerpt.message is messages[excerpt.index]
+        assert id(excerpt.message) in matching
+        assert excerpt.text == text[excerpt.start_char : excerpt.stop_char] != ""
+        assert excerpt.is_whole == (excerpt.text == text)
+    places = sorted((e.index, e.start_char, e.stop_char) for e in found.excerpts)
+    assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(places))
+    shown = [HumanMessage(excerpt.text) for excerpt in found.excerpts]
+    assert not shown or (counter or TokenEstimator())(shown) <= max_tokens
 
 
 # The tool
@@ -357,6 +430,18 @@ def test_a_long_message_is_shown_around_the_match():
     for text in (page, run(state, message_id="log", query="valve")):
         assert "The valve broke at noon." in text
         assert "read on with offset_chars=" in text
+
+
+def test_many_messages_are_shown_in_part_and_one_in_several_places():
+    """Each part says where it is, so that it can be read on."""
+    logs = [f"{PADDING}\nValve {n} broke.\n{PADDING}\nThe valve was mended.\n{PADDING}" for n in range(6)]
+    page = run(calling(*(told(n, log) for n, log in enumerate(logs))), query="valve")
+    assert page.startswith("6 of 6 matching messages")
+    assert all(f"Valve {n} broke." in page for n in range(6))
+    assert page.count("The valve was mended.") == 6
+    places = re.findall(r"\[m(\d), user, turn \d, characters (\d+) to (\d+) of \d+; read on with", page)
+    assert all(number >= 2 for number in Counter(n for n, _, _ in places).values())
+    assert all(logs[int(n)][int(start) : int(stop)] in page for n, start, stop in places)
 
 
 @pytest.mark.parametrize("offset", [-1, 8, 99])
