@@ -6,6 +6,7 @@ import argparse
 import random
 import timeit
 from collections.abc import Callable
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from exact import payload
 from fit_tokens import AGENT_LIKE, FAMILIES, load
 from langchain_ctxwin import TokenEstimator
+from langchain_ctxwin.core.tokens import WEIGHTS
 from token_texts import AGENT_KINDS, SENTENCES, texts
 from transcripts import load as load_transcripts
 
@@ -25,6 +27,8 @@ VOCABULARIES = {"openai": "o200k_base", "cl100k": "cl100k_base", "llama": "llama
 FITTED = ("sweagent", "tau2")
 """Recordings of projects that the fitted texts come from too, by the beginning of their name: left out."""
 
+TEXTS_JOINED = 20
+STEPS = 20
 TEXTS_PER_TRANSCRIPT = 20
 TRANSCRIPTS_PER_FILE = 8
 SIZES = (100, 1_000, 10_000, 16_384, 100_000, 1_000_000)
@@ -46,6 +50,7 @@ def main() -> None:
     else:
         in_sample(data)
         transcripts(data)
+        growing(data)
     own()
     speed()
 
@@ -72,6 +77,19 @@ def transcripts(data: Path) -> None:
         exact(found),
         np.ones(len(found), dtype=bool),
     )
+
+
+def growing(data: Path) -> None:
+    """Counts the texts, one after the other, while they grow by random steps past the sizes where less is read."""
+    rng = random.Random(4)  # noqa: S311  # a reproducible choice, not a secret
+    found = [row["text"] for row in load(data)]
+    wholes = ["".join(found[start : start + TEXTS_JOINED]) for start in range(0, len(found), TEXTS_JOINED)]
+    seen, falls = 0, 0
+    for whole, family in product(wholes, WEIGHTS):
+        sizes = sorted(rng.choices(range(len(whole) + 1), k=STEPS))
+        counts = [TokenEstimator(family).count_text(whole[:size]) for size in sizes]
+        seen, falls = seen + STEPS - 1, falls + sum(after < before for before, after in pairwise(counts))
+    print(f"\nCounts that fall when text is appended: {falls} of {seen:,} (goal 0)")
 
 
 def own() -> None:

@@ -355,7 +355,7 @@ def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, A
         return sizes
     texts = [text for text, _ in read]
     text = "".join(texts)
-    kinds = Counter(map(_kind, sample(text)))
+    kinds = Counter(kind for part, _ in sample(text) for kind in map(_kind, part))
     shares = {kind: round(kinds[kind] / max(1, kinds.total()), SHARE_DIGITS) for kind in KINDS}
     return {
         **sizes,

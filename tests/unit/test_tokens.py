@@ -146,7 +146,34 @@ def test_any_text_has_a_count_inside_its_bounds(text, family, tokens):
 def test_counts_add_up(first, second):
     one, other, whole = map(OPENAI.count_text, (first, f"\n{second}", f"{first}\n{second}"))
     assert abs(one + other - whole) <= 2
-    assert OPENAI.count_text(first + second) >= one - 1
+
+
+REPEATED = st.builds(
+    str.__mul__, st.sampled_from([*"=-_*#. \n─a1A(é中😀", "\n\n", "\n ", "a1", ", "]), st.integers(1, 90)
+)
+LONG = st.builds(str.__mul__, st.text(st.sampled_from("aB1 .\né中"), min_size=1, max_size=9), st.integers(1, 3_000))
+PARTS = st.lists(st.one_of(ANY_TEXT, ORDINARY, REPEATED, st.sampled_from([CODE, CSV, TABLE, CHINESE])), max_size=4)
+APPENDED = st.one_of(st.characters(exclude_categories=()), REPEATED, ANY_TEXT, ORDINARY)
+
+
+@RUNS
+@given(text=st.one_of(PARTS.map("".join), LONG), more=APPENDED, family=st.sampled_from(FAMILIES))
+def test_no_count_falls_when_text_is_appended(text, more, family):
+    """Neither of a text nor of a message, whatever its length, its end and what comes behind it."""
+    estimator = TokenEstimator(family)
+    assert estimator.count_text(text + more) >= estimator.count_text(text)
+    assert estimator([HumanMessage(text + more)]) >= estimator([HumanMessage(text)])
+    blocks = [{"type": "text", "text": text}]
+    assert estimator([HumanMessage([*blocks, {"type": "text", "text": more}])]) >= estimator([HumanMessage(blocks)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("text", ORDINARY_TEXTS.values(), ids=ORDINARY_TEXTS)
+def test_no_count_falls_while_a_text_grows(text, family):
+    """By single characters while it is short, and by odd steps across the sizes where less of it is read."""
+    long, steps = text * (70_000 // len(text)), [*range(400), *range(400, 70_000, 1_117)]
+    counts = [TokenEstimator(family).count_text(long[:size]) for size in steps]
+    assert counts == sorted(counts)
 
 
 def test_a_long_text_is_sampled_and_still_close():
@@ -341,8 +368,13 @@ def test_letters_of_latin_in_a_row_are_told_apart_from_words():
 def test_ascii_text_has_ascii_counts_only():
     assert counted("Hello world_42\n  x") == {
         "characters": 18, "letters": 11, "letter_runs": 3, "digits": 2, "digit_runs": 1, "symbols": 1, "symbol_runs": 1,
-        "capitals": 1, "newlines": 1, "indents": 1, "space_runs": 1, "vowel_endings": 1,
+        "capitals": 1, "newlines": 1, "indents": 1,
     }  # fmt: skip
+    assert counted("a 1, -- 2x\n\n") == {
+        "characters": 12, "letters": 2, "letter_runs": 2, "digits": 2, "digit_runs": 2, "symbols": 3, "symbol_runs": 2,
+        "newlines": 1, "spaced_digits": 2, "spaced_symbols": 2, "symbol_pairs": 1, "a_endings": 1,
+    }  # fmt: skip
+    assert counted("B4k9 Wi ")["coded_digits"] == counted("B4k9 Wi ")["i_endings"] == 1
     assert len(features("plain")) == len(ASCII_FEATURES)
 
 
@@ -362,22 +394,21 @@ def test_every_character_is_counted_once(text):
 @pytest.mark.parametrize(
     ("text", "chars"),
     [
-        *((symbol * 15, 15) for symbol in "=-\n─"),
-        *((f"a{symbol * 800}b", 3 + 800 // kept) for symbol, kept in (("=", 16), ("-", 16), ("\n", 8), ("─", 8))),
+        *((symbol * 6, 6) for symbol in "=-\n─"),
+        *((f"a{symbol * 806}b", 8 + 800 // kept) for symbol, kept in (("=", 32), ("-", 32), ("\n", 4), ("─", 8))),
         (" " * 40 + "x", 41),
-        (" " * 640, 41),
+        (" " * 640, 100),
     ],
 )
 def test_long_runs_of_a_symbol_are_shortened(text, chars):
     assert counted(text)["characters"] == chars
 
 
-@pytest.mark.parametrize("size", [0, 1, SAMPLE_ABOVE_CHARS, SAMPLE_ABOVE_CHARS + 1, 1_000_003])
-def test_a_sample_is_bounded_and_reaches_both_ends(size):
+@pytest.mark.parametrize("size", [0, 1, SAMPLE_ABOVE_CHARS, SAMPLE_ABOVE_CHARS + 1, 90_001, 1_000_003])
+def test_a_sample_is_bounded_and_stands_for_the_whole_text(size):
     text = ("0123456789" * (size // 10 + 1))[:size]
-    taken = sample(text)
-    if size <= SAMPLE_ABOVE_CHARS:
-        assert taken == text
-    else:
-        assert len(taken) == SAMPLE_WINDOWS * SAMPLE_WINDOW_CHARS
-        assert (taken[:50], taken[-50:]) == (text[:50], text[-50:])
+    (beginning, share), *windows = sample(text)
+    assert (beginning, share) == (text[:SAMPLE_ABOVE_CHARS], 1)
+    assert len(windows) == (max(0, size - 1) // SAMPLE_ABOVE_CHARS).bit_length()
+    assert all(len(part) <= SAMPLE_WINDOWS * SAMPLE_WINDOW_CHARS for part, _ in windows)
+    assert sum(len(part) * share for part, share in sample(text)) == pytest.approx(size, rel=0.02)
