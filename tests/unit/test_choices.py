@@ -356,7 +356,7 @@ def test_a_tool_with_the_name_of_the_search_is_refused(adapter: str) -> None:
 
 @on_both
 def test_selected_tools_leave_room_beside_a_long_prompt(adapter: str) -> None:
-    model, prompt = scripted("model", 2_000), "the quick brown fox " * 200  # about 800 of 1,500 tokens
+    model, prompt = scripted("model", 2_000), "the quick brown fox " * 190  # about 800 of 1,500 tokens
     (shown,) = shown_by(model, on(adapter, model, tool_selector=selector(100_000), system_prompt=prompt))
     assert 1 < len(shown) < len(small_tools())
 
