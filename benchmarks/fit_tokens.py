@@ -39,7 +39,8 @@ FLOORS = {
     "latin_extended": 0.15, "vietnamese": 0.25, "private": 2.5,
 }  # fmt: skip
 # What marks random letters or a language among the texts fitted to is found in plain English too, and costs less there.
-CEILINGS = {"long_words": 4.0, "a_endings": 1.0, "i_endings": 1.0}
+# Scripts that no text fitted to is written in cost no more than their bytes.
+CEILINGS = {"long_words": 4.0, "a_endings": 1.0, "i_endings": 1.0, "other_scripts": 3.0}
 MEASURED = ("openai", "cl100k", "llama", "qwen")
 MEASURED_FLOORS = {
     "symbols_e2": (0.9, 1.3, 1.1, 0.9), "box": (0.6, 0.8, 0.7, 0.6), "braille": (2.5, 2.5, 2.5, 2.2),

@@ -412,3 +412,10 @@ def test_a_sample_is_bounded_and_stands_for_the_whole_text(size):
     assert len(windows) == (max(0, size - 1) // SAMPLE_ABOVE_CHARS).bit_length()
     assert all(len(part) <= SAMPLE_WINDOWS * SAMPLE_WINDOW_CHARS for part, _ in windows)
     assert sum(len(part) * share for part, share in sample(text)) == pytest.approx(size, rel=0.02)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_script_costs_more_than_its_bytes(family):
+    """Inuktitut, Tibetan, Yi: scripts that no text has which the weights were fitted to."""
+    for text in ("ᐃᓄᒃᑎᑐᑦ ᓄᓇᕗᑦ", "བོད་སྐད་ཡིག", "ꆈꌠꉙ ꁱꂷ"):
+        assert TokenEstimator(family).count_text(text) <= 1.2 * len(text.encode())
