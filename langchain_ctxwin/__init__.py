@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.agent.wiring import add_context_nodes
-from langchain_ctxwin.compact_tool import create_compact_tool
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
@@ -39,26 +38,36 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
 )
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
-from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.recall import create_recall_tool, search_messages
-from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
-from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 
 if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
+    from langchain_ctxwin.compact_tool import create_compact_tool
     from langchain_ctxwin.decompose import create_map_reduce_graph
+    from langchain_ctxwin.models.registry import ModelRegistry
+    from langchain_ctxwin.recall import create_recall_tool, search_messages
+    from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
     from langchain_ctxwin.summarize import SummaryJobs
+    from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 
 __version__ = version("langchain-ctxwin")
 
 _LAZY = {
+    "BudgetedCompressor": "retrieval",
+    "BudgetedRetriever": "retrieval",
     "ContextAgentState": "middleware",
     "ContextWindowMiddleware": "middleware",
-    "SummaryJobs": "summarize",
+    "create_compact_tool": "compact_tool",
     "create_map_reduce_graph": "decompose",
+    "create_recall_tool": "recall",
+    "CursorSigner": "tool_results",
+    "ModelRegistry": "models.registry",
+    "RetrievalResult": "retrieval",
+    "search_messages": "recall",
+    "SummaryJobs": "summarize",
+    "ToolResultGuard": "tool_results",
 }
 # Where names are that need an extra, or more time to import than most programs have use for.
 

@@ -26,7 +26,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_file import read_bytes, table_of
 
 __all__ = [
     "ContextConfig",
@@ -194,6 +193,8 @@ class Settings(BaseSettings):
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
+        from langchain_ctxwin.settings_file import read_bytes  # noqa: PLC0415  # few programs read files
+
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
@@ -203,6 +204,8 @@ class Settings(BaseSettings):
         Raises:
             ConfigError: the content is empty or unreadable, or holds unknown or invalid settings.
         """
+        from langchain_ctxwin.settings_file import table_of  # noqa: PLC0415  # same
+
         table = table_of(content, Path(path))
         try:
             return cls(**table)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
@@ -34,8 +34,10 @@ from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, TokenCounter
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.tool_results import ToolResultGuard  # takes a while to import
 
 
 def create_context_agent(

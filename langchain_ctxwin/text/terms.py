@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 from unicodedata import normalize
@@ -72,7 +72,8 @@ def terms(text: str) -> list[str]:
 def query_terms(query: str) -> list[str]:
     """Return what a query asks for, each term once: without common English words, unless it has no others."""
     wanted = dict.fromkeys(terms(query))
-    return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
+    common = _common_terms()
+    return [term for term in wanted if term not in common] or list(wanted)
 
 
 class TermIndex:
@@ -190,4 +191,6 @@ def _without_tense(word: str) -> str:
     return stem[:-1] if is_doubled else stem
 
 
-_COMMON_TERMS = frozenset(term for word in _COMMON.split() for term in _word_terms(word))
+@cache
+def _common_terms() -> frozenset[str]:
+    return frozenset(term for word in _COMMON.split() for term in _word_terms(word))
