@@ -55,7 +55,7 @@ LONG_TOKENS = (300, 600, 900, 1_200, 1_500)
 SENTENCE_CHARS = 1_200
 """Of a longer evidence message the statement that says most of the answer has to be shown."""
 
-LABEL = re.compile(r"^\[(\S+), [^\]\n]*turn \d+(?:, characters \d+ to \d+ of \d+[^\]\n]*)?\]$", re.MULTILINE)
+LABEL = re.compile(r"^\[(\S+), [^\]\n]*turn \d+(?:, \d+-\d+ of \d+)?\]$", re.MULTILINE)
 """The label of a message, or of a part of one."""
 
 State = dict[str, Any]

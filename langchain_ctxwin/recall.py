@@ -574,14 +574,15 @@ class _Reader:
                 "same thing, names, numbers or parts of file names."
             )
         of_all = f"of {unseen} matching messages" + (f" (not counting {in_view} in your view)" if in_view else "")
-        room = self._max_tokens - self._price(_intro(unseen, of_all) + SEPARATOR)
+        room = self._max_tokens - self._price(_intro(unseen, of_all, has_parts=True) + SEPARATOR)
         ranked = sorted((part for part in passages if part.index not in seen), key=_worth(self._embeddings))
-        parts = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
-        kept = _chosen(parts, room, self._text_tokens, self._label_tokens)
+        cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
+        kept = _chosen(cut, room, self._text_tokens, self._label_tokens)
         for shown in range(len(kept), 0, -1):  # prices of parts need not add up
-            blocks = [self._block(part) for part in _joined(kept[:shown])]
-            intro = _intro(len({part.index for part in kept[:shown]}), of_all)
-            page = SEPARATOR.join([intro, *blocks])
+            parts = _joined(kept[:shown])
+            has_parts = not all(part.is_whole for part in parts)
+            intro = _intro(len({part.index for part in parts}), of_all, has_parts=has_parts)
+            page = SEPARATOR.join([intro, *map(self._block, parts)])
             if self._price(page) <= self._max_tokens:
                 return page
         return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
@@ -615,9 +616,10 @@ class _Reader:
     def _label(self, part: _Passage, *, is_read: bool = False) -> str:
         if part.is_whole and not is_read:
             return f"[{self._author(part.index)}]"
+        if not is_read:  # how to read on stands once, at the top of the page
+            return f"[{self._author(part.index)}, {part.start_char}-{part.stop_char} of {part.chars}]"
         more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < part.chars else ""
-        place = f"characters {part.start_char} to {part.stop_char} of {part.chars}{more}"
-        return f"[{self._author(part.index)}, {place}]"
+        return f"[{self._author(part.index)}, characters {part.start_char} to {part.stop_char} of {part.chars}{more}]"
 
     def _author(self, index: int) -> str:
         message = self.messages[index]
@@ -625,8 +627,9 @@ class _Reader:
         return f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
 
 
-def _intro(shown: int, matching: str) -> str:
-    return f"{shown} {matching}, the most relevant that fit, oldest first:"
+def _intro(shown: int, matching: str, *, has_parts: bool) -> str:
+    parts = " (of long ones characters from-to: read on with message_id and offset_chars)" if has_parts else ""
+    return f"{shown} {matching}, the most relevant that fit, oldest first{parts}:"
 
 
 def handles(messages: Sequence[AnyMessage]) -> list[str]:

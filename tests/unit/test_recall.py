@@ -429,7 +429,7 @@ def test_a_long_message_is_shown_around_the_match():
     assert "[m1, user, turn 1]\nIs it the valve?" in page
     for text in (page, run(state, message_id="log", query="valve")):
         assert "The valve broke at noon." in text
-        assert "read on with offset_chars=" in text
+        assert "read on with" in text
 
 
 def test_many_messages_are_shown_in_part_and_one_in_several_places():
@@ -439,7 +439,8 @@ def test_many_messages_are_shown_in_part_and_one_in_several_places():
     assert page.startswith("6 of 6 matching messages")
     assert all(f"Valve {n} broke." in page for n in range(6))
     assert page.count("The valve was mended.") == 6
-    places = re.findall(r"\[m(\d), user, turn \d, characters (\d+) to (\d+) of \d+; read on with", page)
+    places = re.findall(r"\[m(\d), user, turn \d, (\d+)-(\d+) of \d+\]", page)
+    assert places
     assert all(number >= 2 for number in Counter(n for n, _, _ in places).values())
     assert all(logs[int(n)][int(start) : int(stop)] in page for n, start, stop in places)
 
