@@ -386,7 +386,11 @@ class TokenEstimator:
 
     def _text(self, text: str) -> float:
         weights = WEIGHTS[self.family]
-        tokens: float = sum(share * sum(map(mul, weights, features(part))) for part, share in sample(text))
+        tokens: float
+        if len(text) <= SAMPLE_ABOVE_CHARS:  # nearly all
+            tokens = sum(map(mul, weights, features(text)))
+        else:
+            tokens = sum(share * sum(map(mul, weights, features(part))) for part, share in sample(text))
         return tokens
 
 
