@@ -132,10 +132,10 @@ class SourceCache:
         if self._is_settled(names, knows):
             return
         yield [self._opened()], self._timeout_seconds
-        asked = [feed.ask() for feed in self.feeds if feed.is_due()]
+        asked = [job for feed in self.feeds for job in feed.ask_if_due()]
         is_cold = not all(feed.has_tried for feed in self.feeds)
         yield (self._pending(), self._timeout_seconds) if is_cold else (asked, GRACE_SECONDS)
-        asked = [feed.ask(name) for feed in self.feeds for name in names if feed.is_due(name)]
+        asked = [job for feed in self.feeds for name in names for job in feed.ask_if_due(name)]
         yield (asked, GRACE_SECONDS) if knows() else (self._pending(), self._timeout_seconds)
 
     def settle(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> None:
@@ -145,7 +145,8 @@ class SourceCache:
 
     def refresh(self) -> None:
         """Ask every source now, also those that failed a moment ago, and wait: for each only its limited time."""
-        wait([self._opened(), *self._pending()], self._timeout_seconds)  # what was asked before does not count
+        before = [job for feed in self.feeds for job in feed.pending(is_sure=True)]  # these answers do not count
+        wait([self._opened(), *before], self._timeout_seconds)
         wait([feed.ask() for feed in self.feeds if not feed.is_stuck], self._timeout_seconds)
         self.flush(self._timeout_seconds)
 
@@ -257,6 +258,9 @@ class Feed:
             about: One model, asked only of sources that list nothing; None for all.
         """
         self.pending()
+        return self._is_due(about)
+
+    def _is_due(self, about: str | None) -> bool:
         if self.is_stuck or about in self._calls:
             return False
         if self._failures and 0 <= self._clock() - self._failed_at < self._pause_seconds:
@@ -266,9 +270,13 @@ class Feed:
         lists_nothing = self.snapshot is not None and not self.snapshot.models and self.tier not in (GUESS, LEARNED)
         return lists_nothing and not self._is_fresh(self._named.get(about))
 
-    def pending(self) -> list[Future[Any]]:
-        """Return the calls that may be waited for; what takes longer is a failure."""
-        if not self._calls:  # nearly always, and asked in every lookup
+    def pending(self, *, is_sure: bool = False) -> list[Future[Any]]:
+        """Return the calls that may be waited for; what takes longer is a failure.
+
+        Args:
+            is_sure: Also those that another thread starts in this moment.
+        """
+        if not self._calls and not is_sure:  # nearly always, and asked in every lookup
             return []
         now = time.monotonic()
         with self._lock:
@@ -303,10 +311,18 @@ class Feed:
         """Return the call that asks this already, else start one."""
         with self._lock:
             job, _ = self._calls.get(about, (None, 0.0))
-            if job is None or job.done():
-                job = _started(partial(self.fetch, about), instead=partial(self.fail, NO_THREAD))
-                self._calls[about] = job, time.monotonic()
-            return job
+            return self._start(about) if job is None or job.done() else job
+
+    def ask_if_due(self, about: str | None = None) -> list[Future[Any]]:
+        """Return the call that was started because it is due; of threads at the same moment only one starts it."""
+        self.pending()
+        with self._lock:
+            return [self._start(about)] if self._is_due(about) else []
+
+    def _start(self, about: str | None) -> Future[Any]:
+        job = _started(partial(self.fetch, about), instead=partial(self.fail, NO_THREAD))
+        self._calls[about] = job, time.monotonic()
+        return job
 
     def fetch(self, about: str | None = None) -> None:
         """Ask in this thread; never raises. An answer that comes too late to be waited for is used all the same."""
