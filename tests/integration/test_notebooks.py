@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import nbformat
@@ -68,7 +69,9 @@ def problems_of(notebook: nbformat.NotebookNode) -> list[str]:
 RANDOM = re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]+|(?<=data )[\w-]{12}|(?<=[\"'])[\w-]{12}\.[\w.-]+|\b\d[\d,.:]*")
 """Ids, marks, cursors, and numbers: random names are counted, so that sizes differ by a few tokens."""
 
-VARIES = {"01_quickstart.ipynb"}  # an agent whose way depends on what just fits
+SAME_SHARE = {"01_quickstart.ipynb": 0.0, "05_tool_results.ipynb": 0.95}
+"""Lines that have to be the same where not all are: an agent whose way depends on what just fits, and pages that end
+inside a text, a few characters earlier or later by what their random marks cost."""
 
 
 def words_printed(notebook: nbformat.NotebookNode) -> list[str]:
@@ -89,8 +92,12 @@ def test_a_notebook_runs_offline_and_leaves_a_picture(notebook, tmp_path):
     executed, saved = execute(notebook, tmp_path), nbformat.read(notebook, as_version=4)
     assert problems_of(executed) == []
     assert problems_of(saved) == []
-    if notebook.name not in VARIES:
-        assert words_printed(executed) == words_printed(saved)
+    printed, expected = words_printed(executed), words_printed(saved)
+    share = SAME_SHARE.get(notebook.name)
+    if share is None:
+        assert printed == expected
+    else:
+        assert SequenceMatcher(None, printed, expected, autojunk=False).ratio() >= share
 
 
 def test_an_output_that_is_not_printed_any_more_is_seen():
