@@ -1,7 +1,7 @@
 """Fits the weights of the token estimator to exact counts and writes them into its module.
 
 Needs numpy and scipy, which only this script uses (`pip install scipy`); the package itself needs neither.
-`count_texts.py` makes more counted texts.
+`fit_texts.py` makes more counted texts.
 """
 
 from __future__ import annotations

@@ -267,7 +267,8 @@ class ContextEngine:
             target_tokens: a limit for the request's upper bound that is stricter than the input limit.
 
         Raises:
-            BudgetExceededError: the request cannot be made to fit, whatever leaves.
+            BudgetExceededError: the request cannot be made to fit, whatever leaves, or two messages that have to be
+                shortened share an id.
         """
         limit = window.budget.input_limit if target_tokens is None else target_tokens
         plan = partial(planning.emergency, target_tokens=target_tokens)

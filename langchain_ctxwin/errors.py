@@ -26,7 +26,8 @@ class ContextWindowError(Exception):
 class BudgetExceededError(ContextWindowError):
     """The request cannot be made to fit its input limit; no model was called.
 
-    The message is the table of regions with the limit and what to change.
+    The message is the table of regions with the limit and what to change, or names the two messages that share an id
+    where one of them has to be shortened.
     """
 
     def __init__(self, message: str, *, report: Mapping[str, object] | None = None) -> None:

@@ -6,7 +6,6 @@ Pricings.of(model) -> Pricing(counter):  price(message), tools(tools), show(mess
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
@@ -28,7 +27,7 @@ from langchain_ctxwin.core.turns import Shown, Step, call_ids, checksum, starts_
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once, snapshot
 
 MAX_CONVERSATIONS = 64
@@ -73,7 +72,7 @@ class Pricing:
         self.show = Steps(self.price)
         self.fill = Fills()
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
-        self._takes_tools = _takes_tools(self.counter)
+        self._takes_tools = takes_tools(self.counter)
 
     @property
     def has_failed(self) -> bool:
@@ -184,14 +183,6 @@ def _doubt_of(counter: TokenCounter) -> Doubt:
     noise_share = min(NOISE_PART * sd, MAX_NOISE_SHARE)
     slope_sd = sqrt(sd**2 - noise_share**2)
     return Doubt(slope_sd=slope_sd, noise_share=noise_share, lower_share=below / above if above else 0.0)
-
-
-def _takes_tools(counter: TokenCounter) -> bool:
-    try:
-        parameters = inspect.signature(counter).parameters
-    except (TypeError, ValueError):
-        return False
-    return "tools" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 def _as_it_is(definitions: list[Any]) -> list[Any] | None:

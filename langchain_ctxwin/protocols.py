@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,6 +24,15 @@ class TokenCounter(Protocol):
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of `messages` (role overhead included) and of the tool definitions."""
         ...
+
+
+def takes_tools(counter: TokenCounter) -> bool:
+    """True for a counter that can be given `tools=`; a plain callable may count messages alone."""
+    try:
+        parameters = inspect.signature(counter).parameters
+    except (TypeError, ValueError):
+        return False
+    return "tools" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 @runtime_checkable

@@ -8,6 +8,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.calibration import PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS
+
 MIN_REPORTED_SHARE = 0.5
 """Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
 something else. The rules of thumb count at most twice too much."""
@@ -22,11 +24,6 @@ our count that is wrong (definitions that the provider defers, a medium it count
 
 MAX_REPORTED_TOKENS = 100_000_000
 """Above this no request has ever been: no row of reports makes it believed."""
-
-FOLLOWING_RATIO = 4.0
-FOLLOWING_TOKENS = 300
-"""Reports follow a conversation when they grow by what it grew by, within this factor and this constant. Those of a
-server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows."""
 
 
 def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:
@@ -57,6 +54,9 @@ def fault_of(tokens: object, expected: Sequence[int]) -> str:
 def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estimate: int) -> dict[str, Any] | None:
     """Return the stored row of reports that contradict our counts, with one more; None when this can be no size.
 
+    Reports follow a conversation when they grow by what it grew by, within the bounds of `is_plausible`. Those of a
+    server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows.
+
     Args:
         before: the row so far; it begins anew when this report does not follow its first one.
         model: who answered.
@@ -67,8 +67,8 @@ def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estim
         return None
     if before and before["model"] == model:
         grown, added = tokens - before["tokens"], estimate - before["estimate"]
-        least, most = sorted((added / FOLLOWING_RATIO, added * FOLLOWING_RATIO))
-        if least - FOLLOWING_TOKENS <= grown <= most + FOLLOWING_TOKENS:
+        least, most = sorted((added / PLAUSIBLE_RATIO, added * PLAUSIBLE_RATIO))
+        if least - PLAUSIBLE_TOKENS <= grown <= most + PLAUSIBLE_TOKENS:
             return {**before, "reports": before["reports"] + 1}
     return {"model": model, "tokens": tokens, "estimate": estimate, "reports": 1}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -15,7 +14,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 KEY_BYTES = 12
@@ -180,7 +179,7 @@ class _Counted:
 
     def whole(self, messages: Sequence[AnyMessage], tools: Sequence[Any]) -> Size:
         """Ask the counter about the whole request: one that we do not know need not be additive."""
-        if _takes_tools(self._counter):
+        if takes_tools(self._counter):
             return self._size(int(self._counter(list(messages), tools=list(tools) or None)))
         shown = [SystemMessage(compact_json(tool_definition(tool))) for tool in tools]
         return self._size(int(self._counter([*shown, *messages])))
@@ -206,11 +205,3 @@ class _Counted:
 
     def _size(self, tokens: int) -> Size:
         return Size(tokens=tokens, upper=max(tokens, self._upper(tokens)), lower=min(tokens, self._lower(tokens)))
-
-
-def _takes_tools(counter: TokenCounter) -> bool:
-    try:
-        parameters = inspect.signature(counter).parameters
-    except (TypeError, ValueError):
-        return False
-    return "tools" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())

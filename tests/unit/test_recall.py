@@ -243,13 +243,16 @@ def test_the_package_does_not_import_the_index_before_a_search():
 QUERIES = st.sampled_from(("question", "read path lorem", "thought", "#1", "lone \ud800", "東京")) | st.text(min_size=1)
 
 
-@settings(deadline=None, max_examples=40)  # the first search imports the index
-@given(
+searches = given(
     messages=conversations(huge=True),
     query=QUERIES.filter(str.strip),
     max_tokens=st.integers(1, 3_000),
     counter=st.sampled_from((None, count_tokens_approximately, words)),
 )
+
+
+@settings(deadline=None, max_examples=40)  # the first search imports the index
+@searches
 def test_kept_and_dropped_are_what_matches_and_kept_fits(messages, query, max_tokens, counter):
     """For any history: disjoint parts of it, the same as with room for all, within the budget."""
     found = search_messages(messages, query, max_tokens=max_tokens, counter=counter)
@@ -263,12 +266,7 @@ def test_kept_and_dropped_are_what_matches_and_kept_fits(messages, query, max_to
 
 
 @settings(deadline=None, max_examples=40)  # the first search imports the index
-@given(
-    messages=conversations(huge=True),
-    query=QUERIES.filter(str.strip),
-    max_tokens=st.integers(1, 3_000),
-    counter=st.sampled_from((None, count_tokens_approximately, words)),
-)
+@searches
 def test_excerpts_fit_and_are_verbatim(messages, query, max_tokens, counter):
     """For any history: within the budget, word for word where they say, without overlap, of messages that match."""
     found = search_messages(messages, query, max_tokens=max_tokens, counter=counter)
