@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
@@ -16,9 +16,11 @@ from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import prior
 from langchain_ctxwin.core.compaction import Compaction, Goal
+from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name, rules_of
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
@@ -28,13 +30,15 @@ from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
-from langchain_ctxwin.protocols import LimitMemory, RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import LimitMemory, MetricsSink, RequestCounter, TokenCounter
+from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
     SummaryJobs,
@@ -76,6 +80,10 @@ class ContextEngine:
             step, and the state is as it was.
         after_compaction: a plain function that is given a `Compacted` event when one has happened; after a run that
             failed and is resumed it may be told once more. What it raises leaves the step, too.
+        sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
+            What a sink does, raises or hangs on costs no turn anything.
+        prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
+            `ModelInfo` for a name. By default those of `limits`, or of the candidate that a router chose, if any.
 
     Instantiate:
         ```python
@@ -108,6 +116,8 @@ class ContextEngine:
         jobs: SummaryJobs | None = None,
         before_compaction: BeforeCompaction | None = None,
         after_compaction: AfterCompaction | None = None,
+        sinks: Iterable[MetricsSink] | Reporter = (),
+        prices: Any = None,
     ) -> None:
         hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
@@ -124,9 +134,15 @@ class ContextEngine:
         room = self.limits.input_limit(self.limits.output_reserve(self._settings.output_reserve))
         self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
         """Writes the summaries."""
+        self.summarizer_model = model_name(self.summarizer)
+        """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
+        self.reporter = Reporter.of(sinks)
+        """Hands events to the sinks."""
+        self.prices = Prices(limits if prices is None and isinstance(limits, ModelInfo) else prices)
+        """Says what the models cost."""
 
     @property
     def config(self) -> ContextConfig:
@@ -285,27 +301,25 @@ class ContextEngine:
             call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
                 extending the last request, whose prefix the provider has in its cache.
         """
+        began = time.perf_counter()
         if compaction.snapshot is None:
-            return tell(
-                self._after, compaction, window, applied(compaction, window, planning.summary_after(compaction, window))
-            )
+            return self._applied(compaction, window, began)
         try:
             written = write_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
-        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
+        return self._taken(compaction, window, written, began)
 
     async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
+        began = time.perf_counter()
         if compaction.snapshot is None:
-            return tell(
-                self._after, compaction, window, applied(compaction, window, planning.summary_after(compaction, window))
-            )
+            return self._applied(compaction, window, began)
         try:
             written = await awrite_summary(**self._inline_task(compaction, window, call))
         except SummarizationError as error:
             return gave_up(window, str(error))
-        return tell(self._after, compaction, window, taken(compaction, window, written.text, written.cost))
+        return self._taken(compaction, window, written, began)
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one."""
@@ -380,10 +394,27 @@ class ContextEngine:
         """What a plan for a request that may be sent as it is comes to."""
         return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
 
-    def _applied(self, compaction: Compaction, window: Window) -> dict[str, Any]:
+    def _applied(self, compaction: Compaction, window: Window, began: float) -> dict[str, Any]:
         """The update of a compaction that needs no model."""
         update = applied(compaction, window, planning.summary_after(compaction, window))
-        return tell(self._after, compaction, window, update)
+        return tell(self._after, self.reporter, compaction, window, update, began=began)
+
+    def _taken(self, compaction: Compaction, window: Window, written: Written, began: float) -> dict[str, Any]:
+        """The update of a compaction for which a summary was written."""
+        update = taken(compaction, window, written.text, written.cost)
+        self.report_summary(window, "ready", "", written, messages=len(range(*(compaction.snapshot or (0, 0)))))
+        return tell(self._after, self.reporter, compaction, window, update, began=began)
+
+    def report_summary(
+        self, window: Window, status: SummaryStatus, key: str, written: Written | None = None, **facts: Any
+    ) -> None:
+        """Report what became of a summary, and what it cost where one was written."""
+        if written is not None:
+            usage = Usage(input_tokens=written.input_tokens, output_tokens=written.output_tokens)
+            facts |= written.cost | {"seconds": round(written.seconds, 3)}
+            facts["tokens"] = window.request.price_text(written.text)
+            facts["cost"] = usage.cost(self.prices.of(self.summarizer_model)) if written.calls else None
+        self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
 
     def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langchain_core.messages import AnyMessage
-from langchain_core.runnables.config import ensure_config
+from langchain_core.messages import AnyMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
-from langchain_ctxwin.core.notes import lines_to_keep
+from langchain_ctxwin.core.events import CompactionEvent
+from langchain_ctxwin.core.notes import lines_to_keep, unused_results
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.reporting import Reporter, thread_of_run
 from langchain_ctxwin.util.log import log
 
 BeforeCompaction = Callable[[Window, Compaction], Compaction | None]
@@ -75,23 +77,56 @@ def agreed(
 
 
 def tell(
-    hook: AfterCompaction | None, compaction: Compaction, window: Window, update: dict[str, Any]
+    hook: AfterCompaction | None,
+    reporter: Reporter,
+    compaction: Compaction,
+    window: Window,
+    update: dict[str, Any],
+    *,
+    began: float,
 ) -> dict[str, Any]:
-    """Return the state update of a compaction, after telling an application of it unless it changed nothing."""
-    if hook is None or update["context_guard"].get("compactions", 0) <= window.session.compactions:
+    """Return the state update of a compaction, after telling of it unless it changed nothing.
+
+    Args:
+        hook: the application's own function; None has none.
+        reporter: hands the event to sinks.
+        compaction: what happened.
+        window: the request that it was planned for.
+        update: what it came to.
+        began: when it was begun, by `time.perf_counter`.
+    """
+    if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
-    hook(
-        Compacted(
+    tokens_after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
+    results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
+    reporter.emit(
+        CompactionEvent(
+            model=window.about.model,
             kind=compaction.kind,
             reason=compaction.reason,
+            actions=compaction.actions,
             tokens_before=compaction.tokens_before,
-            tokens_after=request.priced_view(compaction.view, update["context_summary"]).total_tokens,
-            left=tuple(request.messages[index] for index in left),
-            thread=str(ensure_config().get("configurable", {}).get("thread_id") or ""),
+            tokens_after=tokens_after,
+            input_limit=window.budget.input_limit,
+            duration_seconds=round(time.perf_counter() - began, 6),
+            left_messages=len(left),
+            left_results=len(results),
+            unused_results=len(unused_results(request.messages, results)),
         )
     )
+    if hook is not None:
+        hook(
+            Compacted(
+                kind=compaction.kind,
+                reason=compaction.reason,
+                tokens_before=compaction.tokens_before,
+                tokens_after=tokens_after,
+                left=tuple(request.messages[index] for index in left),
+                thread=thread_of_run(),
+            )
+        )
     return update
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.model_info import ModelInfo
 
 Clock = Callable[[], float]
@@ -107,6 +108,19 @@ class ToolRanker(Protocol):
 
     def rank(self, query: str, tools: Sequence[Any]) -> list[float]:
         """Return a score per tool, in the order of `tools`; larger is better, 0 or less is no match."""
+        ...
+
+
+@runtime_checkable
+class MetricsSink(Protocol):
+    """Takes what happens: one event after the other, in a thread of the sink's own, so that it may be slow.
+
+    A sink with `inline = True` is called where things happen, in the run's own context; it has to return at once.
+    Whatever a sink raises is logged, and the turn goes on.
+    """
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
         ...
 
 

@@ -11,15 +11,17 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
-from langchain_ctxwin.agent.events import announce_mended, announce_model, announce_tools
+from langchain_ctxwin.agent.events import report_mended
 from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import (
     ModelRouter,
     RemainingTooSmallError,
@@ -107,6 +109,8 @@ class Choices:
         self.selector = selector
         self.asked = Asked()
         """What the call that follows asks for itself."""
+        self.reporter = Reporter()
+        """Hears of each change; the flow that makes use of the choices puts its own here."""
 
     def follow(self, asked: Asked) -> None:
         """Take up what the model node asks for itself.
@@ -186,9 +190,16 @@ class Choices:
 
     def with_tools(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
-        announce_mended(valid_tools(state.get("context_tools"))[1])
+        report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
-            announce_tools(selection)
+            self.reporter.emit(
+                ToolsEvent(
+                    added=selection.added,
+                    removed=selection.removed,
+                    tokens=selection.tokens,
+                    deferred=len(selection.deferred),
+                )
+            )
         return {"context_tools": list(selection.names)}
 
     def arguments(self, state: State) -> dict[str, Any]:
@@ -220,7 +231,7 @@ class Choices:
         return self._moved_to(str(route["model"]), str(route.get("reason") or ""), state)
 
     def _moved_to(self, name: str, reason: str, state: State) -> Update:
-        announce_model(name, known_name(state), reason)
+        self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason))
         return {"context_model": {"model": name, "reason": reason}}
 
     @property
@@ -261,7 +272,7 @@ class Choices:
         except NoModelFitsError:
             route = router.largest(request, is_to_shrink=True)
         if route.name != known_name(state):
-            announce_model(route.name, known_name(state), route.reason, route.rejected)
+            self.reporter.emit(route.event(before=known_name(state)))
         return {"context_model": {"model": route.name, "reason": route.reason}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Required, Self, TypeVar
@@ -27,7 +27,8 @@ from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.pricing import Marks
-from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard
@@ -256,6 +257,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         before_compaction: changes or vetoes compactions, see `ContextEngine`.
         after_compaction: is told about each one, see `ContextEngine`.
+        sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
+        prices: of models, for the costs in events, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
@@ -306,6 +309,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: SummaryJobs | None = None,
         before_compaction: BeforeCompaction | None = None,
         after_compaction: AfterCompaction | None = None,
+        sinks: Iterable[MetricsSink] | None = None,
+        prices: Any = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
         tool_selector: ToolSelector | None = None,
@@ -322,18 +327,19 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "jobs": jobs,
             "before_compaction": before_compaction,
             "after_compaction": after_compaction,
+            "sinks": sinks,
+            "prices": prices,
         }
         _check(engine, validator, guard, **options)
-        given = [name for name, value in options.items() if value is not None]
-        if engine is not None and given:
-            raise ConfigError(f"engine and {', '.join(given)} were given: set {', '.join(given)} on the engine")
+        _require_one_place(engine, options)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
-        self.guard = guard
+        options["sinks"] = reporter = engine.reporter if engine else Reporter.of(sinks or ())
+        self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
         Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
         self._selector = tool_selector
-        self.tools = [*(guard.tools if guard else ()), *_runnable(tool_selector)]
+        self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
         self._routed = RoutedChatModel(router) if router else None
         self._engine = ContextEngine(**options) if limits is not None else engine
         self._warned = Seen()
@@ -431,7 +437,16 @@ def _runnable(selector: ToolSelector | None) -> list[Any]:
 
 
 def _check(
-    engine: Any, validator: Any, guard: Any, *, limits: Any, summarizer: Any, pin_when: Any, **collaborators: Any
+    engine: Any,
+    validator: Any,
+    guard: Any,
+    *,
+    limits: Any,
+    summarizer: Any,
+    pin_when: Any,
+    prices: Any,
+    sinks: Any,
+    **collaborators: Any,
 ) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
     if limits is not None:
@@ -445,6 +460,15 @@ def _check(
     check_collaborators(**collaborators)
     as_summarizer(summarizer)
     Marks(pin_when)
+    Prices(prices)
+    Reporter.of(sinks or ())
+
+
+def _require_one_place(engine: ContextEngine | None, options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for an engine beside what belongs to one."""
+    given = ", ".join(name for name, value in options.items() if value is not None)
+    if engine is not None and given:
+        raise ConfigError(f"engine and {given} were given: set {given} on the engine")
 
 
 def _instead_of(engine: Any) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
-from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.events import announce_lesson, announce_recovery, announce_reset
+from langchain_ctxwin.agent.choices import known_name, name_of
+from langchain_ctxwin.agent.events import recovery_event, refusal_event, step_event
+from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
+from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
@@ -59,6 +62,7 @@ class ModelCall:
 
     def __init__(self, flow: Flow, call: Any, *, validator: Validator | None = None) -> None:
         self._flow = flow
+        self._report = flow.engine.reporter.emit
         self._call = call
         self._validator = validator
         # Where a run may choose another model, nobody knows what its answer was asked to be.
@@ -72,6 +76,7 @@ class ModelCall:
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
         self._fit(step)
+        began = perf_counter()
         most = settings_of(step.window).max_recoveries
         attempt = self._attempt(step, self._flow.request(step))
         for number in count(1):
@@ -90,6 +95,7 @@ class ModelCall:
             try:
                 attempt = self._next(step, attempt, overflow, number, error)
             except (BudgetExceededError, NoModelFitsError) as exhausted:
+                self._report(refusal_event(step.window, exhausted, getattr(exhausted, "report", {})))
                 if error is None:
                     step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
                     break  # an answer that was cut off is all there is
@@ -101,7 +107,28 @@ class ModelCall:
         step.note(self._flow.choices.answered(step.state, reply))
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         step.note({"context_counts": counts})
+        self._report_step(step, window, answer, seconds=perf_counter() - began, calls=number)
         return answer
+
+    def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
+        """Report the answered request; nothing is made ready where nobody listens."""
+        engine, choices = self._flow.engine, self._flow.choices
+        if not engine.reporter.sinks:
+            return
+        offered = [name_of(tool) for tool in window.about.tools]
+        deferred = len(choices.selector.tools) - len(tools_of(step.state)) if choices.selector else 0
+        info = engine.prices.of(window.about.model, choices.provider(step.state))
+        self._report(
+            step_event(
+                window,
+                answer,
+                info=info,
+                offered=offered,
+                available=len(offered) + deferred,
+                seconds=seconds,
+                calls=calls,
+            )
+        )
 
     @staticmethod
     def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
@@ -121,14 +148,14 @@ class ModelCall:
                 if router is None:
                     learned = engine.learn(window, overflow)
                     step.note({"context_counts": dict(learned.session.counts)}, learned)
-                announce_recovery(window, overflow, number, output_tokens=max(options.values()))
+                self._report(recovery_event(window, overflow, number, output_tokens=max(options.values())))
                 return replace(attempt, options=options)
         if error is not None and router is not None and self._has_moved(step, error):
-            announce_recovery(window, overflow, number)
+            self._report(recovery_event(window, overflow, number))
             return self._attempt(step, self._flow.request(step))
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
         step.note(engine.recover(window, overflow, is_stated=error is not None and router is None))
-        announce_recovery(window, overflow, number)
+        self._report(recovery_event(window, overflow, number))
         smaller = engine.continued(step.window, window)
         step.note({"context_report": smaller.report}, smaller)
         return self._attempt(step, self._flow.request(step))
@@ -162,7 +189,7 @@ class ModelCall:
         window = step.window
         compaction = self._flow.engine.emergency(window)
         if compaction is not None:
-            self._flow.compacted(step, window, compaction, self._flow.engine.apply(compaction, window))
+            self._flow.compacted(step, window, self._flow.engine.apply(compaction, window))
 
     def _silent(self, window: Window, attempt: Attempt, reply: Any) -> ContextOverflow | None:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""
@@ -194,7 +221,9 @@ class ModelCall:
         lesson = from_answer(window, answer)
         if lesson.accepted_tokens:
             self._flow.engine.accepted(window, lesson.accepted_tokens)
-        announce_lesson(window, lesson)
+        if lesson.ignored:
+            about = {"reason": lesson.ignored}
+            self._report(NoticeEvent(model=window.about.model, notice="usage_ignored", about=about))
         return answer, self._validated(window, answer, lesson)
 
     def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
@@ -212,5 +241,5 @@ class ModelCall:
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:
             return {**lesson.counts, "resets": resets}
-        announce_reset(window)
+        self._report(NoticeEvent(model=window.about.model, notice="calibration_reset"))
         return {**without_sizes(lesson.counts), "resets": resets}

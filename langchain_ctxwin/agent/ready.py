@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.protocols import LimitMemory, TokenCounter
+from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tools import ToolSelector
@@ -57,6 +57,8 @@ def create_context_agent(
     jobs: SummaryJobs | None = None,
     before_compaction: BeforeCompaction | None = None,
     after_compaction: AfterCompaction | None = None,
+    sinks: Iterable[MetricsSink] = (),
+    prices: Any = None,
     guard: ToolResultGuard | None = None,
     tool_selector: ToolSelector | None = None,
     state_schema: type[Any] = ContextState,
@@ -83,6 +85,8 @@ def create_context_agent(
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         before_compaction: changes or vetoes compactions, see `ContextEngine`.
         after_compaction: is told about each one, see `ContextEngine`.
+        sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
+        prices: of models, for the costs in events, see `ContextEngine`.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
         tool_selector: chooses of its tools those that each request shows, beside `tools`; the agent runs all of them.
         state_schema: the state with keys of your own, such as a subclass of `ContextState`; callers set and get them.
@@ -114,11 +118,14 @@ def create_context_agent(
         jobs=jobs,
         before_compaction=before_compaction,
         after_compaction=after_compaction,
+        sinks=sinks,
+        prices=prices,
     )
-    tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by))
+    guard = guard and guard.counting(counted_by).reporting(engine.reporter)
+    tool_node = _tool_node(_runnable(tools, tool_selector), guard)
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
-    choice: dict[str, Any] = {"tool_selector": tool_selector, "router": router}
-    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, validator=validator, **choice)
+    given: dict[str, Any] = {"validator": validator, "tool_selector": tool_selector, "router": router}
+    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     builder = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return builder.compile(checkpointer=checkpointer, store=store, **compile_options)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
-from langchain_ctxwin.agent.events import announce_compaction, announce_faults, announce_stop, announce_summary
+from langchain_ctxwin.agent.events import refusal_event, report_mended, report_stop
 from langchain_ctxwin.agent.histories import Histories, Place
 from langchain_ctxwin.agent.state import (
     SESSION,
@@ -32,7 +32,7 @@ from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ContextWindowError, SummarizationError
+from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, SummarizationError
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work
@@ -141,6 +141,7 @@ class Flow:
     ) -> None:
         self.engine = engine
         self.choices = choices or Choices()
+        self.choices.reporter = engine.reporter
         self.summaries = Summaries(engine)
         self._histories = histories or Histories(engine)
         self._windows: Lru[tuple[tuple[Any, ...], Call, Measured]] = Lru(MAX_WINDOWS)
@@ -207,8 +208,8 @@ class Flow:
         found = None
         if key and (store := step.place.summaries):
             found = yield Wait(lambda: store.get(key), lambda: store.aget(key))
-        announce_faults(window)
-        announce_stop(window, report_of(step.state).get("stopped", ""))
+        report_mended(self.engine.reporter, window.session.faults)
+        report_stop(self.engine.reporter, window, report_of(step.state).get("stopped", ""))
         self.summaries.forget(step.state, window)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
@@ -272,7 +273,7 @@ class Flow:
         update = yield Wait(
             lambda: self.engine.apply(plan, window, call=called), lambda: self.engine.aapply(plan, window, call=called)
         )
-        self.compacted(step, window, plan, update)
+        self.compacted(step, window, update)
 
     def compress(self, step: Step) -> None:
         """Make the request fit without calling a model.
@@ -281,11 +282,15 @@ class Flow:
             BudgetExceededError: nothing that may leave makes it fit.
         """
         window = step.window
-        compaction = self.engine.emergency(window) or self.engine.relieve(window)
+        try:
+            compaction = self.engine.emergency(window) or self.engine.relieve(window)
+        except BudgetExceededError as error:
+            self.engine.reporter.emit(refusal_event(window, error, error.report))
+            raise
         if compaction is None:
             self._uncompacted(step, window)
         else:
-            self.compacted(step, window, compaction, self.engine.apply(compaction, window))
+            self.compacted(step, window, self.engine.apply(compaction, window))
 
     def request(self, step: Step) -> list[AnyMessage]:
         """Return the request of a step, refusing one that holds nothing to answer.
@@ -302,10 +307,11 @@ class Flow:
             )
         return self.engine.build(window)
 
-    def compacted(self, step: Step, window: Window, compaction: Compaction, update: Update) -> None:
+    def compacted(self, step: Step, window: Window, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""
         after = self.engine.continued(self.measured({**step.state, **update}, step.call), window)
-        announce_compaction(compaction, after, refused=_refused(window, after))
+        if refused := _refused(window, after):
+            self.engine.report_summary(window, "refused", "", reason=refused)
         update = {**update, **_pending(step.state, after), "context_report": after.report}
         self._noted(step, update, after)
 
@@ -334,7 +340,8 @@ class Flow:
             # Hard need never waits: then what is left out is in the record, and the summary follows.
             if window.over_by or not window.session.pending or not self.summaries.is_lost(window, place):
                 return {}, None
-            announce_summary("lost", window.session.pending, reason="the process that began it is gone")
+            why = "the process that began it is gone"
+            self.engine.report_summary(window, "lost", window.session.pending.key, reason=why)
             return {"due": True, "reason": "the summary in progress was lost"}, None
         return {}, None
 

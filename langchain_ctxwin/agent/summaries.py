@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from langchain_ctxwin.agent.events import announce_summary
 from langchain_ctxwin.agent.histories import Place
 from langchain_ctxwin.agent.state import State, flags_of
 from langchain_ctxwin.core.clamping import first_part
@@ -97,8 +96,7 @@ class Summaries:
         most_tokens = min(accepted_tokens(pending.max_tokens), self._replaced_tokens(window, pending) - 1)
         window = self._kept(window, pending, written.text.strip(), most_tokens)
         if kept := window.session.pending:
-            tokens = window.request.price_text(kept.text)
-            announce_summary("ready", kept, seconds=round(written.seconds, 3), calls=written.calls, tokens=tokens)
+            self._engine.report_summary(window, "ready", kept.key, replace(written, text=kept.text))
         return window
 
     def _kept(self, window: Window, pending: Pending, text: str, most_tokens: int) -> Window:
@@ -115,7 +113,7 @@ class Summaries:
 
     def failed(self, window: Window, pending: Pending, reason: str) -> Window:
         """Return the window after a summary that failed: nothing is lost, and it is counted."""
-        announce_summary("failed", pending, reason=reason)
+        self._engine.report_summary(window, "failed", pending.key, reason=reason)
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
@@ -133,7 +131,8 @@ class Summaries:
         write = self._engine.writing(window, pending, call=called())
         if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, store=place.summaries):
             return window
-        announce_summary("started", pending, reason=snapshot.reason, messages=snapshot.stop - snapshot.start)
+        size = snapshot.stop - snapshot.start
+        self._engine.report_summary(window, "started", pending.key, reason=snapshot.reason, messages=size)
         return replace(window, session=replace(window.session, pending=pending))
 
     def _may_come(self, window: Window, pending: Pending, place: Place) -> bool:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.errors import ConfigError
 
-PRICE_FIELDS = ("input_price", "output_price", "cache_read_price")
+PRICE_FIELDS = ("input_price", "output_price", "cache_read_price", "cache_write_price", "cache_write_hour_price")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,13 @@ class ModelInfo:
 
     cache_read_price: Decimal | None = None
     """USD per million input tokens that are read from the provider's prompt cache."""
+
+    cache_write_price: Decimal | None = None
+    """USD per million input tokens that are written to it, for some minutes; None where writing costs no more than
+    input, or nobody says."""
+
+    cache_write_hour_price: Decimal | None = None
+    """USD per million input tokens that are written to it for an hour; None is as for some minutes."""
 
     capabilities: frozenset[str] = frozenset()
     """What the model can do besides text, e.g. `tools`, `images`, `structured_output`."""

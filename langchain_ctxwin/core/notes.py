@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -83,6 +84,9 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
 
 MAX_SCAN_CHARS = 60_000
 """Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
+
+MAX_JUDGED = 50
+"""Newest tool results of a compaction that are looked through for use: each is searched for in all that followed."""
 
 MAX_VALUES = 2_000
 """Values taken from one message: many times more than a record holds."""
@@ -258,6 +262,30 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
         ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, part))
     for _, _, part in sorted(ranked):
         yield RecordLine("seen", part, key, uses)
+
+
+def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> list[int]:
+    """Return those of some tool results that nothing was taken from, by position.
+
+    Nothing was taken from one when no identifier, path or number in it occurs in what the agent wrote or called after
+    it. A result without any cannot be judged and is left out.
+
+    Args:
+        messages: the history.
+        results: positions of the results, in order.
+    """
+    if not results:
+        return []
+    later, unused = "", []
+    end = len(messages)
+    for index in reversed(results[-MAX_JUDGED:]):
+        answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
+        later += "\n".join(f"{text_of(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
+        values = {value for _, value in islice(labelled(text_of(messages[index].content)), MAX_VALUES)}
+        if values and not any(value in later for value in values):
+            unused.append(index)
+        end = index + 1
+    return unused[::-1]
 
 
 def _part(label: str, value: str) -> str:

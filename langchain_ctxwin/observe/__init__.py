@@ -1,14 +1,49 @@
-"""What the package lets others see of its work: how close its counts are, and how good its requests were."""
+"""What the package lets others see of its work: events and the sinks that take them, accuracy of counts, quality."""
 
+from langchain_ctxwin.core.events import (
+    AlertEvent,
+    CompactionEvent,
+    Event,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
+    ToolsEvent,
+)
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
+from langchain_ctxwin.observe.memory_sink import MemorySink
 from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
+from langchain_ctxwin.protocols import MetricsSink
+from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
 
 __all__ = [
     "DEFAULT_GATES",
     "Accuracy",
+    "AlertEvent",
+    "CompactionEvent",
+    "Event",
     "Gate",
+    "LogSink",
+    "MemorySink",
+    "MetricsSink",
+    "ModelChangeEvent",
+    "NoticeEvent",
+    "Prices",
     "QualityReport",
+    "RecoveryEvent",
+    "RefusalEvent",
+    "Reporter",
     "RequestRecord",
+    "RouteEvent",
+    "StepEvent",
+    "StreamSink",
+    "SummaryEvent",
+    "ToolResultEvent",
+    "ToolsEvent",
     "Validator",
     "Verdict",
     "quality_report",

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe.validation import is_count
 
@@ -25,9 +26,6 @@ ROUTING = "routing/"
 MIN_KNOWN = 0.95
 """Share of the concerned requests that must be known before a gate is passed: one in twenty may be silent, so that a
 stray answer without usage spoils no verdict. What is known to miss a threshold fails, however little it is."""
-
-PRICED_TOKENS = 1_000_000
-"""Tokens that a price is stated for."""
 
 _DETAIL = re.compile(r"[(:;,]")
 """Begins what a reason says about one request alone; without that, requests have reasons in common."""
@@ -134,8 +132,8 @@ class RequestRecord:
             reason=_DETAIL.split(_text(route.get("reason")), maxsplit=1)[0].strip(),
             fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
             overflows=sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in listed),
-            cost=_cost(usage, info) if info or largest else _amount(route.get("estimated_cost")),
-            largest_cost=_cost(usage, largest),
+            cost=Usage.of(usage).cost(info) if info or largest else _amount(route.get("estimated_cost")),
+            largest_cost=Usage.of(usage).cost(largest),
         )
 
 
@@ -402,15 +400,3 @@ def _amount(value: object) -> Decimal | None:
     except InvalidOperation:
         return None
     return amount if amount.is_finite() and amount >= 0 else None
-
-
-def _cost(usage: Mapping[str, Any], info: ModelInfo | None) -> Decimal | None:
-    """Price of the usage; what one model read from its cache counts as cached at every other one too."""
-    read, written = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    if info is None or info.input_price is None or info.output_price is None or read is None or written is None:
-        return None
-    details = usage.get("input_token_details")
-    cached = min(read, _count(details.get("cache_read")) or 0) if isinstance(details, Mapping) else 0
-    cache_price = info.input_price if info.cache_read_price is None else info.cache_read_price
-    priced = (read - cached) * info.input_price + cached * cache_price + written * info.output_price
-    return priced / PRICED_TOKENS

@@ -13,9 +13,11 @@ from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.config import RoutingConfig
+from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
@@ -29,9 +31,6 @@ from langchain_ctxwin.routing.candidates import (
 from langchain_ctxwin.routing.quality import Quality
 from langchain_ctxwin.routing.request import Request, RequestSizes, needed_capabilities
 from langchain_ctxwin.util.memo import Lru
-
-PRICED_TOKENS = 1_000_000
-"""Tokens that prices are stated for."""
 
 MIDDLE = 0.5
 """Presumed strength where prices say nothing."""
@@ -65,6 +64,25 @@ class Route:
 
     bucket: str
     """Kind and difficulty of the task: where the outcome is counted."""
+
+    def event(self, *, before: str = "", fallbacks: Sequence[str] = (), has_answered: bool = False) -> RouteEvent:
+        """Return the event of this choice.
+
+        Args:
+            before: the candidate that the conversation went to.
+            fallbacks: what was tried before, in order.
+            has_answered: whether it stands for an answer.
+        """
+        return RouteEvent(
+            model=self.name,
+            before=before,
+            reason=self.reason,
+            rejected=self.rejected,
+            fallbacks=tuple(fallbacks),
+            estimated_tokens=self.estimated_tokens,
+            estimated_cost=self.estimated_cost,
+            has_answered=has_answered,
+        )
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route as JSON values, for `response_metadata["route"]`.
@@ -389,16 +407,11 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
         """USD of one request; without a price for cached input, that costs what other input costs."""
-        info = candidate.info
-        if info.input_price is None or info.output_price is None:
-            return None
         expected, tokens = self.config.expected_output_tokens, candidate.size(request).tokens
         asked = request.output_tokens or candidate.limits.output_reserve(request.reserve)
         output = min(expected, asked) if asked else expected
         cached = min(self._cached_tokens(candidate, request), tokens)
-        cached_price = info.input_price if info.cache_read_price is None else info.cache_read_price
-        priced = (tokens - cached) * info.input_price + cached * cached_price + output * info.output_price
-        return priced / PRICED_TOKENS
+        return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
 
     def _cached_tokens(self, candidate: Candidate, request: Request) -> int:
         """What of the request stands in the prompt cache of a candidate."""

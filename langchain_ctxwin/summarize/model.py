@@ -22,6 +22,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
+from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.notes import notes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.record import Record, extended, parse_record, render_record
@@ -100,6 +101,11 @@ class ModelSummarizer:
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
         self._sent: _Sent | None = None
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model that writes; empty when it has none."""
+        return model_name(self._model)
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return a summary of `previous` and `messages`, about `max_tokens` long; `previous` itself if nothing is new.

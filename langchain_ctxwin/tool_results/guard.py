@@ -18,11 +18,13 @@ from langgraph.types import Command
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, ToolResultConfig
 from langchain_ctxwin.core.edits import leaves
+from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.protocols import Clock, RequestCounter, ResultStore, TokenCounter
+from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.tool_results.contents import content_of, is_blocks, is_media, jsonable, stays_blocks
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.projection import query_words
@@ -91,6 +93,7 @@ class ToolResultGuard:
         scope: tells tenant and thread from the tool's runtime, by default the thread's id. A result can be read in its
             own scope only.
         new_id: makes ids of results; they must not be guessable.
+        sinks: take a `ToolResultEvent` for each result, see `langchain_ctxwin.observe`.
 
     Instantiate:
         ```python
@@ -118,6 +121,7 @@ class ToolResultGuard:
         clock: Clock = time.time,
         scope: Scope | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_BYTES),
+        sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
         _check_arguments(
             config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
@@ -130,6 +134,7 @@ class ToolResultGuard:
         self._prices = Prices(counter)
         self._store: ResultStore = MemoryResultStore(clock=clock) if store is None else store
         self._new_id = new_id
+        self._reporter = Reporter.of(sinks)
         self._read_more = read_more_tool(self.read, self.aread)
         self._structured: Lru[tuple[BaseTool, BaseTool]] = Lru(MAX_TOOLS)
 
@@ -146,17 +151,23 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        if self._counter is not None:
-            return self
-        return ToolResultGuard(
-            self._config,
-            signer=self._signer,
-            store=self._store,
-            counter=counter,
-            clock=self._clock,
-            scope=self._scope,
-            new_id=self._new_id,
-        )
+        return self if self._counter is not None else self._with(counter=counter)
+
+    def reporting(self, reporter: Reporter) -> ToolResultGuard:
+        """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
+        return self if self._reporter.sinks or not reporter.sinks else self._with(sinks=reporter)
+
+    def _with(self, **changes: Any) -> ToolResultGuard:
+        options = {
+            "signer": self._signer,
+            "store": self._store,
+            "counter": self._counter,
+            "clock": self._clock,
+            "scope": self._scope,
+            "new_id": self._new_id,
+            "sinks": self._reporter,
+        }
+        return ToolResultGuard(self._config, **(options | changes))
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return the tools with guarded results, and `read_more`; functions become tools.
@@ -201,19 +212,24 @@ class ToolResultGuard:
     def output(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
         call, known = self._call(tool, args, runtime), _known(output, runtime)
-        output = jsonable(output) if isinstance(output, Iterator) else output
-        return with_views(output, lambda content: self._shown(call, content, None), known)
+        output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
+        shown = with_views(output, lambda content: self._shown(call, content, None, events), known)
+        self._report(events)
+        return shown
 
     async def aoutput(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
         call, known, loop = self._call(tool, args, runtime), _known(output, runtime), asyncio.get_running_loop()
-        output = jsonable(output) if isinstance(output, Iterator) else output
+        output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
         # A text is priced by a sample; anything else may have to be printed first.
-        is_simple = not call.config.chosen_fields
+        is_simple, shown = not call.config.chosen_fields, output
         if is_simple and all(isinstance(one, str) and self._fits(call, one) for one in contents(output, known)):
-            return output
-        work = partial(with_views, output, lambda content: self._shown(call, content, loop), known)
-        return await asyncio.wrap_future(in_daemon(work))
+            events += [self._event(call, self._prices.content(one)) for one in contents(output, known)]
+        else:
+            work = partial(with_views, output, lambda content: self._shown(call, content, loop, events), known)
+            shown = await asyncio.wrap_future(in_daemon(work))
+        self._report(events)
+        return shown
 
     def read(
         self,
@@ -260,13 +276,24 @@ class ToolResultGuard:
     def _fits(self, call: Call, content: Any) -> bool:
         return self._prices.content(content) <= call.budget_tokens
 
-    def _shown(self, call: Call, content: Any, loop: Loop) -> Reduced | None:
+    def _event(self, call: Call, tokens: int, **facts: Any) -> ToolResultEvent:
+        return ToolResultEvent(tool=call.tool, tokens=tokens, budget_tokens=call.budget_tokens, **facts)
+
+    def _report(self, events: Iterable[ToolResultEvent]) -> None:
+        """Report what was seen, in the run's own thread: only there it is known which run it is."""
+        for event in events:
+            self._reporter.emit(event)
+
+    def _shown(self, call: Call, content: Any, loop: Loop, events: list[ToolResultEvent]) -> Reduced | None:
         """What is shown of a result, None when it stays as it is. What is left out is kept before that."""
-        fits, config = self._fits(call, content), call.config
+        size, config = self._prices.content(content), call.config
+        fits = size <= call.budget_tokens
         if fits and not config.chosen_fields:
+            events.append(self._event(call, size))
             return None
         read, media = content_of(content), self._media_that_fits(call, content, 1.0 if fits else MEDIA_SHARE)
         if fits and not leaves_out(read, config.chosen_fields):
+            events.append(self._event(call, size))
             return None
         result_id, tokens = self._new_id(), call.budget_tokens - media.tokens
         record = Record(
@@ -284,13 +311,17 @@ class ToolResultGuard:
             key = key_of(call.thread, result_id)
             is_stored = self._is_kept(key, answer.record.to_bytes(), config, loop)
             answer = answer if is_stored else reader.first(read, record, config, tokens, is_stored=False)
-        log.info(
-            "tool_result.reduced",
-            tool=call.tool,
-            chars=len(read.text),
-            shown_chars=len(answer.text),
-            budget_tokens=call.budget_tokens,
-            stored=is_stored,
+        events.append(
+            self._event(
+                call,
+                size,
+                shown_tokens=self._prices.content(answer.text) + media.tokens,
+                chars=len(read.text),
+                shown_chars=len(answer.text),
+                is_oversized=not fits,
+                is_reduced=True,
+                is_stored=is_stored,
+            )
         )
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
         return Reduced(shown, _facts(answer), is_stored)

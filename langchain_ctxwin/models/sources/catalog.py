@@ -157,6 +157,7 @@ def read_provider_row(source: str, provider: Any, name: Any, row: Any) -> ModelI
         input_price=price(cost.get("input")),
         output_price=price(cost.get("output")),
         cache_read_price=price(cost.get("cache_read")),
+        cache_write_price=price(cost.get("cache_write")),
         capabilities=capabilities_of(
             tools=row.get("tool_call"),
             structured_output=row.get("structured_output"),
@@ -189,6 +190,8 @@ def read_price_row(source: str, key: str, row: Any) -> ModelInfo | None:
         input_price=price(row.get("input_cost_per_token"), per=ONE_TOKEN),
         output_price=price(row.get("output_cost_per_token"), per=ONE_TOKEN),
         cache_read_price=price(row.get("cache_read_input_token_cost"), per=ONE_TOKEN),
+        cache_write_price=price(row.get("cache_creation_input_token_cost"), per=ONE_TOKEN),
+        cache_write_hour_price=price(row.get("cache_creation_input_token_cost_above_1hr"), per=ONE_TOKEN),
         capabilities=capabilities_of(
             tools=row.get("supports_function_calling"),
             **{capability: row.get(field) for capability, field in SUPPORTS.items()},

@@ -54,6 +54,7 @@ PRICES = {
     "input_price": ("prompt", "input", "prompt_text_token_price"),
     "output_price": ("completion", "output", "completion_text_token_price"),
     "cache_read_price": ("input_cache_read", "cached_input", "cached_prompt_text_token_price"),
+    "cache_write_price": ("input_cache_write",),
 }
 """Fields of a table of prices, and at last xAI's, which stands in the entry itself."""
 

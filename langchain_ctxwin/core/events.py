@@ -1,0 +1,449 @@
+"""Events: what happened in a step, one frozen type each. They hold sizes, names and reasons, never a message's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, Self
+
+Level = Literal["debug", "info", "warning"]
+"""How much an event wants to be noticed, in the words of logging."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened in a conversation.
+
+    `str(event.name)` is what logs and streams call it. `to_dict()` has all fields as JSON values.
+    """
+
+    NAME: ClassVar[str] = "context.event"
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+    """Properties that `to_dict` holds beside the fields."""
+
+    thread: str = ""
+    """Thread id of the run; empty outside of one."""
+
+    model: str = ""
+    """Name of the model that the request goes to; empty when unknown."""
+
+    time: float = 0.0
+    """Seconds since the epoch, when it was reported."""
+
+    @property
+    def name(self) -> str:
+        """What logs and streams call it."""
+        return self.NAME
+
+    @property
+    def level(self) -> Level:
+        """How much it wants to be noticed."""
+        return "info"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what belongs to this kind of event alone, as JSON values; money as text, so that it stays exact."""
+        own = [one.name for one in fields(self) if one.name not in COMMON]
+        return {name: _json(getattr(self, name)) for name in (*own, *self.DERIVED)}
+
+    def told(self) -> dict[str, Any]:
+        """Return what a log of the run says, where thread and time are known: the facts, and the model."""
+        return {"model": self.model, **self.facts()} if self.model else self.facts()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and all fields as JSON values."""
+        return {"name": self.name, "thread": self.thread, "model": self.model, "time": self.time, **self.facts()}
+
+    def reported(self, *, thread: str, time: float) -> Self:
+        """Return it with what only the one who reports it knows, where it is not stated."""
+        return replace(self, thread=self.thread or thread, time=self.time or time)
+
+
+COMMON = frozenset({"thread", "model", "time"})
+"""Fields that every event has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent(Event):
+    """A model answered: what its request held, and what it came to."""
+
+    NAME: ClassVar[str] = "context.step"
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        "utilization",
+        "window_utilization",
+        "accuracy",
+        "new_tokens",
+        "unused_reserve_tokens",
+        "tools_missing",
+    )
+
+    answer_id: str = ""
+    """Id of the answer, by which somebody may give it a score later."""
+
+    regions: Mapping[str, int] = field(default_factory=dict)
+    """Input tokens of `system`, `tools`, `summary`, `pinned` and `history`."""
+
+    input_limit: int | None = None
+    context_window: int | None = None
+    reserved_tokens: int | None = None
+    """Kept free for the answer."""
+
+    estimated_tokens: int | None = None
+    """Our count of the request: from the size that was reported last, where there is one."""
+
+    plain_tokens: int | None = None
+    """Our count of the request by the counter alone."""
+
+    counted_by: str = ""
+    reported_tokens: int | None = None
+    """Input tokens by the provider's own word."""
+
+    cached_tokens: int | None = None
+    """Part of the input that was read from the provider's prompt cache."""
+
+    cache_write_tokens: int | None = None
+    """Part of the input that was written to it."""
+
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    """USD of the call, by the model's prices; None when a price or the usage is unknown."""
+
+    duration_seconds: float | None = None
+    """Time from the first call of the model to the answer."""
+
+    calls: int = 1
+    """Calls of the model: one, and one for each recovery."""
+
+    compactions: int = 0
+    """Compactions of the conversation so far."""
+
+    finish_reason: str = ""
+    tools_available: int = 0
+    """Tools that the agent has, deferred ones included."""
+
+    tools_offered: tuple[str, ...] = ()
+    """Names of those in the request."""
+
+    tools_called: tuple[str, ...] = ()
+    """Names of those that the answer calls."""
+
+    quality: float | None = None
+    """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
+
+    @property
+    def level(self) -> Level:
+        """Every request is one: to be looked for."""
+        return "debug"
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Size of the request: as reported, else as counted."""
+        return self.estimated_tokens if self.reported_tokens is None else self.reported_tokens
+
+    @property
+    def utilization(self) -> float | None:
+        """The request over its input limit."""
+        return _ratio(self.input_tokens, self.input_limit)
+
+    @property
+    def window_utilization(self) -> float | None:
+        """The request over the whole context window, the room of the answer included."""
+        return _ratio(self.input_tokens, self.context_window)
+
+    @property
+    def accuracy(self) -> float | None:
+        """One minus the share by which our count missed the reported size; 0 at the least."""
+        if self.estimated_tokens is None or not self.reported_tokens:
+            return None
+        return max(0.0, 1 - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens)
+
+    @property
+    def new_tokens(self) -> int | None:
+        """Reported input that was neither read from the cache nor written to it."""
+        if self.reported_tokens is None:
+            return None
+        return max(0, self.reported_tokens - (self.cached_tokens or 0) - (self.cache_write_tokens or 0))
+
+    @property
+    def unused_reserve_tokens(self) -> int | None:
+        """Tokens that were kept free for the answer, and that it did not take."""
+        if self.reserved_tokens is None or self.output_tokens is None:
+            return None
+        return max(0, self.reserved_tokens - self.output_tokens)
+
+    @property
+    def tools_missing(self) -> tuple[str, ...]:
+        """Tools that the answer calls although they were not offered."""
+        return tuple(name for name in self.tools_called if name not in self.tools_offered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEvent(Event):
+    """A compaction happened."""
+
+    NAME: ClassVar[str] = "context.compacted"
+
+    kind: str = ""
+    """`summarize` when a summary was written for it, `force` when no model was called."""
+
+    reason: str = ""
+    actions: tuple[str, ...] = ()
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Input tokens of the request before and after it."""
+
+    input_limit: int | None = None
+    duration_seconds: float | None = None
+    left_messages: int = 0
+    """Messages that are no longer shown."""
+
+    left_results: int = 0
+    """Tool results among them."""
+
+    unused_results: int = 0
+    """Those of them that nothing was taken from: no identifier in them occurs in a later message of the agent."""
+
+
+SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEvent(Event):
+    """Something became of a summary."""
+
+    status: SummaryStatus
+    """`refused` is one that would not have made the request smaller; `lost` is one whose process is gone."""
+
+    key: str = ""
+    """Names the piece of work, from `started` to its end."""
+
+    reason: str = ""
+    messages: int | None = None
+    """Messages that it covers."""
+
+    seconds: float | None = None
+    calls: int | None = None
+    """Model calls that it took, failed ones included."""
+
+    tokens: int | None = None
+    """Size of the summary."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    """USD, by the prices of the summarizer's model; None when they are unknown."""
+
+    @property
+    def name(self) -> str:
+        """`context.summary_started`, and so on."""
+        return f"context.summary_{self.status}"
+
+    @property
+    def level(self) -> Level:
+        """What failed is a warning."""
+        return "info" if self.status in {"started", "ready"} else "warning"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of it."""
+        facts = Event.facts(self)
+        del facts["status"]
+        return {name: value for name, value in facts.items() if value not in {None, ""}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryEvent(Event):
+    """A provider refused a request as too large; a smaller one follows, or one that asks for less output."""
+
+    NAME: ClassVar[str] = "context.overflow_recovered"
+
+    attempt: int = 1
+    estimated_tokens: int | None = None
+    stated_tokens: int | None = None
+    stated_limit: int | None = None
+    """Size and limit in the provider's words."""
+
+    output_tokens: int | None = None
+    """What is asked for from now on; None when the request gets smaller instead."""
+
+    @property
+    def level(self) -> Level:
+        """A request that cost a round trip."""
+        return "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalEvent(Event):
+    """A request was not sent, or not answered, because it cannot be made to fit."""
+
+    NAME: ClassVar[str] = "context.refused"
+
+    reason: str = ""
+    """Name of the error that left the step."""
+
+    total_tokens: int | None = None
+    input_limit: int | None = None
+
+    @property
+    def level(self) -> Level:
+        """Somebody has to change something."""
+        return "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteEvent(Event):
+    """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is."""
+
+    NAME: ClassVar[str] = "context.model_chosen"
+
+    before: str = ""
+    """The candidate before; empty at first."""
+
+    reason: str = ""
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Every other candidate, and why it was not taken."""
+
+    fallbacks: tuple[str, ...] = ()
+    """Candidates that failed before this one answered, and how."""
+
+    estimated_tokens: int | None = None
+    estimated_cost: Decimal | None = None
+    """USD of the call, as it was estimated for the choice."""
+
+    cheapest_cost: Decimal | None = None
+    """USD of the same call at the cheapest candidate that would have taken it."""
+
+    has_answered: bool = False
+    """True when it stands for one answer of a routed model, False when it is a change of candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsEvent(Event):
+    """The set of tools in the requests of a conversation changed."""
+
+    NAME: ClassVar[str] = "context.tools_chosen"
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    tokens: int = 0
+    deferred: int = 0
+    """Tools that are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultEvent(Event):
+    """A guard saw the result of a tool."""
+
+    NAME: ClassVar[str] = "tool_result.guarded"
+
+    tool: str = ""
+    tokens: int | None = None
+    """Size of the whole result, as it was counted."""
+
+    budget_tokens: int | None = None
+    """What it may take."""
+
+    shown_tokens: int | None = None
+    chars: int | None = None
+    shown_chars: int | None = None
+    """Length of the whole, as printed, and of what is shown, where it was reduced."""
+
+    is_oversized: bool = False
+    """True for a result that takes more than it may."""
+
+    is_reduced: bool = False
+    """True for one of which a part is shown, also because its fields were chosen."""
+
+    is_stored: bool = False
+    """Whether the whole of it can be read page by page."""
+
+    @property
+    def name(self) -> str:
+        """A reduced result has a name of its own, because logs show it."""
+        return "tool_result.reduced" if self.is_reduced else self.NAME
+
+    @property
+    def level(self) -> Level:
+        """A result that fits is nothing to be told."""
+        return "info" if self.is_reduced else "debug"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeEvent(Event):
+    """Something that an operator may want to look at."""
+
+    notice: Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped"]
+    """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this
+    package writes it; no summary is tried any more."""
+
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`context.usage_ignored`, and so on."""
+        return f"context.{self.notice}"
+
+    @property
+    def level(self) -> Level:
+        """All of them are warnings."""
+        return "warning"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what it is about."""
+        return {name: _json(value) for name, value in self.about.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChangeEvent(Event):
+    """A source states another limit or price of a model than before."""
+
+    NAME: ClassVar[str] = "models.changed"
+
+    field: str = ""
+    """Name of the field of `ModelInfo`."""
+
+    before: str = ""
+    after: str = ""
+    source: str = ""
+    """Who states it now."""
+
+    @property
+    def level(self) -> Level:
+        """Budgets and costs follow it."""
+        return "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertEvent(Event):
+    """A measure passed its threshold; it is told once until it is back within it."""
+
+    NAME: ClassVar[str] = "context.alert"
+
+    alert: str = ""
+    """Name of the threshold in the configuration."""
+
+    value: float | None = None
+    threshold: float | None = None
+    is_cleared: bool = False
+    """True when the measure is back within its threshold."""
+
+    detail: str = ""
+    """What the value is of, in a few words."""
+
+    @property
+    def level(self) -> Level:
+        """One that is over is good news."""
+        return "info" if self.is_cleared else "warning"
+
+
+def _ratio(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_json(one) for one in value]
+    return value

@@ -1,0 +1,54 @@
+"""A sink that keeps events in memory, for notebooks and tests."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TypeVar
+
+from langchain_ctxwin.core.events import Event
+
+E = TypeVar("E", bound=Event)
+
+MAX_EVENTS = 10_000
+"""Events kept unless told, some 10 MB: what happens in a long afternoon."""
+
+
+class MemorySink:
+    """Keeps the newest events; several threads may write at once.
+
+    Args:
+        max_events: of more, the oldest are forgotten.
+
+    Example:
+        >>> sink = MemorySink()
+        >>> sink.emit(Event(thread="1"))
+        >>> [event.thread for event in sink.events]
+        ['1']
+    """
+
+    inline = True
+
+    def __init__(self, max_events: int = MAX_EVENTS) -> None:
+        self._events: deque[Event] = deque(maxlen=max_events)
+        self._lock = threading.Lock()
+
+    def emit(self, event: Event) -> None:
+        """Keep an event."""
+        with self._lock:
+            self._events.append(event)
+
+    @property
+    def events(self) -> list[Event]:
+        """The events that are kept, oldest first."""
+        with self._lock:
+            return list(self._events)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the kept events of one kind, oldest first."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def clear(self) -> None:
+        """Forget all events."""
+        with self._lock:
+            self._events.clear()

@@ -1,0 +1,216 @@
+"""Reports events to sinks: what a sink does, raises or hangs on costs no turn anything."""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+from langchain_core.runnables.config import ensure_config
+from langgraph.config import get_stream_writer
+
+from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
+from langchain_ctxwin.protocols import Clock, MetricsSink
+from langchain_ctxwin.util.background import Worker, in_few_daemons
+from langchain_ctxwin.util.failures import FailureLog, reason_of
+from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
+
+MAX_WAITING = 10_000
+"""Events that wait for a slow sink, some 10 MB; of more, the newest are lost, and counted."""
+
+IDLE_SECONDS = 1.0
+"""How long the thread of a sink waits for another event before it ends: steps follow each other faster."""
+
+EXIT_SECONDS = 1.0
+"""How long the end of the process waits for slow sinks, all of them together."""
+
+
+class LogSink:
+    """Writes events to the log, as every engine does by itself; give one to write the events of level debug too.
+
+    Args:
+        steps: write `context.step` and `tool_result.guarded`, too, as level info.
+    """
+
+    inline = True
+
+    def __init__(self, *, steps: bool = False) -> None:
+        self._steps = steps
+
+    def emit(self, event: Event) -> None:
+        """Write the name of the event, with what belongs to it."""
+        level = "info" if self._steps and event.level == "debug" else event.level
+        if level != "debug":
+            getattr(log, level)(event.name, **event.told())
+
+
+class StreamSink:
+    """Writes events to LangGraph's custom stream (`stream_mode="custom"`), as every engine does by itself.
+
+    Args:
+        steps: write `context.step` and `tool_result.guarded`, too.
+    """
+
+    inline = True
+
+    def __init__(self, *, steps: bool = False) -> None:
+        self._steps = steps
+
+    def emit(self, event: Event) -> None:
+        """Write a dict with the event's name as `type`; outside of a graph there is no stream."""
+        if event.level == "debug" and not self._steps:
+            return
+        try:
+            writer = get_stream_writer()
+        except (RuntimeError, KeyError):  # a node that is called outside a graph has no stream
+            return
+        writer({"type": event.name, **event.told()})
+
+
+class Reporter:
+    """Hands events to sinks, with the thread of the run and the time.
+
+    Args:
+        sinks: take the events. A `LogSink` and a `StreamSink` are always among them.
+        clock: seconds since the epoch.
+
+    Raises:
+        ConfigError: one of the sinks has no `emit`, or `sinks` is no list of them.
+    """
+
+    def __init__(self, sinks: Iterable[MetricsSink] = (), *, clock: Clock = time.time) -> None:
+        given = _checked(sinks)
+        own = [kind() for kind in (LogSink, StreamSink) if not any(isinstance(one, kind) for one in given)]
+        self.sinks = tuple(given)
+        """The sinks that were given."""
+        self._clock = clock
+        self._outlets = [_Outlet(sink) for sink in (*own, *given)]
+
+    @classmethod
+    def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
+        """Return a reporter for sinks; one that is a reporter already is shared."""
+        return sinks if isinstance(sinks, Reporter) else cls(sinks)
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to every sink; never raises, and never waits for a slow one."""
+        event = event.reported(thread=thread_of_run(), time=self._clock())
+        for outlet in self._outlets:
+            outlet.emit(event)
+
+    def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
+        """Wait until the slow sinks have taken what was reported; false when one needs longer. Blocks its thread."""
+        return _flushed(self._outlets, timeout_seconds)
+
+
+_outlets: WeakSet[_Outlet] = WeakSet()
+
+
+class _Outlet:
+    """The way to one sink."""
+
+    def __init__(self, sink: MetricsSink) -> None:
+        self._sink = sink
+        self._failures = FailureLog(sink=type(sink).__name__)
+        self._lost = 0
+        inline = getattr(sink, "inline", False)
+        self.worker = None if inline else Worker("ctxwin-sink", max_waiting=MAX_WAITING, idle_seconds=IDLE_SECONDS)
+        _outlets.add(self)
+
+    def emit(self, event: Event) -> None:
+        if self.worker is None:
+            self._hand_over(event)
+            return
+        # The context has the caller's trace; what is written to a stream from there still goes to the caller's run.
+        task = partial(contextvars.copy_context().run, self._hand_over, event)
+        try:
+            is_taken = self.worker.submit(task)
+        except RuntimeError:  # no thread to be had: the process is about to end
+            is_taken = False
+        if not is_taken:
+            self._lost += 1
+            self._failures.note("metrics.lost", "the sink is too slow, or no thread can be started")
+
+    def _hand_over(self, event: Event) -> None:
+        try:
+            self._sink.emit(event)
+        except Exception as error:  # noqa: BLE001  # whatever a sink does, the turn goes on
+            self._failures.note("metrics.sink_failed", reason_of(error))
+        else:
+            self._failures.note("metrics.sink_failed", "")
+
+
+def _flushed(outlets: Iterable[_Outlet], timeout_seconds: float) -> bool:
+    ends = time.monotonic() + timeout_seconds
+    workers = [outlet.worker for outlet in outlets if outlet.worker]
+    done = [worker.flush(max(0.0, ends - time.monotonic())) for worker in workers]
+    return all(done)
+
+
+atexit.register(lambda: _flushed(list(_outlets), EXIT_SECONDS))
+
+
+def thread_of_run() -> str:
+    """Return the thread id of the run; empty outside of one."""
+    return str(ensure_config().get("configurable", {}).get("thread_id") or "")
+
+
+class Prices:
+    """Says what the models cost, as far as it is known; it never waits.
+
+    Args:
+        source: a `ModelInfo`, a `ModelRegistry`, a function that returns the `ModelInfo` for a name, or None. A
+            registry or function may be slow: it is asked in the background, once per model.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+
+    def __init__(self, source: Any = None) -> None:
+        self._ask: Callable[[str], ModelInfo] | None = source if callable(source) else getattr(source, "lookup", None)
+        self._info = source if isinstance(source, ModelInfo) else None
+        if source is not None and self._ask is None and self._info is None:
+            raise ConfigError(
+                f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
+            )
+        self._known: Lru[tuple[ModelInfo | None]] = Lru(MAX_TEXTS)
+        self._failures = FailureLog()
+
+    def of(self, model: str, stated: Any = None) -> ModelInfo | None:
+        """Return what is known of a model now; `stated` is what its adapter knows, if that has prices."""
+        if isinstance(stated, ModelInfo) and stated.input_price is not None:
+            return stated
+        if self._ask is None or not model:
+            return self._info
+        if known := self._known.get(model):
+            return known[0]
+        self._known.put(model, (None,))
+        try:
+            in_few_daemons(partial(self._look_up, self._ask, model))
+        except RuntimeError as error:
+            self._failures.note("metrics.no_prices", reason_of(error))
+        return None
+
+    def _look_up(self, ask: Callable[[str], ModelInfo], model: str) -> None:
+        try:
+            self._known.put(model, (ask(model),))
+        except UnknownModelError:
+            return
+        except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
+            self._failures.note("metrics.no_prices", f"{model}: {reason_of(error)}")
+
+
+def _checked(sinks: Any) -> list[MetricsSink]:
+    if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable):
+        raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
+    given = list(sinks)
+    for sink in given:
+        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)):
+            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
+    return given
