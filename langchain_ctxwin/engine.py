@@ -22,7 +22,7 @@ from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import family_of, model_name, rules_of
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import asked_lines
-from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, taken
+from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, own_words, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.priced_view import PinWhen, Request
@@ -141,7 +141,7 @@ class ContextEngine:
         """Writes summaries in the background."""
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
-        self.prices = Prices(limits if prices is None and isinstance(limits, ModelInfo) else prices)
+        self.prices = Prices.made(limits if prices is None and isinstance(limits, ModelInfo) else prices)
         """Says what the models cost."""
 
     @property
@@ -406,14 +406,23 @@ class ContextEngine:
         return tell(self._after, self.reporter, compaction, window, update, began=began)
 
     def report_summary(
-        self, window: Window, status: SummaryStatus, key: str, written: Written | None = None, **facts: Any
+        self,
+        window: Window,
+        status: SummaryStatus,
+        key: str,
+        written: Written | None = None,
+        *,
+        reason: str = "",
+        messages: int | None = None,
     ) -> None:
         """Report what became of a summary, and what it cost where one was written."""
+        facts: dict[str, Any] = {}
         if written is not None:
             usage = Usage(input_tokens=written.input_tokens, output_tokens=written.output_tokens)
-            facts |= written.cost | {"seconds": round(written.seconds, 3)}
+            facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.request.price_text(written.text)
             facts["cost"] = usage.cost(self.prices.of(self.summarizer_model)) if written.calls else None
+        facts |= {"reason": own_words(reason), "detail": reason, "messages": messages}
         self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
 
     def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:

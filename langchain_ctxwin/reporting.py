@@ -167,13 +167,17 @@ class Prices:
     Args:
         source: a `ModelInfo`, a `ModelRegistry`, a function that returns the `ModelInfo` for a name, or None. A
             registry or function may be slow: it is asked in the background, once per model.
+        is_instant: the function answers at once, and is asked each time.
 
     Raises:
         ConfigError: it is none of these.
     """
 
-    def __init__(self, source: Any = None) -> None:
-        self._ask: Callable[[str], ModelInfo] | None = source if callable(source) else getattr(source, "lookup", None)
+    def __init__(self, source: Any = None, *, is_instant: bool = False) -> None:
+        self._is_instant = is_instant
+        self._ask: Callable[[str], ModelInfo | None] | None = (
+            source if callable(source) else getattr(source, "lookup", None)
+        )
         self._info = source if isinstance(source, ModelInfo) else None
         if source is not None and self._ask is None and self._info is None:
             raise ConfigError(
@@ -182,12 +186,19 @@ class Prices:
         self._known: Lru[tuple[ModelInfo | None]] = Lru(MAX_TEXTS)
         self._failures = FailureLog()
 
+    @classmethod
+    def made(cls, source: Any) -> Prices:
+        """Return prices by a source; those that are made already are shared."""
+        return source if isinstance(source, Prices) else cls(source)
+
     def of(self, model: str, stated: Any = None) -> ModelInfo | None:
         """Return what is known of a model now; `stated` is what its adapter knows, if that has prices."""
         if isinstance(stated, ModelInfo) and stated.input_price is not None:
             return stated
         if self._ask is None or not model:
             return self._info
+        if self._is_instant:
+            return self._ask(model)
         if known := self._known.get(model):
             return known[0]
         self._known.put(model, (None,))
@@ -197,7 +208,7 @@ class Prices:
             self._failures.note("metrics.no_prices", reason_of(error))
         return None
 
-    def _look_up(self, ask: Callable[[str], ModelInfo], model: str) -> None:
+    def _look_up(self, ask: Callable[[str], ModelInfo | None], model: str) -> None:
         try:
             self._known.put(model, (ask(model),))
         except UnknownModelError:

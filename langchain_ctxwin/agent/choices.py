@@ -18,6 +18,7 @@ from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.session import valid_tools
+from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -226,7 +227,11 @@ class Choices:
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
         route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
-        if self.router is None or not isinstance(route, Mapping) or route.get("model") in {None, known_name(state)}:
+        if self.router is None or not isinstance(route, Mapping):
+            return {}
+        if self.reporter.sinks:
+            self.reporter.emit(RouteEvent.of_answer(route, before=known_name(state)))
+        if route.get("model") in {None, known_name(state)}:
             return {}
         return self._moved_to(str(route["model"]), str(route.get("reason") or ""), state)
 
@@ -306,14 +311,6 @@ def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSel
                 "leave it out"
             )
     return ""
-
-
-def name_of(tool: Any) -> str:
-    """Return the name of a tool; empty for one that the provider runs and that has none."""
-    if isinstance(tool, Mapping):
-        function = tool.get("function")
-        return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else "") or "")
-    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
 def known_name(state: State) -> str:

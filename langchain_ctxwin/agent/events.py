@@ -10,14 +10,11 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.budget import REGIONS
 from langchain_ctxwin.core.events import NoticeEvent, RecoveryEvent, RefusalEvent, StepEvent
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.reported import answered_by
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.reporting import Reporter
-
-FINISH_KEYS = ("finish_reason", "stop_reason")
-"""Where the metadata of an answer say why it ended."""
 
 
 def step_event(
@@ -41,11 +38,11 @@ def step_event(
         seconds: time that the calls took.
         calls: number of calls, recoveries included.
     """
-    report, usage = window.report, Usage.of(answer.usage_metadata)
-    said = (answer.response_metadata.get(key) for key in FINISH_KEYS)
-    return StepEvent(
+    report = window.report
+    return StepEvent.of_answer(
+        answer,
+        info=info,
         model=answered_by(answer) or window.about.model,
-        answer_id=answer.id or "",
         regions={name: report[key] for name, key in REGIONS.items()},
         input_limit=report["input_limit"],
         context_window=report["context_window"],
@@ -53,18 +50,11 @@ def step_event(
         estimated_tokens=window.total_tokens,
         plain_tokens=window.priced_view.estimates.total_tokens,
         counted_by=report["counted_by"],
-        reported_tokens=usage.input_tokens or None,
-        cached_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-        cost=usage.cost(info),
-        duration_seconds=seconds,
+        duration_seconds=round(seconds, 6),
         calls=calls,
         compactions=report["compactions"],
-        finish_reason=next((reason for reason in said if isinstance(reason, str)), ""),
         tools_available=available,
         tools_offered=tuple(offered),
-        tools_called=tuple(call["name"] for call in answer.tool_calls),
     )
 
 
@@ -98,12 +88,15 @@ def report_stop(reporter: Reporter, window: Window, known: str) -> None:
     stopped = window.report["stopped"]
     if not stopped or stopped == known:
         return
-    about = {"fixed_tokens": window.priced_view.fixed_tokens, "input_limit": window.budget.input_limit}
-    about |= {"stopped": stopped, "reason": window.session.guard.get("reason", "")}
-    reporter.emit(NoticeEvent(model=window.about.model, notice="compaction_stopped", about=about))
+    reason = str(window.session.guard.get("reason", ""))
+    about: dict[str, Any] = {"fixed_tokens": window.priced_view.fixed_tokens, "input_limit": window.budget.input_limit}
+    about |= {"stopped": stopped, "reason": own_words(reason)}
+    reporter.emit(
+        NoticeEvent(model=window.about.model, notice="compaction_stopped", about=about, quoting={"reason": reason})
+    )
 
 
 def report_mended(reporter: Reporter, faults: Iterable[str]) -> None:
     """Report what in the stored state was not what this package writes."""
     for fault in faults:
-        reporter.emit(NoticeEvent(notice="session_mended", about={"fault": fault}))
+        reporter.emit(NoticeEvent(notice="session_mended", quoting={"fault": fault}))

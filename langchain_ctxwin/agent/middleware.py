@@ -17,6 +17,7 @@ from langchain_ctxwin.agent.histories import Histories, place_of
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import State, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
+from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
@@ -128,9 +129,7 @@ class AgentCall:
         yield from flow.prepare(step)
         answer = yield from ModelCall(flow, model, validator=validator).answer(
             step,
-            lambda attempt: Wait(
-                lambda: self._hear(handler(self._ask(attempt))), lambda: self._heard(attempt, handler)
-            ),
+            lambda attempt: Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler)),
         )
         self._answer = replace(self._answer, result=_with_answer(self._answer.result, answer))
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
@@ -147,8 +146,13 @@ class AgentCall:
         tools = list(self._step.tools)
         return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
 
-    async def _heard(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        return self._hear(await handler(self._ask(attempt)))
+    def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+        with calls_carry(self._flow.metadata(self._step)):
+            return self._hear(handler(self._ask(attempt)))
+
+    async def _acalled(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+        with calls_carry(self._flow.metadata(self._step)):
+            return self._hear(await handler(self._ask(attempt)))
 
     def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
         """Keep what the model returned and say which message of it is the answer."""
@@ -317,7 +321,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         router: ModelRouter | None = None,
     ) -> None:
         super().__init__()
-        options = {
+        options: dict[str, Any] = {
             "limits": limits,
             "summarizer": summarizer,
             "config": config,
@@ -330,21 +334,19 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "sinks": sinks,
             "prices": prices,
         }
-        _check(engine, validator, guard, **options)
-        _require_one_place(engine, options)
+        _check(engine, validator, guard, options)
+        reporter = engine.reporter if engine else Reporter.of(sinks or ())
+        # What one model's provider stated is remembered by model, so the engines of all models can share it.
+        self._options = {**options, "learned": learned or HeardLimits(), "sinks": reporter}
+        self._engine = ContextEngine(**self._options) if limits is not None else engine
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
-        options["sinks"] = reporter = engine.reporter if engine else Reporter.of(sinks or ())
         self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
         Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
-        self._selector = tool_selector
+        self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
         self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
-        self._routed = RoutedChatModel(router) if router else None
-        self._engine = ContextEngine(**options) if limits is not None else engine
         self._warned = Seen()
-        # What one model's provider stated is remembered by model, so the engines of all models can share it.
-        self._options: dict[str, Any] = {**options, "learned": learned or HeardLimits()}
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
         self._histories: Lru[Histories] = Lru(MAX_ENGINES)
         self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
@@ -436,39 +438,30 @@ def _runnable(selector: ToolSelector | None) -> list[Any]:
     return [tool for tool in tools if not isinstance(tool, dict)]
 
 
-def _check(
-    engine: Any,
-    validator: Any,
-    guard: Any,
-    *,
-    limits: Any,
-    summarizer: Any,
-    pin_when: Any,
-    prices: Any,
-    sinks: Any,
-    **collaborators: Any,
-) -> None:
+def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
-    if limits is not None:
-        ModelLimits.of(limits)
     if not isinstance(engine, ContextEngine | None):
         raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
     if not isinstance(validator, Validator | None):
         raise ConfigError(f"validator={brief(validator)}: pass a Validator, or None")
     if not isinstance(guard, ToolResultGuard | None):
         raise ConfigError(f"guard={brief(guard)}: pass a ToolResultGuard, or None")
-    check_collaborators(**collaborators)
-    as_summarizer(summarizer)
-    Marks(pin_when)
-    Prices(prices)
-    Reporter.of(sinks or ())
-
-
-def _require_one_place(engine: ContextEngine | None, options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an engine beside what belongs to one."""
+    _check_options(**options)
     given = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and given:
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
+
+
+def _check_options(
+    *, limits: Any, summarizer: Any, pin_when: Any, sinks: Any, prices: Any, **collaborators: Any
+) -> None:
+    if limits is not None:
+        ModelLimits.of(limits)
+    check_collaborators(**collaborators)
+    as_summarizer(summarizer)
+    Marks(pin_when)
+    Reporter.of(sinks or ())
+    Prices.made(prices)
 
 
 def _instead_of(engine: Any) -> str:

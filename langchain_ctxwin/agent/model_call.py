@@ -12,7 +12,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
-from langchain_ctxwin.agent.choices import known_name, name_of
+from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.events import recovery_event, refusal_event, step_event
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
@@ -22,6 +22,7 @@ from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.reported import answered_by
+from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError

@@ -19,9 +19,10 @@ from langchain_ctxwin.agent.choices import (
     with_tools,
 )
 from langchain_ctxwin.agent.histories import place_of
-from langchain_ctxwin.agent.model_call import ModelCall
+from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
 from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
+from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
@@ -179,13 +180,15 @@ class ContextNodes:
 
         def answer(step: Step, config: RunnableConfig | None) -> Work[Update]:
             bound = self._bound(runnable, step.tools)
-            message = yield from model_call.answer(
-                step,
-                lambda attempt: Wait(
-                    lambda: bound.invoke(attempt.request, config, **attempt.arguments),
-                    lambda: bound.ainvoke(attempt.request, config, **attempt.arguments),
-                ),
-            )
+
+            def send(attempt: Attempt) -> Wait:
+                carried = with_metadata(config, self._flow.metadata(step))
+                return Wait(
+                    lambda: bound.invoke(attempt.request, carried, **attempt.arguments),
+                    lambda: bound.ainvoke(attempt.request, carried, **attempt.arguments),
+                )
+
+            message = yield from model_call.answer(step, send)
             self._flow.drop_window(step)
             return {**step.news, "messages": [message]}
 

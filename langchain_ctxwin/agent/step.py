@@ -25,6 +25,7 @@ from langchain_ctxwin.agent.state import (
     report_of,
 )
 from langchain_ctxwin.agent.summaries import Summaries
+from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
@@ -306,6 +307,10 @@ class Flow:
                 "add a user message"
             )
         return self.engine.build(window)
+
+    def metadata(self, step: Step) -> dict[str, Any]:
+        """Return what the call of the model carries for tracers."""
+        return metadata_of(step.window, getattr(self.choices.provider(step.state), "provider", None))
 
     def compacted(self, step: Step, window: Window, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""

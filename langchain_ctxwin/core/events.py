@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Literal, Self
+
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.spending import Usage
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
@@ -58,6 +63,9 @@ class Event:
         """Return it with what only the one who reports it knows, where it is not stated."""
         return replace(self, thread=self.thread or thread, time=self.time or time)
 
+
+FINISH_KEYS = ("finish_reason", "stop_reason")
+"""Where the metadata of an answer say why it ended."""
 
 COMMON = frozenset({"thread", "model", "time"})
 """Fields that every event has."""
@@ -129,6 +137,29 @@ class StepEvent(Event):
 
     quality: float | None = None
     """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
+
+    @classmethod
+    def of_answer(cls, answer: AIMessage, *, info: ModelInfo | None, **request: Any) -> StepEvent:
+        """Return the event of an answer.
+
+        Args:
+            answer: what the model answered, with the usage that its provider reports.
+            info: the prices of the model; None when they are unknown.
+            **request: the fields that are known of its request.
+        """
+        usage = Usage.of(answer.usage_metadata)
+        said = (answer.response_metadata.get(key) for key in FINISH_KEYS)
+        return cls(
+            answer_id=answer.id or "",
+            reported_tokens=usage.input_tokens or None,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            cost=usage.cost(info),
+            finish_reason=next((reason for reason in said if isinstance(reason, str)), ""),
+            tools_called=tuple(call["name"] for call in answer.tool_calls),
+            **request,
+        )
 
     @property
     def level(self) -> Level:
@@ -218,6 +249,12 @@ class SummaryEvent(Event):
     """Names the piece of work, from `started` to its end."""
 
     reason: str = ""
+    """Why, without what others wrote."""
+
+    detail: str = ""
+    """Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run
+    show it, in the place of the reason."""
+
     messages: int | None = None
     """Messages that it covers."""
 
@@ -246,8 +283,14 @@ class SummaryEvent(Event):
     def facts(self) -> dict[str, Any]:
         """Return what is known of it."""
         facts = Event.facts(self)
-        del facts["status"]
+        del facts["detail"]
         return {name: value for name, value in facts.items() if value not in {None, ""}}
+
+    def told(self) -> dict[str, Any]:
+        """Return what a log of the run says, with the whole reason."""
+        facts = Event.told(self)
+        del facts["status"]  # it is in the name
+        return {**facts, "reason": self.detail or self.reason} if self.reason else facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +337,7 @@ class RouteEvent(Event):
     """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is."""
 
     NAME: ClassVar[str] = "context.model_chosen"
+    ANSWERED: ClassVar[str] = "context.routed"
 
     before: str = ""
     """The candidate before; empty at first."""
@@ -314,6 +358,32 @@ class RouteEvent(Event):
 
     has_answered: bool = False
     """True when it stands for one answer of a routed model, False when it is a change of candidate."""
+
+    @property
+    def name(self) -> str:
+        """An answer has a name of its own."""
+        return self.ANSWERED if self.has_answered else self.NAME
+
+    @property
+    def level(self) -> Level:
+        """Every answer of a routed model is one: to be looked for."""
+        return "debug" if self.has_answered else "info"
+
+    @classmethod
+    def of_answer(cls, route: Mapping[str, Any], *, before: str = "") -> RouteEvent:
+        """Return the event of an answer, from the `route` in its metadata; what is not as it should be is unknown."""
+        rejected, tokens = route.get("rejected"), route.get("estimated_tokens")
+        return cls(
+            model=str(route.get("model") or ""),
+            before=before,
+            reason=str(route.get("reason") or ""),
+            rejected=rejected if isinstance(rejected, Mapping) else {},
+            fallbacks=tuple(map(str, route.get("fallbacks") or ())),
+            estimated_tokens=tokens if isinstance(tokens, int) else None,
+            estimated_cost=_amount(route.get("estimated_cost")),
+            cheapest_cost=_amount(route.get("cheapest_cost")),
+            has_answered=True,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +446,8 @@ class NoticeEvent(Event):
     package writes it; no summary is tried any more."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
+    quoting: Mapping[str, Any] = field(default_factory=dict)
+    """What may quote messages: only logs and streams of the run show it."""
 
     @property
     def name(self) -> str:
@@ -390,6 +462,10 @@ class NoticeEvent(Event):
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
         return {name: _json(value) for name, value in self.about.items()}
+
+    def told(self) -> dict[str, Any]:
+        """Return what a log of the run says."""
+        return {**Event.told(self), **self.quoting}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,6 +513,14 @@ class AlertEvent(Event):
 
 def _ratio(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else part / whole
+
+
+def _amount(text: object) -> Decimal | None:
+    try:
+        amount = Decimal(text) if isinstance(text, str) else None
+    except InvalidOperation:
+        return None
+    return amount if amount is not None and amount.is_finite() else None
 
 
 def _json(value: Any) -> Any:

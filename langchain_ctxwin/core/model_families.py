@@ -69,10 +69,15 @@ def rules_of(model: object) -> Rules:
     family = next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), "")
     provider = getattr(inner, "provider", None)
     if not family and isinstance(provider, str):
-        family = next((of for word, of in PROVIDERS.items() if word in provider.lower()), "")
+        family = family_of_provider(provider)
     if getattr(inner, "openai_api_base", None):
         return UNKNOWN
     return RULES.get(family, UNKNOWN)
+
+
+def family_of_provider(provider: str) -> str:
+    """Return the family of a provider's own models; empty where its name says nothing."""
+    return next((family for word, family in PROVIDERS.items() if word in provider.lower()), "")
 
 
 def model_name(model: Any) -> str:

@@ -107,8 +107,16 @@ def gave_up(window: Window, reason: str) -> dict[str, Any]:
 
 def after_failure(window: Window, reason: str) -> Session:
     """Return the session after a summary that failed: only the guard changes, so that it is not tried forever."""
-    guard = {**window.session.guard, **_ineffective(window), "reason": f"summary refused: {reason}"}
+    guard = {**window.session.guard, **_ineffective(window), "reason": f"{REFUSED}{reason}"}
     return replace(window.session, guard=guard, pending=None)
+
+
+def own_words(reason: str) -> str:
+    """Return why a summary came to nothing without the words of the summarizer's own error, which may quote messages.
+
+    They follow a colon, and so does the advice.
+    """
+    return reason.removeprefix(REFUSED).partition(": ")[0]
 
 
 def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
@@ -132,6 +140,9 @@ def _ineffective(window: Window) -> dict[str, Any]:
     messages = window.request.messages
     return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(messages)}
 
+
+REFUSED = "summary refused: "
+"""Begins the stored reason of a summary that came to nothing."""
 
 MAX_MODELS = 8
 """Models and tool sets remembered per conversation; of more, the one learned first leaves."""

@@ -75,6 +75,14 @@ class Framing:
     audio_tokens_per_second: int
 
 
+def name_of(tool: Any) -> str:
+    """Return the name of a tool; empty for one that the provider runs and that has none."""
+    if isinstance(tool, Mapping):
+        function = tool.get("function")
+        return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else "") or "")
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
+
+
 def small_tiles(width: int, height: int) -> int:
     """Scale to 2,048 square and to a short side of 768; 170 tokens a tile of 512, and 85 (OpenAI, images guide).
 

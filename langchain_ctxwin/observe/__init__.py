@@ -1,5 +1,6 @@
 """What the package lets others see of its work: events and the sinks that take them, accuracy of counts, quality."""
 
+from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.events import (
     AlertEvent,
     CompactionEvent,
@@ -14,6 +15,7 @@ from langchain_ctxwin.core.events import (
     ToolResultEvent,
     ToolsEvent,
 )
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
 from langchain_ctxwin.observe.memory_sink import MemorySink
 from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
@@ -25,6 +27,7 @@ __all__ = [
     "Accuracy",
     "AlertEvent",
     "CompactionEvent",
+    "ContextCallbackHandler",
     "Event",
     "Gate",
     "LogSink",
@@ -44,6 +47,7 @@ __all__ = [
     "SummaryEvent",
     "ToolResultEvent",
     "ToolsEvent",
+    "Usage",
     "Validator",
     "Verdict",
     "quality_report",

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TypeVar
 
 from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.errors import ConfigError
 
 E = TypeVar("E", bound=Event)
 
@@ -20,6 +21,9 @@ class MemorySink:
     Args:
         max_events: of more, the oldest are forgotten.
 
+    Raises:
+        ConfigError: `max_events` is not a whole number above 0.
+
     Example:
         >>> sink = MemorySink()
         >>> sink.emit(Event(thread="1"))
@@ -30,6 +34,8 @@ class MemorySink:
     inline = True
 
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
+        if not isinstance(max_events, int) or max_events < 1:
+            raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
         self._events: deque[Event] = deque(maxlen=max_events)
         self._lock = threading.Lock()
 

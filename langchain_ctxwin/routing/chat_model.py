@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -11,13 +11,17 @@ from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
+from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import MetricsSink
+from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.routing.candidates import PROFILE_KEYS
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
 from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
@@ -35,6 +39,7 @@ class RoutedChatModel(BaseChatModel):
     Key init args:
         router: chooses the candidate.
         temperature, max_tokens, stop: defaults of every call, as with any chat model.
+        sinks: take the events of its calls, see `langchain_ctxwin.observe`; leave them out where the agent has them.
 
     Instantiate:
         ```python
@@ -74,10 +79,16 @@ class RoutedChatModel(BaseChatModel):
     cache: Any = Field(default=False, exclude=True)
     """Off, because the candidates' own caches apply: they know which model answered."""
 
-    def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
+    def __init__(
+        self, router: ModelRouter | None = None, *, sinks: Iterable[MetricsSink] | Reporter = (), **values: Any
+    ) -> None:
         if not isinstance(router, ModelRouter):
             raise ConfigError(f"router={router!r}: pass a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
         super().__init__(router=router, **values)
+        reporter = Reporter.of(sinks)
+        if reporter.sinks:
+            handler = ContextCallbackHandler(reporter, prices=Prices(router.info, is_instant=True))
+            self.callbacks = merge_configs({"callbacks": self.callbacks}, {"callbacks": [handler]})["callbacks"]
 
     @property
     def model_name(self) -> str:

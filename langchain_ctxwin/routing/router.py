@@ -65,23 +65,19 @@ class Route:
     bucket: str
     """Kind and difficulty of the task: where the outcome is counted."""
 
-    def event(self, *, before: str = "", fallbacks: Sequence[str] = (), has_answered: bool = False) -> RouteEvent:
-        """Return the event of this choice.
+    cheapest_cost: Decimal | None = None
+    """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
 
-        Args:
-            before: the candidate that the conversation went to.
-            fallbacks: what was tried before, in order.
-            has_answered: whether it stands for an answer.
-        """
+    def event(self, *, before: str = "") -> RouteEvent:
+        """Return the event of a change to this candidate, from the one `before`."""
         return RouteEvent(
             model=self.name,
             before=before,
             reason=self.reason,
             rejected=self.rejected,
-            fallbacks=tuple(fallbacks),
             estimated_tokens=self.estimated_tokens,
             estimated_cost=self.estimated_cost,
-            has_answered=has_answered,
+            cheapest_cost=self.cheapest_cost,
         )
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
@@ -97,6 +93,7 @@ class Route:
             "fallbacks": list(fallbacks),
             "estimated_tokens": self.estimated_tokens,
             "estimated_cost": None if self.estimated_cost is None else str(self.estimated_cost),
+            "cheapest_cost": None if self.cheapest_cost is None else str(self.cheapest_cost),
             "bucket": self.bucket,
         }
 
@@ -164,6 +161,10 @@ class ModelRouter:
             ConfigError: there is no candidate of this name.
         """
         return self._candidates.named(name).limits
+
+    def info(self, name: str) -> ModelInfo | None:
+        """Return what is known of one candidate; None when there is no candidate of this name."""
+        return next((one.info for one in self.candidates if one.name == name), None)
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
@@ -239,6 +240,14 @@ class ModelRouter:
         if len(resting) < len(can):  # when all rest, the best of them is better than none
             rejected |= resting
             can = [one for one in can if one.name not in resting]
+        costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
+        route = self._chosen(can, candidates, request, rejected)
+        return replace(route, cheapest_cost=min(costs, default=None))
+
+    def _chosen(
+        self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request, rejected: Mapping[str, str]
+    ) -> Route:
+        """The candidate that is asked for or kept, else the best of those that can take the request."""
         for name, reason in self._wanted(request):
             wanted = next((one for one in can if one.name == name), None)
             if wanted is not None:

@@ -43,7 +43,10 @@ from langchain_ctxwin.util.work import Wait, Work, arun, run
 Replier = Callable[[Sequence[AnyMessage]], Any]
 """Takes the messages of one call and returns a text or a message, or an awaitable of one."""
 
-CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "summarization"}}
+CALL_CONFIG: RunnableConfig = {
+    "tags": [TAG_NOSTREAM],
+    "metadata": {"lc_source": "summarization", "ctxwin_call": "summary"},
+}
 """Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller.
 The callbacks of the run that wants it come from the context."""
 

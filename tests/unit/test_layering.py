@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting"}
+COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting", "callbacks"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     *("counting", "routing"),
@@ -39,9 +39,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE,
     "compact_tool": BASE,
-    "observe": BASE | {"reporting"},
+    "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},
-    "routing": BASE | {"limit_memory", "models", "reporting"},
+    "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "graph": {"agent"},
     "middleware": {"agent"},

@@ -48,7 +48,8 @@ class Watch(BaseCallbackHandler):
         self.calls = []
 
     def on_chat_model_start(self, serialized, messages, *, tags=None, parent_run_id=None, metadata=None, **_):
-        self.calls.append((bool((metadata or {}).get("lc_source")), tuple(tags or ()), parent_run_id is not None))
+        is_ours = (metadata or {}).get("lc_source") == "summarization"
+        self.calls.append((is_ours, tuple(tags or ()), parent_run_id is not None))
 
 
 def agent_with(summarizer, jobs=None, *, model=None, **config):

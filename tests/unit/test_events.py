@@ -1,0 +1,499 @@
+"""What do sinks hear of an agent's work, whoever runs it, and can a sink ever harm a turn?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ModelInfo,
+    ModelLimits,
+    ModelRouter,
+    RoutedChatModel,
+    ToolResultConfig,
+    ToolResultGuard,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.observe import (
+    CompactionEvent,
+    ContextCallbackHandler,
+    Event,
+    LogSink,
+    MemorySink,
+    NoticeEvent,
+    Prices,
+    RecoveryEvent,
+    RefusalEvent,
+    Reporter,
+    RouteEvent,
+    StepEvent,
+    StreamSink,
+    SummaryEvent,
+    ToolResultEvent,
+    ToolsEvent,
+    Usage,
+)
+from support import agents
+from support.agents import PATIENCE, THREAD, WAYS, WORD, agent_on, ask, call, on_both, talk, values
+from support.conversations import CharCounter
+from support.fakes import ScriptedChatModel, core_overflow, script
+from support.tool_runs import results
+
+LIMIT = 1_000
+COUNT = CharCounter()
+PRICED = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10), cache_read_price=Decimal("0.1"))
+SECRET = "xyzzy"  # noqa: S105  # a word to look for
+
+
+def model_of(window: int, **options: Any) -> ScriptedChatModel:
+    return agents.model_of(window, counter=COUNT, **options)
+
+
+@tool
+def read(words: int) -> str:
+    """Read some words."""
+    return f"{SECRET} " * words
+
+
+def agent_of(adapter: str, model: Any, *sinks: Any, **options: Any) -> Any:
+    given = {"config": ContextConfig(output_reserve=0), "counter": COUNT, "prices": PRICED}
+    return agent_on(adapter, model, sinks=sinks, **{**given, **options})
+
+
+def chat(agent: Any, turns: int, words: int = 60) -> None:
+    for n in range(turns):
+        ask(agent, f"{SECRET} {n} " + WORD * words)
+
+
+@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
+def test_every_step_is_told_with_its_sizes_and_its_cost(adapter, is_async):
+    """One event for each answer, equal to the report in the state and to what the provider said, on every way."""
+    sink = MemorySink()
+    model = model_of(LIMIT, policy=script(call("read", "c1", words=20), "done"))
+    agent = agent_of(adapter, model, sink, tools=[read])
+    asked = {"messages": [HumanMessage("Please read.")]}
+    asyncio.run(agent.ainvoke(asked, THREAD)) if is_async else agent.invoke(asked, THREAD)
+    first, second = sink.of(StepEvent)
+    answers = [message for message in values(agent)["messages"] if isinstance(message, AIMessage)]
+    report = values(agent)["context_report"]
+    assert [event.answer_id for event in (first, second)] == [message.id for message in answers]
+    assert [event.reported_tokens for event in (first, second)] == [request.tokens for request in model.requests]
+    assert (first.tools_called, first.tools_offered, second.tools_called) == (("read",), ("read",), ())
+    assert (second.thread, second.model, second.calls) == ("1", "scripted", 1)
+    assert (second.regions["tools"], sum(second.regions.values())) == (report["tool_tokens"], second.estimated_tokens)
+    output = answers[-1].usage_metadata["output_tokens"]
+    assert second.cost == (Decimal(second.reported_tokens) + 10 * output) / 1_000_000
+    assert second.utilization == second.reported_tokens / LIMIT
+    missed = abs(first.estimated_tokens - first.reported_tokens)
+    assert (first.accuracy, first.unused_reserve_tokens) == (1 - missed / first.reported_tokens, 0)
+    assert second.time > 0
+    assert json.loads(json.dumps(second.to_dict()))["cost"] == str(second.cost)
+
+
+@on_both
+def test_a_compaction_is_told_with_what_left(adapter):
+    """Sizes are those of the requests, and results nothing was taken from are counted."""
+    sink = MemorySink()
+    steps = [call("read", f"c{n}", words=100) for n in range(12)]
+    agent = agent_of(adapter, model_of(LIMIT, policy=script(*steps, "done")), sink, tools=[read])
+    ask(agent, "Please read.")
+    compactions = sink.of(CompactionEvent)
+    assert len(compactions) == values(agent)["context_guard"]["compactions"] > 0
+    assert all(event.tokens_after < event.tokens_before for event in compactions)
+    assert all(event.tokens_after <= event.input_limit == LIMIT for event in compactions)
+    assert all(event.left_messages >= event.left_results >= event.unused_results for event in compactions)
+    assert all(event.duration_seconds >= 0 and event.reason and event.actions for event in compactions)
+    assert [event.compactions for event in sink.of(StepEvent)][-1] == len(compactions)
+
+
+def test_a_result_that_was_used_later_is_not_counted_as_unused():
+    """An identifier that a later call names was taken from the result that brought it."""
+    sink = MemorySink()
+    engine = ContextEngine(ModelLimits(context_window=400), COUNT, config=ContextConfig(output_reserve=0), sinks=[sink])
+    history = [
+        HumanMessage("Find both.", id="u"),
+        call("find", "c1").model_copy(update={"id": "a1"}),
+        ToolMessage("order W-1001 " + WORD * 150, tool_call_id="c1", name="find", id="r1"),
+        call("find", "c2", order="W-1001").model_copy(update={"id": "a2"}),
+        ToolMessage("order Z-2002 " + WORD * 150, tool_call_id="c2", name="find", id="r2"),
+        call("find", "c3").model_copy(update={"id": "a3"}),
+        ToolMessage("nothing " + WORD * 150, tool_call_id="c3", name="find", id="r3"),
+    ]
+    window = engine.measure(history)
+    engine.apply(engine.emergency(window), window)
+    [event] = sink.of(CompactionEvent)
+    assert (event.left_results, event.unused_results) == (2, 1)
+
+
+@on_both
+def test_a_refusal_and_a_recovery_are_told(adapter):
+    """What a provider refuses, and what cannot be made to fit at all."""
+    sink = MemorySink()
+    model = model_of(LIMIT, faults=[core_overflow(1_200, 900)])
+    ask(agent_of(adapter, model, sink), "hello " + WORD * 200)
+    [recovery], [step] = sink.of(RecoveryEvent), sink.of(StepEvent)
+    assert (recovery.attempt, recovery.stated_tokens, recovery.stated_limit, step.calls) == (1, 1_200, 900, 2)
+    sink.clear()
+    with pytest.raises(BudgetExceededError):
+        ask(agent_of(adapter, model_of(LIMIT), sink, system_prompt=WORD * 1_200), "hello")
+    [refusal] = sink.of(RefusalEvent)
+    assert (refusal.reason, refusal.input_limit, sink.of(StepEvent)) == ("BudgetExceededError", LIMIT, [])
+    assert refusal.total_tokens > LIMIT
+
+
+@on_both
+def test_summaries_are_told_with_what_they_cost(adapter):
+    """A summary that a model wrote has calls, tokens and a price; one that failed has a reason."""
+    sink = MemorySink()
+    options = {"config": ContextConfig(output_reserve=0, summarize="inline", trigger=0.5)}
+    writer = ScriptedChatModel(policy=lambda *_: AIMessage("They talked."), model_name="writer")
+    prices = {"scripted": PRICED, "writer": replace(PRICED, name="writer")}
+    known = Prices(prices.get, is_instant=True)
+    chat(agent_of(adapter, model_of(LIMIT), sink, summarizer=writer, prices=known, **options), 8)
+    ready = [event for event in sink.of(SummaryEvent) if event.status == "ready"]
+    assert len(ready) == len(writer.requests) > 0
+    assert [event.input_tokens for event in ready] == [request.tokens for request in writer.requests]
+    assert all((event.model, event.calls) == ("writer", 1) and event.cost > 0 for event in ready)
+
+
+def test_messages_are_never_told():
+    """No word of a message, a result, a prompt or an error of a summarizer is in any event."""
+    sink = MemorySink()
+
+    def write(messages: Any) -> str:
+        raise RuntimeError(f"cannot read {SECRET}")
+
+    config = ContextConfig(output_reserve=0, trigger=0.5, summarize="inline")
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=300))
+    model = model_of(LIMIT, policy=script(*(call("read", f"c{n}", words=400) for n in range(6)), SECRET), faults=[])
+    agent = agent_of(
+        "nodes", model, sink, tools=[read], guard=guard, config=config, summarizer=write, system_prompt=SECRET
+    )
+    chat(agent, 8)
+    assert {type(event) for event in sink.events} >= {StepEvent, CompactionEvent, SummaryEvent, ToolResultEvent}
+    assert [event for event in sink.events if SECRET in json.dumps(event.to_dict())] == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("wiring", ["wrap", "node", "agent", "middleware"])
+def test_a_guard_tells_of_every_result(wiring, is_async):
+    """Results that fit and results that do not, with the thread of the run."""
+    sink = MemorySink()
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=300), sinks=[sink])
+    calls = [{"name": "read", "args": {"words": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2_000)]
+    results(wiring, guard, [read], *calls, is_async=is_async, config=THREAD)
+    fits, large = sorted(sink.of(ToolResultEvent), key=lambda event: event.tokens)
+    assert (fits.is_oversized, fits.is_reduced, fits.level, fits.name) == (False, False, "debug", "tool_result.guarded")
+    assert (large.is_oversized, large.is_stored, large.name) == (True, True, "tool_result.reduced")
+    assert large.tokens > large.budget_tokens >= large.shown_tokens
+    assert {event.thread for event in (fits, large)} == {"1"}
+    assert {event.tool for event in (fits, large)} == {"read"}
+
+
+@on_both
+def test_a_guard_without_sinks_tells_those_of_its_agent(adapter):
+    """And one that has its own keeps them."""
+    sink, own = MemorySink(), MemorySink()
+    for guard in (ToolResultGuard(), ToolResultGuard(sinks=[own])):
+        model = model_of(LIMIT, policy=script(call("read", "c1", words=2), "done"))
+        ask(agent_of(adapter, model, sink, tools=[read], guard=guard), "Read.")
+    assert (len(sink.of(ToolResultEvent)), len(own.of(ToolResultEvent)), own.of(StepEvent)) == (1, 1, [])
+
+
+def routed(**options: Any) -> tuple[RoutedChatModel, list[ScriptedChatModel]]:
+    models = [model_of(window, model_name=name) for name, window in (("small", 500), ("large", 5_000))]
+    prices = {"small": "1", "large": "10"}
+    infos = {
+        one.model_name: ModelInfo(
+            name=one.model_name,
+            context_window=one.input_limit,
+            input_price=Decimal(prices[one.model_name]),
+            output_price=Decimal(prices[one.model_name]),
+        )
+        for one in models
+    }
+    registry = type("Known", (), {"lookup": lambda self, model: infos[getattr(model, "model_name", model)]})()
+    return RoutedChatModel(ModelRouter(models, registry, counter=COUNT), **options), models
+
+
+@on_both
+def test_a_route_is_told_for_each_answer(adapter):
+    """With what failed before it, and with the cost of the cheapest that would have taken it."""
+    sink = MemorySink()
+    model, models = routed()
+    models[0].faults.append(ConnectionError("down"))
+    agent = agent_on(adapter, model, sinks=[sink])
+    ask(agent, "hello")
+    ask(agent, "hello again")
+    answered = [event for event in sink.of(RouteEvent) if event.has_answered]
+    assert [event.model for event in answered] == ["large", "large"]
+    assert [bool(event.fallbacks) for event in answered] == [True, False]
+    assert all(event.estimated_cost >= event.cheapest_cost > 0 for event in answered[:1])
+    assert [event.cost is not None for event in sink.of(StepEvent)] == [True, True]
+
+
+def test_a_routed_model_alone_tells_its_calls():
+    """A stream as well, with the prices and limits of the one that answered."""
+    sink = MemorySink()
+    model, _ = routed(sinks=[sink])
+    model.invoke("hello")
+    list(model.stream("hello"))
+    asyncio.run(model.ainvoke("hello"))
+    steps = sink.of(StepEvent)
+    assert [(step.model, step.context_window) for step in steps] == [("small", 500)] * 3
+    assert all(step.cost > 0 and step.reported_tokens and step.duration_seconds >= 0 for step in steps)
+    assert [event.name for event in sink.of(RouteEvent)] == ["context.routed"] * 3
+
+
+class Hanging:
+    """A sink that does not return until it is told to."""
+
+    def __init__(self) -> None:
+        self.released, self.taken = threading.Event(), 0
+
+    def emit(self, event: Event) -> None:
+        self.released.wait(PATIENCE)
+        self.taken += 1
+
+
+class Broken:
+    """A sink that raises."""
+
+    def __init__(self, *, inline: bool) -> None:
+        self.inline = inline
+
+    def emit(self, event: Event) -> None:
+        raise RuntimeError(SECRET)
+
+
+@on_both
+def test_a_sink_that_hangs_or_raises_costs_no_turn(adapter):
+    """The turn ends while the sink still hangs, the others hear everything, and nothing is lost when it goes on."""
+    hanging, sink = Hanging(), MemorySink()
+    reporter = Reporter([hanging, Broken(inline=True), Broken(inline=False), sink])
+    with capture_logs() as logs:
+        agent = agent_on(adapter, model_of(LIMIT), sinks=reporter)
+        answer = ask(agent, "hello")
+        assert answer["messages"][-1].text
+        assert not hanging.taken
+        assert len(sink.of(StepEvent)) == 1
+        hanging.released.set()
+        assert reporter.flush(PATIENCE)
+    assert hanging.taken == len(sink.events)
+    assert {(log["sink"], log["reason"]) for log in logs if log["event"] == "metrics.sink_failed"} == {
+        ("Broken", "RuntimeError")
+    }
+
+
+def test_events_that_a_slow_sink_cannot_take_are_lost_with_one_warning(monkeypatch):
+    """Its memory is bounded."""
+    monkeypatch.setattr("langchain_ctxwin.reporting.MAX_WAITING", 2)
+    hanging = Hanging()
+    reporter = Reporter([hanging])
+    with capture_logs() as logs:
+        for _ in range(10):
+            reporter.emit(Event())
+        hanging.released.set()
+        reporter.flush(PATIENCE)
+    assert len([log for log in logs if log["event"] == "metrics.lost"]) == 1
+    assert hanging.taken < 10
+
+
+def test_log_and_stream_show_steps_only_when_asked():
+    """What every engine logs and streams by itself are compactions and troubles; an own sink takes its place."""
+    for sinks, expected in (((), 0), ((LogSink(steps=True), StreamSink(steps=True)), 1)):
+        agent = agent_on("nodes", model_of(LIMIT), sinks=sinks)
+        with capture_logs() as logs:
+            streamed = [*agent.stream({"messages": [HumanMessage("hi")]}, THREAD, stream_mode="custom")]
+        assert len([log for log in logs if log["event"] == "context.step"]) == expected
+        assert len([one for one in streamed if one["type"] == "context.step"]) == expected
+
+
+def test_a_handler_tells_of_agents_without_nodes_or_middleware():
+    """Any agent of LangChain, its summaries, and its refused requests."""
+    sink = MemorySink()
+    handler = ContextCallbackHandler([sink], limits=ModelLimits(context_window=LIMIT), prices=PRICED, counter=COUNT)
+    model = model_of(LIMIT, policy=script(call("read", "c1", words=3), "done"))
+    agent = create_agent(model, [read], checkpointer=InMemorySaver())
+    agent.invoke({"messages": [HumanMessage("Read.")]}, {**THREAD, "callbacks": [handler]})
+    first, second = sink.of(StepEvent)
+    assert (first.thread, first.model, first.tools_offered, first.tools_called) == (
+        "1",
+        "scripted",
+        ("read",),
+        ("read",),
+    )
+    assert [first.reported_tokens, second.reported_tokens] == [request.tokens for request in model.requests]
+    assert [first.accuracy, second.accuracy] == [1.0, 1.0]
+    assert second.cost > 0
+    assert second.input_limit == LIMIT - second.reserved_tokens
+    summary = {"callbacks": [handler], "metadata": {"lc_source": "summarization"}}
+    ScriptedChatModel(policy=script("short")).invoke("sum it up", summary)
+    assert [(event.status, event.calls) for event in sink.of(SummaryEvent)] == [("ready", 1)]
+    refusing = model_of(5)
+    with pytest.raises(Exception, match=r"exceed|maximum|large|long|context"):
+        refusing.invoke(WORD * 50, {"callbacks": [handler]})
+    assert [(event.model, event.total_tokens > 5) for event in sink.of(RefusalEvent)] == [("scripted", True)]
+
+
+class Started(BaseCallbackHandler):
+    """Keeps the metadata of every call of a model."""
+
+    def __init__(self) -> None:
+        self.metadata: list[dict[str, Any]] = []
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
+        self.metadata.append(kwargs["metadata"])
+
+
+@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
+def test_calls_of_models_and_summarizers_carry_metadata(adapter, is_async):
+    """For LangSmith and other tracers; what the caller says counts."""
+    handler = Started()
+    options = {"config": ContextConfig(output_reserve=0, summarize="inline", trigger=0.5), "counter": COUNT}
+    writer = ScriptedChatModel(policy=lambda *_: AIMessage("They talked."), model_name="writer")
+    agent = agent_on(adapter, model_of(LIMIT), summarizer=writer, **options)
+    config = {**THREAD, "callbacks": [handler], "metadata": {"ctxwin_counted_by": "me"}}
+    for n in range(9):
+        asked = {"messages": [HumanMessage(f"{n} " + WORD * 90)]}
+        asyncio.run(agent.ainvoke(asked, config)) if is_async else agent.invoke(asked, config)
+    own = [one for one in handler.metadata if one["lc_source"] == "langchain_ctxwin"]
+    summaries = [one for one in handler.metadata if one["lc_source"] == "summarization"]
+    assert len(own) == 9
+    assert len(summaries) == len(writer.requests) > 0
+    assert {(one["ls_model_name"], one["ctxwin_input_limit"], one["ctxwin_counted_by"]) for one in own} == {
+        ("scripted", LIMIT, "me")
+    }
+    assert {(one["ls_model_name"], one["ctxwin_call"]) for one in summaries} == {("writer", "summary")}
+    assert all("ls_provider" in one and one["thread_id"] == "1" for one in own)
+
+
+COUNTS = st.none() | st.integers(-5, 2_000) | st.booleans() | st.just("7")
+
+
+@given(
+    st.fixed_dictionaries(
+        {"input_tokens": COUNTS, "output_tokens": COUNTS},
+        optional={
+            "input_token_details": st.dictionaries(
+                st.sampled_from(
+                    ("cache_read", "cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+                ),
+                COUNTS,
+            )
+            | st.none()
+        },
+    )
+)
+def test_the_parts_of_a_usage_never_exceed_it(stated):
+    """Whatever a provider reports: a cost is never negative, and caching never makes input free of a price."""
+    usage = Usage.of(stated)
+    parts = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0)
+    assert parts <= (usage.input_tokens or 0)
+    assert 0 <= usage.hour_write_tokens <= (usage.cache_write_tokens or 0)
+    cost = usage.cost(PRICED)
+    assert (cost is None) == (usage.input_tokens is None or usage.output_tokens is None)
+    assert cost is None or cost >= 0
+
+
+def test_writing_to_a_cache_costs_by_how_long_it_is_kept():
+    """The hour has a price of its own."""
+    info = replace(PRICED, cache_write_price=Decimal(2), cache_write_hour_price=Decimal(4))
+    details = {"cache_read": 100, "cache_creation": 300, "ephemeral_1h_input_tokens": 200}
+    usage = Usage.of({"input_tokens": 1_000, "output_tokens": 0, "input_token_details": details})
+    assert usage.cost(info) * 1_000_000 == 600 * 1 + 100 * Decimal("0.1") + 100 * 2 + 200 * 4
+    only = Usage.of({"input_tokens": 9, "output_tokens": 0, "input_token_details": {"ephemeral_5m_input_tokens": 4}})
+    assert only.cache_write_tokens == 4
+
+
+def test_prices_are_asked_for_once_and_never_waited_for():
+    """A registry that is slow or fails leaves costs unknown."""
+    asked, ready = [], threading.Event()
+
+    def lookup(name: str) -> ModelInfo:
+        asked.append(name)
+        ready.set()
+        return PRICED
+
+    prices = Prices(lookup)
+    assert prices.of("m") is None
+    assert ready.wait(PATIENCE)
+    while prices.of("m") is None:
+        pass
+    assert (asked, prices.of("")) == (["m"], None)
+    assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: Reporter([print]), "sinks holds <built-in function print>: a sink is an object with a method emit"),
+        (lambda: Reporter([MemorySink]), "a sink is an object with a method emit"),
+        (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
+        (lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3), "sinks=3: pass a list of sinks"),
+        (lambda: create_context_agent(model_of(LIMIT), [], prices=3), "prices=3: pass a ModelInfo, a ModelRegistry"),
+        (lambda: ToolResultGuard(sinks=[3]), "sinks holds 3"),
+        (lambda: RoutedChatModel(ModelRouter([model_of(LIMIT)]), sinks=[3]), "sinks holds 3"),
+        (lambda: MemorySink(0), "max_events=0: give a whole number of events, at least 1"),
+        (
+            lambda: ContextWindowMiddleware(ContextEngine(ModelLimits(context_window=9)), sinks=[]),
+            "set sinks on the eng",
+        ),
+    ],
+)
+def test_what_is_no_sink_is_refused(make, fault):
+    """Before any money is spent, with what to pass instead."""
+    with pytest.raises(ConfigError) as raised:
+        make()
+    assert fault in str(raised.value)
+
+
+def test_every_event_has_a_name_and_json_values():
+    """Of each kind, also with nothing in it."""
+    kinds = [StepEvent, CompactionEvent, RecoveryEvent, RefusalEvent, RouteEvent, ToolsEvent, ToolResultEvent]
+    events = [kind() for kind in kinds]
+    events += [SummaryEvent(status="lost"), NoticeEvent(notice="usage_ignored", about={"size": Decimal(1)})]
+    shown = [json.loads(json.dumps(event.to_dict())) for event in events]
+    assert len({one["name"] for one in shown}) == len(events)
+    assert shown[-1]["size"] == "1"
+
+
+def test_the_oldest_events_are_forgotten():
+    """Memory is bounded."""
+    sink = MemorySink(max_events=2)
+    for n in range(5):
+        sink.emit(Event(thread=str(n)))
+    assert [event.thread for event in sink.events] == ["3", "4"]
+    sink.clear()
+    assert sink.events == []
+
+
+def test_a_direct_engine_tells_of_its_compactions():
+    """Who uses the verbs needs no adapter."""
+    sink = MemorySink()
+    config = ContextConfig(output_reserve=0)
+    engine = ContextEngine(ModelLimits(context_window=LIMIT), COUNT, config=config, sinks=[sink])
+    window = engine.measure(talk(12))
+    state = engine.apply(engine.emergency(window), window)
+    [event] = sink.events
+    assert isinstance(event, CompactionEvent)
+    assert event.tokens_after == engine.measure(talk(12), session=state).total_tokens
