@@ -68,7 +68,16 @@ from langchain_ctxwin.engine import Compacted
 from langchain_ctxwin.graph.state import ContextInput
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
-from langchain_ctxwin.observe import Validator
+from langchain_ctxwin.observe import (
+    ContextCallbackHandler,
+    Event,
+    LogSink,
+    MemorySink,
+    MetricsSink,
+    StepEvent,
+    StreamSink,
+    Validator,
+)
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from langchain_ctxwin.routing import Route
@@ -291,6 +300,27 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
     engine = ContextEngine(limits=registry.lookup("small"), learned=registry)
     ContextNodes(engine, router=router, tool_selector=selector)
     return engine
+
+
+def events(chat: BaseChatModel) -> list[StepEvent]:
+    """Sinks, and what they are told."""
+
+    class Printed:
+        def emit(self, event: Event) -> None:
+            print(event.name, event.to_dict())
+
+    sink = MemorySink(max_events=100)
+    sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]
+    create_context_agent(chat, [], sinks=sinks, prices=lambda name: ModelInfo(name=name), guard=ToolResultGuard())
+    ContextWindowMiddleware(sinks=sinks)
+    ContextCallbackHandler(sinks, limits=ModelLimits(context_window=8_192))
+    RoutedChatModel(ModelRouter([chat]), sinks=sinks)
+    ContextEngine(chat, sinks=sinks).reporter.flush(1.0)
+    assert_type(sink.events, list[Event])
+    for step in sink.of(StepEvent):
+        assert_type(step.utilization, float | None)
+        assert_type(step.cost, Decimal | None)
+    return sink.of(StepEvent)
 
 
 def models_and_errors(info: ModelInfo, error: Exception) -> str:

@@ -1,5 +1,7 @@
 """Graphs as a LangGraph server loads them: own nodes, the ready agent, and the middleware."""
 
+import time
+
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -16,6 +18,7 @@ from langchain_ctxwin import (
     add_context_nodes,
     create_context_agent,
 )
+from langchain_ctxwin.observe import MemorySink
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 CONFIG = ContextConfig(prepare=0.4)
@@ -43,9 +46,19 @@ async def summarize(messages):
     return SUMMARY
 
 
+class Waiting:
+    """A sink that blocks its thread, as exporters do; the server refuses what blocks its event loop."""
+
+    def emit(self, event):
+        time.sleep(0.01)
+
+
+SINKS = [Waiting(), MemorySink()]
+
+
 def nodes_graph():
     builder = StateGraph(ContextState)
-    nodes = ContextNodes(ContextEngine(LIMITS, config=CONFIG, summarizer=summarize))
+    nodes = ContextNodes(ContextEngine(LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS))
     add_context_nodes(builder, nodes, model_node="agent", model=TellingModel())
     builder.add_edge(START, "budget_check")
     builder.add_edge("agent", "maybe_summarize")
@@ -53,7 +66,9 @@ def nodes_graph():
 
 
 by_nodes = nodes_graph()
-ready = create_context_agent(TellingModel(), [], limits=LIMITS, config=CONFIG, summarizer=summarize)
+ready = create_context_agent(TellingModel(), [], limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS)
 by_middleware = create_agent(
-    TellingModel(), [], middleware=[ContextWindowMiddleware(limits=LIMITS, config=CONFIG, summarizer=summarize)]
+    TellingModel(),
+    [],
+    middleware=[ContextWindowMiddleware(limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS)],
 )
