@@ -307,7 +307,7 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
 
     class Printed:
         def emit(self, event: Event) -> None:
-            print(event.name, event.to_dict())
+            assert_type(event.to_dict(), dict[str, Any])
 
     sink = MemorySink(max_events=100)
     sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -72,9 +72,9 @@ def recovery_event(
     )
 
 
-def refusal_event(window: Window, error: Exception, report: Mapping[str, Any]) -> RefusalEvent:
-    """Return the event of a request that cannot be made to fit, by the report of its smallest form, if there is one."""
-    sizes = report or window.report
+def refusal_event(window: Window, error: Exception) -> RefusalEvent:
+    """Return the event of a request that cannot be made to fit, by the size of its smallest form if that is known."""
+    sizes = getattr(error, "report", None) or window.report
     return RefusalEvent(
         model=window.about.model,
         reason=type(error).__name__,

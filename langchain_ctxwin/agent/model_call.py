@@ -76,7 +76,8 @@ class ModelCall:
             BudgetExceededError: the history was edited since it was checked, and nothing that may leave makes it fit.
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
-        self._fit(step)
+        with self._flow.reporting_refusal(step):
+            self._fit(step)
         began = perf_counter()
         most = settings_of(step.window).max_recoveries
         attempt = self._attempt(step, self._flow.request(step))
@@ -96,7 +97,7 @@ class ModelCall:
             try:
                 attempt = self._next(step, attempt, overflow, number, error)
             except (BudgetExceededError, NoModelFitsError) as exhausted:
-                self._report(refusal_event(step.window, exhausted, getattr(exhausted, "report", {})))
+                self._report(refusal_event(step.window, exhausted))
                 if error is None:
                     step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
                     break  # an answer that was cut off is all there is

@@ -7,7 +7,8 @@ A step holds the state as it is now, what of it is news, and the `Window` that w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, SummarizationError
+from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work
@@ -233,7 +234,8 @@ class Flow:
             )
             step.note(changed(step.state, self.choices.with_tools(step.state, selection)))
         if self.choices.router is not None and step.state.get("messages"):
-            self.choose_model(step)
+            with self.reporting_refusal(step):
+                self.choose_model(step)
 
     def choose_model(self, step: Step) -> None:
         """Choose among the candidates of the router, by the request as each tokenizer family counts it.
@@ -283,11 +285,8 @@ class Flow:
             BudgetExceededError: nothing that may leave makes it fit.
         """
         window = step.window
-        try:
+        with self.reporting_refusal(step):
             compaction = self.engine.emergency(window) or self.engine.relieve(window)
-        except BudgetExceededError as error:
-            self.engine.reporter.emit(refusal_event(window, error, error.report))
-            raise
         if compaction is None:
             self._uncompacted(step, window)
         else:
@@ -307,6 +306,15 @@ class Flow:
                 "add a user message"
             )
         return self.engine.build(window)
+
+    @contextmanager
+    def reporting_refusal(self, step: Step) -> Iterator[None]:
+        """Report a request that cannot be sent, before the error leaves the step."""
+        try:
+            yield
+        except (BudgetExceededError, NoModelFitsError) as error:
+            self.engine.reporter.emit(refusal_event(step.window, error))
+            raise
 
     def metadata(self, step: Step) -> dict[str, Any]:
         """Return what the call of the model carries for tracers."""

@@ -27,6 +27,7 @@ from langchain_ctxwin import (
     ModelInfo,
     ModelLimits,
     ModelRouter,
+    NoModelFitsError,
     RoutedChatModel,
     ToolResultConfig,
     ToolResultGuard,
@@ -228,6 +229,7 @@ def routed(**options: Any) -> tuple[RoutedChatModel, list[ScriptedChatModel]]:
             context_window=one.input_limit,
             input_price=Decimal(prices[one.model_name]),
             output_price=Decimal(prices[one.model_name]),
+            capabilities=frozenset({"tools"}),
         )
         for one in models
     }
@@ -249,6 +251,17 @@ def test_a_route_is_told_for_each_answer(adapter):
     assert [bool(event.fallbacks) for event in answered] == [True, False]
     assert all(event.estimated_cost >= event.cheapest_cost > 0 for event in answered[:1])
     assert [event.cost is not None for event in sink.of(StepEvent)] == [True, True]
+
+
+@on_both
+def test_a_request_that_no_candidate_takes_is_told(adapter):
+    """It was refused before anybody was asked."""
+    sink = MemorySink()
+    model, _ = routed()
+    agent = agent_on(adapter, model, sinks=[sink], config=ContextConfig(output_reserve=0))
+    with pytest.raises(NoModelFitsError):
+        ask(agent, [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}])
+    assert [event.reason for event in sink.of(RefusalEvent)] == ["NoModelFitsError"]
 
 
 def test_a_routed_model_alone_tells_its_calls():
