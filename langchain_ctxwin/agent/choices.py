@@ -13,6 +13,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.agent.events import report_mended
 from langchain_ctxwin.agent.state import State, Update, tools_of
+from langchain_ctxwin.agent.when_full import Full, Shrunk
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
@@ -245,7 +246,9 @@ class Choices:
         configured = self.router.config.output_reserve if self.router else None
         return configured if self.asked.output_tokens is None else self.asked.output_tokens
 
-    def with_model(self, state: State, windows: Mapping[str, Window]) -> Update:
+    def with_model(
+        self, state: State, windows: Mapping[str, Window], *, shrunk: Shrunk = lambda _: None, summary_tokens: int = 0
+    ) -> Update:
         """Return the update that names the candidate which takes the request as it stands.
 
         When none does, it is the largest, for which the request is compacted.
@@ -253,6 +256,8 @@ class Choices:
         Args:
             state: names the candidate that the conversation went to.
             windows: the request as measured for each tokenizer family.
+            shrunk: plans the compaction that makes a request fit; None when nothing does.
+            summary_tokens: length of the summary that a model writes for a compaction; 0 when none does.
 
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
@@ -276,8 +281,11 @@ class Choices:
             route = router.decide(request)
         except NoModelFitsError:
             route = router.largest(request, is_to_shrink=True)
-        if route.name != known_name(state):
-            self.reporter.emit(route.event(before=known_name(state)))
+        known = known_name(state)
+        full = Full(router=router, known=known, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens)
+        route, comparison = full.route(request, route)
+        if comparison is not None or route.name != known:
+            self.reporter.emit(route.event(before=known, comparison=comparison))
         return {"context_model": {"model": route.name, "reason": route.reason}}
 
 

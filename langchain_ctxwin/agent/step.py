@@ -33,7 +33,7 @@ from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru
@@ -249,9 +249,21 @@ class Flow:
             is_known = known is not None and name == known_name(step.state)
             named = {**step.state, "context_model": {"model": name}}
             windows[family] = step.window if is_known else self.measured(named, step.call)
-        update = changed(step.state, self.choices.with_model(step.state, windows))
+        is_written = settings_of(step.window).summarize != "off" and not self.engine.is_local
+        summary_tokens = planning.summary_size(step.window) if is_written else 0
+        route = self.choices.with_model(step.state, windows, shrunk=self.shrunk, summary_tokens=summary_tokens)
+        update = changed(step.state, route)
         chosen = known_name({**step.state, **update})
         step.note(update, next((windows[family] for family, name in families.items() if name == chosen), None))
+
+    @staticmethod
+    def shrunk(window: Window) -> Compaction | None:
+        """Return what would make a request fit; None when nothing that may leave does."""
+        try:
+            compaction = planning.emergency(window)
+        except BudgetExceededError:
+            return None
+        return compaction if compaction is not None and window.fits_after(compaction) else None
 
     def route(self, state: State) -> Destination:
         """Return the step that follows `check`."""

@@ -52,8 +52,9 @@ class Event:
         return {name: _json(getattr(self, name)) for name in (*own, *self.DERIVED)}
 
     def told(self) -> dict[str, Any]:
-        """Return what a log of the run says, where thread and time are known: the facts, and the model."""
-        return {"model": self.model, **self.facts()} if self.model else self.facts()
+        """Return what a log of the run says, where thread and time are known: the model and what else is known."""
+        facts = {"model": self.model, **self.facts()} if self.model else self.facts()
+        return {name: value for name, value in facts.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values."""
@@ -282,8 +283,7 @@ class SummaryEvent(Event):
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of it."""
-        facts = Event.facts(self)
-        del facts["detail"]
+        facts = {name: value for name, value in Event.facts(self).items() if name != "detail"}
         return {name: value for name, value in facts.items() if value not in {None, ""}}
 
     def told(self) -> dict[str, Any]:
@@ -337,6 +337,7 @@ class RouteEvent(Event):
     """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is."""
 
     NAME: ClassVar[str] = "context.model_chosen"
+    KEPT: ClassVar[str] = "context.model_kept"
     ANSWERED: ClassVar[str] = "context.routed"
 
     before: str = ""
@@ -356,13 +357,21 @@ class RouteEvent(Event):
     cheapest_cost: Decimal | None = None
     """USD of the same call at the cheapest candidate that would have taken it."""
 
+    compact_cost: Decimal | None = None
+    move_cost: Decimal | None = None
+    coming_calls: int | None = None
+    """Where the conversation was full: USD of so many coming calls, compacted at the candidate before, or whole at
+    `model` or the one that it did not move to. See `RoutingConfig.when_full`."""
+
     has_answered: bool = False
     """True when it stands for one answer of a routed model, False when it is a change of candidate."""
 
     @property
     def name(self) -> str:
-        """An answer has a name of its own."""
-        return self.ANSWERED if self.has_answered else self.NAME
+        """An answer has a name of its own, and so has a full conversation that stays."""
+        if self.has_answered:
+            return self.ANSWERED
+        return self.KEPT if self.model == self.before else self.NAME
 
     @property
     def level(self) -> Level:

@@ -89,7 +89,7 @@ def _summary(window: Window, reason: str) -> Compaction | None:
     cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
     if not cuts:
         return None
-    summary_tokens = _summary_size(window)
+    summary_tokens = summary_size(window)
     best = first_that(cuts, lambda start: _is_enough(window, start, summary_tokens))
     start = cuts[-1] if best is None else best
     after = noted(request, priced_view.view, _summarized(window, start), goal, summary_tokens=summary_tokens)
@@ -152,7 +152,7 @@ def prepare(window: Window) -> Snapshot | None:
     if window.session.pending or not _may_summarize(window):
         return None
     request, priced_view, goal = window.request, window.priced_view, window.goal
-    max_tokens, start = _summary_size(window), uncovered(priced_view.view, request.first)
+    max_tokens, start = summary_size(window), uncovered(priced_view.view, request.first)
     share = _begin(goal)
     most = None if goal.max_messages is None else int(min(share, 1.0) * goal.max_messages)
     reason, stop = _overdue(window, share, most), None
@@ -299,7 +299,7 @@ def _has_too_many(priced_view: PricedView, messages: int | None) -> bool:
     return messages is not None and shown_messages(priced_view) > messages
 
 
-def _summary_size(window: Window) -> int:
+def summary_size(window: Window) -> int:
     """The length of a summary in tokens: as configured, else by the room of the history."""
     low, high = SUMMARY_BOUNDS_TOKENS
     share = int(SUMMARY_SHARE * window.goal.room(window.priced_view))

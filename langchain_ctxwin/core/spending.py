@@ -1,4 +1,4 @@
-"""What a model call costs: the usage that came with its answer, by the prices of its model."""
+"""What model calls cost: one by the usage that came with its answer, those to come by how a conversation grows."""
 
 from __future__ import annotations
 
@@ -70,6 +70,125 @@ class Usage:
             + self.output_tokens * info.output_price
         )
         return priced / PRICED_TOKENS
+
+
+LEAST_CALLS = 10
+MOST_CALLS = 200
+"""Calls that a conversation is taken to have before it, at least and at most: as many as it had so far. That is what
+to expect of something whose end nobody knows, and a comparison of two models does not change beyond some hundred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a conversation goes on with one model: it grows with each call, and is compacted whenever it is full."""
+
+    info: ModelInfo
+    tokens: int
+    """Input tokens of the next request, before any compaction."""
+
+    limit: int
+    """Largest input."""
+
+    low: int
+    """Input tokens after a compaction."""
+
+    prefix_tokens: int
+    """System prompt and tools: the part of the prompt cache that survives a compaction."""
+
+    cached_tokens: int
+    """Part of the next request that the model's prompt cache holds; 0 for a model that has not seen it."""
+
+    added_tokens: int
+    """Input tokens that each call adds."""
+
+    output_tokens: int
+    """Length of an answer."""
+
+    summary_tokens: int = 0
+    """Length of the summary that a model writes for each compaction; 0 when none does."""
+
+    def cost(self, calls: int) -> Decimal | None:
+        """Return USD of so many calls, compactions included; None when a price is unknown."""
+        if self.info.input_price is None or self.info.output_price is None:
+            return None
+        tokens, cached, total = self.tokens, self.cached_tokens, Decimal(0)
+        for _ in range(calls):
+            if tokens > self.limit:
+                total += self._summary_cost(tokens)
+                tokens, cached = self.low, min(cached, self.prefix_tokens)
+            request = Usage(
+                input_tokens=tokens, cached_tokens=min(cached, tokens), output_tokens=self.output_tokens
+            ).cost(self.info)
+            total += request or 0
+            cached, tokens = tokens, tokens + self.added_tokens
+        return total
+
+    def _summary_cost(self, tokens: int) -> Decimal:
+        """USD of a summary that is asked for by extending the last request, which the cache holds."""
+        if not self.summary_tokens:
+            return Decimal(0)
+        return Usage(input_tokens=tokens, cached_tokens=tokens, output_tokens=self.summary_tokens).cost(
+            self.info
+        ) or Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostComparison:
+    """What a full conversation costs from here on: compacted at its model, or moved whole to a larger one."""
+
+    calls: int
+    """Coming calls that are compared."""
+
+    model: str
+    larger_model: str
+    compact_cost: Decimal | None
+    """USD at its model, compacted whenever it is full; None when a price is unknown."""
+
+    move_cost: Decimal | None
+    """USD at the larger one, whose prompt cache has nothing of it yet; None when a price is unknown."""
+
+    @property
+    def is_cheaper_to_compact(self) -> bool:
+        """True when both costs are known, and moving costs no less."""
+        return self.compact_cost is not None and self.move_cost is not None and self.compact_cost <= self.move_cost
+
+    def facts(self) -> dict[str, Any]:
+        """Return the costs under the names that events have for them."""
+        return {"compact_cost": self.compact_cost, "move_cost": self.move_cost, "coming_calls": self.calls}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} compacted: {_dollars(self.compact_cost)}, {self.larger_model} with all of it: "
+            f"{_dollars(self.move_cost)}, for {self.calls} more calls"
+        )
+
+
+def compared(model: str, course: Course, larger_model: str, larger: Course, *, calls_so_far: int) -> CostComparison:
+    """Compare staying with moving, for as many calls as the conversation had so far.
+
+    Example:
+        >>> small = ModelInfo(
+        ...     name="s", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1")
+        ... )
+        >>> large = ModelInfo(name="l", input_price=Decimal(10), output_price=Decimal(40), cache_read_price=Decimal(1))
+        >>> sizes = {"tokens": 8_000, "prefix_tokens": 1_000, "added_tokens": 500, "output_tokens": 100}
+        >>> stay = Course(info=small, limit=8_000, low=4_000, cached_tokens=7_500, **sizes)
+        >>> move = Course(info=large, limit=100_000, low=50_000, cached_tokens=0, **sizes)
+        >>> str(compared("s", stay, "l", move, calls_so_far=30))
+        's compacted: $0.0524, l with all of it: $0.78, for 30 more calls'
+    """
+    calls = min(max(LEAST_CALLS, calls_so_far), MOST_CALLS)
+    return CostComparison(
+        calls=calls,
+        model=model,
+        larger_model=larger_model,
+        compact_cost=course.cost(calls),
+        move_cost=larger.cost(calls),
+    )
+
+
+def _dollars(cost: Decimal | None) -> str:
+    return "unknown" if cost is None else f"${float(cost):.3g}"
 
 
 def _first(price: Decimal | None, otherwise: Decimal) -> Decimal:

@@ -17,7 +17,7 @@ from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.spending import CostComparison, Usage
 from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
@@ -68,8 +68,8 @@ class Route:
     cheapest_cost: Decimal | None = None
     """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
 
-    def event(self, *, before: str = "") -> RouteEvent:
-        """Return the event of a change to this candidate, from the one `before`."""
+    def event(self, *, before: str = "", comparison: CostComparison | None = None) -> RouteEvent:
+        """Return the event of a change to this candidate from the one `before`, and the costs that decided it."""
         return RouteEvent(
             model=self.name,
             before=before,
@@ -78,6 +78,7 @@ class Route:
             estimated_tokens=self.estimated_tokens,
             estimated_cost=self.estimated_cost,
             cheapest_cost=self.cheapest_cost,
+            **({} if comparison is None else comparison.facts()),
         )
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:

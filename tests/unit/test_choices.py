@@ -22,10 +22,12 @@ from langchain_ctxwin import (
     ContextNodes,
     ContextState,
     ModelLimits,
+    RoutingConfig,
 )
 from langchain_ctxwin.agent.choices import with_tools
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.observe import MemorySink, RouteEvent
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both
@@ -48,9 +50,9 @@ def on(adapter: str, model: Any, tools: Any = (), **options: Any) -> Any:
 adapters = pytest.mark.parametrize("adapter", ["nodes", "middleware", "router="])
 
 
-def routed(*models: ScriptedChatModel) -> RoutedChatModel:
+def routed(*models: ScriptedChatModel, **options: Any) -> RoutedChatModel:
     """Return a routed model whose candidates are equally good, so that the cheapest that fits answers."""
-    return RoutedChatModel(router(*models, quality=FixedQuality({one.model_name: 0.9 for one in models})))
+    return RoutedChatModel(router(*models, quality=FixedQuality({one.model_name: 0.9 for one in models}), **options))
 
 
 def selector(room_tokens: int = ROOM_TOKENS, *more: Any, **options: Any) -> ToolSelector:
@@ -102,9 +104,48 @@ def test_a_conversation_moves_to_the_larger_window_and_is_compacted_for_it(
     adapter: str, window: int, count: int, answered: list[str]
 ) -> None:
     small, large = scripted("small", 2_000), scripted("large", window)
-    agent = on(adapter, routed(small, large))
+    agent = on(adapter, routed(small, large, config=RoutingConfig(when_full="move")))
     assert turns(agent, *[WORDS] * count) == answered
     assert (state_of(agent)["context_report"]["compactions"] > 0) is (window == 4_000)
+    assert not is_refused(small, large)
+
+
+@adapters
+@pytest.mark.parametrize(
+    ("when_full", "prices", "goes_to"),
+    [
+        ("compact", {"large": "1"}, "small"),
+        ("cheaper", {"large": "17"}, "small"),
+        ("cheaper", None, "large"),
+        ("move", {"large": "17"}, "large"),
+    ],
+)
+def test_a_full_conversation_is_compacted_or_moves_as_the_setting_and_the_prices_say(
+    adapter: str, when_full: Any, prices: dict[str, str] | None, goes_to: str
+) -> None:
+    """Where it stays, the arithmetic is in the reason and in the event; what is sent always fits."""
+    sink = MemorySink()
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    known = {"small": "1", **prices} if prices else {"small": None, "large": None}
+    routes = routed(small, large, prices=known, config=RoutingConfig(when_full=when_full))
+    agent = on(adapter, routes, sinks=[sink])
+    answered = turns(agent, *[WORDS] * 8)
+    assert (answered[0], answered[-1]) == ("small", goes_to)
+    assert not is_refused(small, large)
+    kept = [event for event in sink.of(RouteEvent) if event.name == "context.model_kept"]
+    assert bool(kept) is (goes_to == "small")
+    for event in kept:
+        assert event.compact_cost <= event.move_cost or when_full == "compact"
+        assert event.reason.startswith("compacts: small compacted: $")
+    assert (state_of(agent)["context_report"]["compactions"] > 0) is (goes_to == "small")
+
+
+@adapters
+def test_what_cannot_be_made_to_fit_moves(adapter: str) -> None:
+    """Whatever the setting says: a question that is larger than the window of its model needs another one."""
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    agent = on(adapter, routed(small, large, config=RoutingConfig(when_full="compact")), system_prompt=WORDS * 3)
+    assert turns(agent, "hi", WORDS * 30)[-1] in {"small", "large"}
     assert not is_refused(small, large)
 
 
