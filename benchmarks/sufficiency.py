@@ -78,6 +78,7 @@ class Ours:
         self.engine = ContextEngine(limits, config=ContextConfig(**dict(job.settings)))
         self.about = {"system_prompt": system, "tools": job.transcript.tools}
         self.session: dict[str, Any] = {}
+        self.report: dict[str, Any] = {}  # of the latest request
 
     def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002  # it prices itself
         window = self.engine.measure(history, session=self.session, **self.about)
@@ -85,6 +86,7 @@ class Ours:
             if compaction := verb(window):
                 self.session = {**self.session, **self.engine.apply(compaction, window)}
                 window = self.engine.measure(history, session=self.session, **self.about)
+        self.report = window.report
         return [m for m in self.engine.build(window) if not isinstance(m, SystemMessage)]
 
 
@@ -99,14 +101,16 @@ class Play:
         self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
         self.texts, self.sizes = list(map(exact.payload, self.rest)), list(map(exact.message_tokens, self.rest))
         self.room = job.limit - exact.request_tokens(self.head, job.transcript.tools)
+        self.ours = Ours(job, prompt)
         made: dict[str, Policy] = {
-            OURS: Ours(job, prompt),
+            OURS: self.ours,
             NEWEST: Newest(self.room),
             TO_HALF: Dropped(self.room, keep=0.5),
             LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
         }
         self.policies = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
+        self.sent_share, self.compactions = 0.0, 0  # of our latest request
 
     def run(self) -> Tally:
         if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
@@ -122,8 +126,6 @@ class Play:
                 self.tally["", "refused"] += 1
                 break
             self._score(message, at, requests)
-            if sum(self.sizes[:at]) > self.room:
-                self._fill(requests)
             history.append(self._reported(message, requests))
         return self.tally
 
@@ -140,14 +142,17 @@ class Play:
         if OURS not in requests:
             return reply
         tokens = exact.request_tokens(requests[OURS], tools)
+        self._fill(tokens / self.job.limit, self.ours.report)
         usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
         return reply.model_copy(update={"usage_metadata": usage})
 
-    def _fill(self, requests: dict[str, list[AnyMessage]]) -> None:
-        """How much of the limit the requests take, from when something had to leave."""
-        self.tally["", "filled"] += 1
-        for arm, request in requests.items():
-            self.tally[arm, "filled"] += exact.request_tokens(request, self.job.transcript.tools) / self.job.limit
+    def _fill(self, share: float, report: dict[str, Any]) -> None:
+        """How full our requests are after the first compaction, and how full the one before each compaction was."""
+        if made := report["compactions"] - self.compactions:
+            self.tally.update({("", "starts"): 1, ("", "start"): self.sent_share, ("", "compactions"): made})
+        if report["compactions"]:
+            self.tally.update({("", "after"): 1, ("", "filled"): share, ("", "counted"): report["utilization"]})
+        self.sent_share, self.compactions = share, report["compactions"]
 
     def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
         """Count what the requests show, from when something had to leave."""
@@ -256,14 +261,23 @@ def front(chosen: Sequence[Transcript], windows: Sequence[int], grid: Iterable[t
 
 
 def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
-    """Print what each named set of settings shows and costs, and how much of the limit its requests take."""
-    named = {name: tuple(settings.items()) for name, settings in PRESETS.items()}
-    print(f"{'window':>7} {'preset':<14}" + "".join(f"{g:>9}" for g in GROUPS) + f"{'billed/call':>13}{'filled':>8}")
-    for window, (name, settings) in itertools.product(windows, named.items()):
+    """Print what each named set of settings shows and costs, and how full its requests are.
+
+    Utilization is the mean over all requests after a conversation's first compaction: of the input limit by exact
+    count, of the window, of the limit by our own count. "at start" is that of the request before each compaction.
+    """
+    columns = ("of limit", "of window", "own count", "at start", "billed/call", "compactions", "over", "refused")
+    print(f"{'window':>7} {'preset':<9}" + "".join(f"{g:>9}" for g in GROUPS) + "".join(f"{c:>13}" for c in columns))
+    for window, name in itertools.product(windows, PRESETS):
+        settings = tuple(PRESETS[name].items())
         jobs = [Job(transcript=t, window=window, arms=(OURS,), settings=settings) for t in chosen]
         tally = sum((tally for _, tally in played(jobs)), Tally())
         shares = "".join(f"{share(tally, OURS, group):>9.3f}" for group in GROUPS)
-        print(f"{window:>7} {name:<14}{shares}{billed(tally, OURS):>13.0f}{share(tally, OURS, 'filled'):>8.2f}")
+        filled, counted = (tally["", column] / max(1, tally["", "after"]) for column in ("filled", "counted"))
+        sizes = (filled, filled * (1 - RESERVE), counted, tally["", "start"] / max(1, tally["", "starts"]))
+        numbers = (billed(tally, OURS), tally["", "compactions"], tally[OURS, "over"], tally["", "refused"])
+        cells = "".join(f"{size:>13.3f}" for size in sizes) + "".join(f"{number:>13,.0f}" for number in numbers)
+        print(f"{window:>7} {name:<9}{shares}{cells}")
 
 
 def pareto(found: dict[Any, tuple[float, float]]) -> list[Any]:

@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin import ContextNodes
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that, portion
 from langchain_ctxwin.core.fitting import take_while_fits
@@ -19,6 +20,7 @@ from langchain_ctxwin.core.view import Position, View
 from support import conversations
 from support.conversations import FILLER, turns
 from support.fakes import exact_count
+from support.reporting import Chat
 
 
 class Writer:
@@ -95,6 +97,16 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
     assert after.report["dropped_turns"] == 10
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
+
+
+def test_requests_of_the_roomy_preset_stay_filled_once_something_left():
+    """By the provider's count, on average; none exceeds the limit."""
+    window = 8_192
+    chat = Chat(window=window)
+    chat.engine = ContextEngine(ModelLimits(window), config=ContextConfig.preset("roomy", output_reserve=0))
+    sizes = [chat.true(measured) for measured in chat.talk(120) if measured.report["compactions"]]
+    assert mean(sizes) >= 0.8 * window
+    assert max(sizes) <= window
 
 
 def test_oldest_steps_of_one_turn_leave():
