@@ -17,6 +17,7 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
+from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.observe.memory_sink import MemorySink
 from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
 from langchain_ctxwin.protocols import MetricsSink
@@ -30,6 +31,8 @@ __all__ = [
     "ContextCallbackHandler",
     "Event",
     "Gate",
+    "History",
+    "HistorySink",
     "LogSink",
     "MemorySink",
     "MetricsSink",
