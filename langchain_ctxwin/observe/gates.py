@@ -13,6 +13,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.config import escaped
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
@@ -286,7 +287,7 @@ class QualityReport:
         value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
         amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
         verdict = _VERDICTS[self.verdicts[name]] if gate else ""
-        return (name, value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
+        return (escaped(name), value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
 
 
 def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate] = DEFAULT_GATES) -> QualityReport:
