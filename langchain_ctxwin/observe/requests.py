@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent
+from langchain_ctxwin.errors import BudgetExceededError, NoModelFitsError
 from langchain_ctxwin.observe.gates import RequestRecord, kind_of_reason, refused_as_too_long
+
+NOT_SENT = frozenset({"", BudgetExceededError.__name__, NoModelFitsError.__name__})
+"""Reasons of a refusal that are not its provider's: it may have been refused before, as other events tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class RequestEvents:
             input_limit=step.input_limit or None,
             input_tokens=step.input_tokens or None,
             output_tokens=step.output_tokens,
-            tool_tokens=step.regions.get("tools"),
+            tool_tokens=step.regions.get("tools", None if step.tools_offered else 0),
             reserved_tokens=step.reserved_tokens,
             reason=self.reason,
             fallbacks=len(failed),
@@ -85,7 +89,7 @@ def requests_of(events: Iterable[Event]) -> Iterator[RequestEvents]:
         if isinstance(event, StepEvent):
             yield from thread.answered(event)
         elif isinstance(event, RefusalEvent):
-            yield thread.failed(event.model)
+            yield thread.failed(event.model, refusals=event.reason not in NOT_SENT)
         elif isinstance(event, RouteEvent):
             yield from thread.routed(event)
         elif isinstance(event, RecoveryEvent):
@@ -130,8 +134,8 @@ class _Thread:
         )
         self.of_answer, self.is_new, self.refusals = None, False, []
 
-    def failed(self, model: str) -> RequestEvents:
-        overflows, self.refusals = len(self.refusals), []
+    def failed(self, model: str, *, refusals: int = 0) -> RequestEvents:
+        overflows, self.refusals = len(self.refusals) + refusals, []
         return RequestEvents(model=model, overflows=overflows, succeeded=False)
 
     def left_over(self) -> Iterator[RequestEvents]:

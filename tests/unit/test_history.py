@@ -75,6 +75,7 @@ EVENTS = [
         cheapest_cost=Decimal("0.1"),
         has_answered=True,
     ),
+    RouteEvent(**ABOUT, before="large", reason="cheapest"),
     ToolsEvent(**ABOUT, added=("search",), tokens=50),
     ToolResultEvent(**ABOUT, tool="search", tokens=500),
     ToolResultEvent(**ABOUT, tool="search", tokens=5_000, is_oversized=True, is_reduced=True),

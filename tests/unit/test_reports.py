@@ -320,7 +320,10 @@ ONE_CALL, TWO_CALLS = replace(STEP, calls=1), replace(STEP, calls=2)
         ([ANSWERED, ANSWERED], [("cheapest", True, 0, True)] * 2),
         ([RECOVERED, TWO_CALLS], [("", False, 1, True)]),
         ([RECOVERED, RECOVERED, ONE_CALL], [("", False, 2, False), ("", False, 0, True)]),
+        ([RECOVERED, RECOVERED, TWO_CALLS], [("", False, 1, False), ("", False, 1, True)]),
         ([RECOVERED, REFUSED, ONE_CALL], [("", False, 1, False), ("", False, 0, True)]),
+        ([replace(REFUSED, reason="BadRequestError")], [("", False, 1, False)]),
+        ([replace(REFUSED, reason="BudgetExceededError")], [("", False, 0, False)]),
         ([ONE_CALL, RECOVERED], [("", False, 0, True), ("", False, 1, False)]),
         (
             [replace(ANSWERED, fallbacks=("tiny: had too small a window", "large: TimeoutError"))],
