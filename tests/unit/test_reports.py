@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
@@ -271,6 +271,19 @@ def test_a_history_gives_the_report_that_its_events_give(path):
 def test_json_values_keep_money_exact():
     values = json.loads(json.dumps(report(EVENTS).to_dict()))
     assert (values["costs"][1]["cost"], values["totals"][0]["requests"], values["events"]) == ("0.04", 4, 16)
+
+
+def test_what_caching_saved_is_the_difference_by_the_prices_of_the_model():
+    usage = {"input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010}
+    answer = AIMessage("yes", usage_metadata={**usage, "input_token_details": {"cache_read": 900}})
+    info = ModelInfo(name="small", input_price=Decimal(1), output_price=Decimal(1), cache_read_price=Decimal("0.1"))
+    assert report([StepEvent.of_answer(answer, info=info)]).costs[0].cache_saved == Decimal("0.00081")
+
+
+def test_a_request_without_tools_is_useful_as_a_whole():
+    """Handlers of callbacks know no regions of a request."""
+    events = [replace(STEP, regions={}, tools_offered=tools) for tools in ((), ("read",))]
+    assert [report([event]).costs[0].useful_tokens for event in events] == [450, 0]
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e18, -1e18])
