@@ -188,7 +188,7 @@ def test_processes_that_are_forked_amid_a_write_write_too(path):
         while not is_over.is_set():
             sink.emit(StepEvent(thread="parent"))
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     ends = []
     for _ in range(10):
