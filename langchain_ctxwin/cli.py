@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,8 @@ from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
+from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quality_report, report, requests_of
+from langchain_ctxwin.observe.plots import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.settings_file import read_table
 
@@ -48,6 +53,15 @@ SOURCE_KINDS = {
     "ollama": "OllamaSource",
 }
 """Servers that can be asked about models; `openai` is anything that speaks its protocol."""
+
+UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
+"""Units of `--since`."""
+
+MAX_SINCE_CHARS = 9
+"""Longer numbers are before all history, and some are none that a clock can count back to."""
+
+GATE = re.compile(r"(?P<name>.+?)\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
+BOUNDS = {">=": "at_least", "<=": "at_most"}
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -88,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     _add_config(commands)
     _add_models(commands)
+    _add_history(commands)
     return parser
 
 
@@ -113,6 +128,24 @@ def _add_models(commands: Any) -> None:
     help_text = "also read a catalog in the shape of models.dev or LiteLLM (repeatable)"
     models.add_argument("--catalog", metavar="FILE_OR_URL", action="append", default=[], help=help_text)
     models.set_defaults(run=_models)
+
+
+def _add_history(commands: Any) -> None:
+    shown = commands.add_parser("report", help="sum up a history of events: usage, tools, routes, costs, alerts")
+    shown.add_argument("--model", metavar="M", help="events about this model alone")
+    shown.add_argument("--thread", metavar="T", help="events of this thread alone")
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    shown.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw tokens and utilization by day")
+    shown.set_defaults(run=_report)
+    check = commands.add_parser("check", help="judge the requests in a history by gates; exit code 1 when one fails")
+    help_text = "another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
+    check.add_argument("--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text)
+    check.add_argument("--only", action="store_true", help="judge what --gate names, and none of the default gates")
+    check.add_argument("--strict", action="store_true", help="fail, too, when too little is known for a gate")
+    check.set_defaults(run=_check_history)
+    for command in (shown, check):
+        command.add_argument("file", type=Path, help="the file that a HistorySink writes")
+        command.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
 
 
 def _positive(text: str) -> int:
@@ -202,6 +235,71 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
         hint = "set a provider's API key, or pass --source or --catalog"
         return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
     return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    history = History(args.file)
+    found = report(history.events(since=_since(args.since), model=args.model, thread=args.thread))
+    if args.json:
+        print(json.dumps({**found.to_dict(), "skipped": history.skipped}))
+    else:
+        _print_lines(found.table().splitlines())
+        _print_skipped(history)
+    if args.plot:
+        _plot(found, args.plot)
+    return 0
+
+
+def _plot(found: Report, path: Path) -> None:
+    try:
+        plot_usage(found.usage, path)
+    except ImportError as error:
+        raise ConfigError("--plot needs matplotlib: pip install 'langchain-ctxwin[report]'") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--plot {path}: {_first_line(error)}") from error
+
+
+def _check_history(args: argparse.Namespace) -> int:
+    gates = _gates(args.gate, {} if args.only else DEFAULT_GATES)
+    history = History(args.file)
+    requests = requests_of(history.events(since=_since(args.since)))
+    judged = quality_report((request.record() for request in requests), gates=gates)
+    _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
+    _print_skipped(history)
+    if judged.undecided:
+        print(f"too little is known for {escaped(', '.join(judged.undecided))}")
+    if judged.failed:
+        return _complain(f"failed: {escaped(', '.join(judged.failed))}", EXIT_FAILED)
+    return EXIT_FAILED if args.strict and judged.undecided else 0
+
+
+def _print_skipped(history: History) -> None:
+    if history.skipped:
+        print(f"left out {history.skipped:,} events that this version does not know")
+
+
+def _gates(texts: Iterable[str], default: Mapping[str, Gate]) -> dict[str, Gate]:
+    """The gates by default, and those that are asked for: two bounds of one name belong together."""
+    asked: dict[str, dict[str, float]] = {}
+    for text in texts:
+        found = GATE.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'")
+        asked.setdefault(found["name"], {})[BOUNDS[found["sign"]]] = float(found["bound"])
+    return {**default, **{name: Gate(**bounds) for name, bounds in asked.items()}}
+
+
+def _since(text: str | None) -> float | None:
+    """The earliest time that is asked for, in seconds since the epoch."""
+    if text is None:
+        return None
+    if (unit := UNIT_SECONDS.get(text[-1:])) and text[:-1].isdecimal() and len(text) <= MAX_SINCE_CHARS:
+        return time.time() - int(text[:-1]) * unit
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31") from error
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
 def _source(text: str) -> ModelSource:

@@ -1,6 +1,6 @@
 """Do the public signatures have the promised types? Checked by mypy in strict mode, never run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, assert_type
 
@@ -71,12 +71,16 @@ from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import (
     ContextCallbackHandler,
     Event,
+    History,
+    HistorySink,
     LogSink,
     MemorySink,
     MetricsSink,
+    Report,
     StepEvent,
     StreamSink,
     Validator,
+    report,
 )
 from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
 from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
@@ -122,6 +126,16 @@ async def exact_counters(gemini: GeminiCounter, claude: AnthropicCounter, messag
     window = engine.verify(engine.measure(messages))
     assert_type(await engine.averify(window), Window)
     print(nodes.budget_check)  # noqa: T201  # the values are used, the file is never run
+
+
+def history(engine_limits: ModelLimits) -> None:
+    """A history takes events, gives them back, and reports sum them up."""
+    sink = HistorySink("history.db", max_events=1_000)
+    ContextEngine(engine_limits, sinks=[sink])
+    past = History(sink.path)
+    past.score("run--1", 1)
+    assert_type(past.events(since=0.0, model="small", kind=StepEvent), Iterator[Event])
+    assert_type(report(past.events()), Report)
 
 
 def turns(messages: list[AnyMessage]) -> None:

@@ -117,6 +117,9 @@ class StepEvent(Event):
     cost: Decimal | None = None
     """USD of the call, by the model's prices; None when a price or the usage is unknown."""
 
+    uncached_cost: Decimal | None = None
+    """USD that the same call costs where nothing is cached."""
+
     duration_seconds: float | None = None
     """Time from the first call of the model to the answer."""
 
@@ -157,6 +160,7 @@ class StepEvent(Event):
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost(info),
+            uncached_cost=usage.uncached().cost(info),
             finish_reason=next((reason for reason in said if isinstance(reason, str)), ""),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
             **request,

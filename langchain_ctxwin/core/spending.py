@@ -51,6 +51,10 @@ class Usage:
             hour_write_tokens=min(room, written or 0, hour or 0),
         )
 
+    def uncached(self) -> Usage:
+        """Return the usage of the same call where nothing is cached."""
+        return Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+
     def cost(self, info: ModelInfo | None) -> Decimal | None:
         """Return USD by a model's prices; None when a price or the usage is unknown.
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.models.cache import SourceState
 from langchain_ctxwin.models.registry import Explanation
+from langchain_ctxwin.util.tables import aligned
 
 UNKNOWN = "-"
 HEADINGS = (
@@ -45,7 +46,7 @@ SECONDS_PER_MINUTE = 60
 
 def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
     """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
-    yield from _aligned([HEADINGS, *map(_row, infos)])
+    yield from aligned([HEADINGS, *map(_row, infos)], right=RIGHT_ALIGNED)
     yield LEGEND
     yield CAPABILITIES
 
@@ -72,7 +73,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         (f"  {'*' if said.counts else ' '} {said.field}", _shown(said.value), f"{said.source} ({said.tier})")
         for said in found.statements
     ]
-    yield from _aligned(rows)
+    yield from aligned(rows)
     if rows:
         yield "  * the value that counts"
     if found.others:
@@ -121,13 +122,3 @@ def _shown(value: object) -> str:
 
 def _age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < SECONDS_PER_MINUTE else f"{seconds / SECONDS_PER_MINUTE:,.0f} min"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = [heading in RIGHT_ALIGNED for heading in rows[0]] if rows else []
-    for row in rows:
-        cells = zip(row, widths, right, strict=True)
-        yield "  ".join(
-            f"{cell:>{width}}" if is_right else f"{cell:<{width}}" for cell, width, is_right in cells
-        ).rstrip()

@@ -17,7 +17,10 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
+from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.observe.memory_sink import MemorySink
+from langchain_ctxwin.observe.reports import Report, report
+from langchain_ctxwin.observe.requests import RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
@@ -30,6 +33,8 @@ __all__ = [
     "ContextCallbackHandler",
     "Event",
     "Gate",
+    "History",
+    "HistorySink",
     "LogSink",
     "MemorySink",
     "MetricsSink",
@@ -39,7 +44,9 @@ __all__ = [
     "QualityReport",
     "RecoveryEvent",
     "RefusalEvent",
+    "Report",
     "Reporter",
+    "RequestEvents",
     "RequestRecord",
     "RouteEvent",
     "StepEvent",
@@ -51,4 +58,6 @@ __all__ = [
     "Validator",
     "Verdict",
     "quality_report",
+    "report",
+    "requests_of",
 ]

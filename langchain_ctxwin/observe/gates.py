@@ -13,12 +13,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.config import escaped
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe.validation import is_count
+from langchain_ctxwin.util.tables import aligned
 
 ROUTING = "routing/"
 """Begins the name of a routing share; the reason follows."""
@@ -129,12 +131,22 @@ class RequestRecord:
             output_tokens=_count(usage.get("output_tokens")),
             tool_tokens=_count(sizes.get("tool_tokens")),
             reserved_tokens=_count(sizes.get("reserved_tokens")),
-            reason=_DETAIL.split(_text(route.get("reason")), maxsplit=1)[0].strip(),
+            reason=kind_of_reason(_text(route.get("reason"))),
             fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
-            overflows=sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in listed),
+            overflows=refused_as_too_long(listed),
             cost=Usage.of(usage).cost(info) if info or largest else _amount(route.get("estimated_cost")),
             largest_cost=Usage.of(usage).cost(largest),
         )
+
+
+def kind_of_reason(reason: str) -> str:
+    """Return what the reason of a route has in common with others: it, without the figures of one request."""
+    return _DETAIL.split(reason, maxsplit=1)[0].strip()
+
+
+def refused_as_too_long(fallbacks: Iterable[object]) -> int:
+    """Return how many of the candidates that failed did so because the request was too long."""
+    return sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in fallbacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,11 +271,7 @@ class QualityReport:
     def table(self) -> str:
         """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
         rows = [("measure", "value", "amounts", "unknown", "gate", "verdict"), *map(self._row, self.measures)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (
-            [f"{cell:{side}{width}}" for cell, side, width in zip(row, "<>>><<", widths, strict=True)] for row in rows
-        )
-        return "\n".join("  ".join(cells).rstrip() for cells in lines)
+        return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON values; amounts of money are texts, so that they stay exact."""
@@ -279,7 +287,7 @@ class QualityReport:
         value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
         amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
         verdict = _VERDICTS[self.verdicts[name]] if gate else ""
-        return (name, value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
+        return (escaped(name), value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
 
 
 def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate] = DEFAULT_GATES) -> QualityReport:

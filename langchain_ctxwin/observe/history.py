@@ -1,0 +1,300 @@
+"""A history of events in one SQLite file, which several processes write and reports read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
+from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_ctxwin.core.events import (
+    AlertEvent,
+    CompactionEvent,
+    Event,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    SummaryStatus,
+    ToolResultEvent,
+    ToolsEvent,
+)
+from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.util.failures import FailureLog
+from langchain_ctxwin.util.files import place
+
+MAX_EVENTS = 100_000
+"""Events kept unless told, some 150 MB: about 40,000 model calls."""
+
+BUSY_SECONDS = 5.0
+"""How long a write waits for another process; each of them takes a millisecond."""
+
+BATCH_ROWS = 1_000
+"""Events that are read at once: nobody who writes waits longer than for these."""
+
+APPLICATION_ID = 0x43545857
+"""Tells our files from those of other programs: CTXW."""
+
+VERSION = 1
+"""Of the tables. A file with a higher one is left alone."""
+
+SCHEMA = """
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, name TEXT, thread TEXT, model TEXT, answer_id TEXT, quality REAL,
+    json TEXT
+);
+CREATE INDEX events_time ON events (time);
+CREATE INDEX events_name ON events (name);
+CREATE INDEX events_thread ON events (thread);
+CREATE INDEX events_model ON events (model);
+CREATE INDEX events_answer ON events (answer_id) WHERE answer_id != '';
+"""
+
+
+class HistorySink:
+    """Writes events into a file that `History`, `ctxwin report` and `ctxwin check` read.
+
+    Several processes may write one file. Whatever is wrong with it (a full disk, a folder that cannot be written, a
+    file that is locked, foreign, or of a newer version) is logged once as `history.not_saved` and costs events, which
+    `lost` counts; what is not ours is left as it is.
+
+    Each event is written on its own, without waiting for the disk: a process that dies loses none of what was
+    written, and a machine that loses its power may damage the file.
+
+    Args:
+        path: the file; it is made when it is missing, and its folder, too.
+        max_events: of more, the oldest leave.
+
+    Raises:
+        ConfigError: the path names no place, or `max_events` is no whole number of at least 1.
+
+    Example:
+        >>> sink = HistorySink("history.db", max_events=50_000)  # create_context_agent(..., sinks=[sink])
+        >>> sink.lost
+        0
+    """
+
+    def __init__(self, path: str | Path, *, max_events: int = MAX_EVENTS) -> None:
+        if not isinstance(max_events, int) or isinstance(max_events, bool) or max_events < 1:
+            raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
+        self.path = place(path)
+        self.max_events = max_events
+        self.lost = 0
+        """Events that could not be written."""
+        self._failures = FailureLog(path=str(self.path))
+
+    def emit(self, event: Event) -> None:
+        """Write an event; never raises."""
+        try:
+            self._write(event)
+        except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
+            self.lost += 1
+            self._failures.note("history.not_saved", f"{type(error).__name__}: {error}")
+        else:
+            self._failures.note("history.not_saved", "")
+
+    def _write(self, event: Event) -> None:
+        facts = event.to_dict()
+        about = (event.time, event.name, event.thread, event.model, facts.get("answer_id", ""), facts.get("quality"))
+        row = (*(_storable(value) for value in about), json.dumps(facts, default=str))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _connected(self.path, "rwc") as file:
+            # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
+            file.execute("PRAGMA synchronous = OFF")
+            file.execute("BEGIN IMMEDIATE")
+            _require_ours(file, self.path, may_be_new=True)
+            columns = "time, name, thread, model, answer_id, quality, json"
+            added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+            file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
+            file.execute("COMMIT")
+
+
+class History:
+    """Reads the events that a `HistorySink` wrote, and scores answers.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigError: the path names no place. Also raised by what reads or writes: the file is missing, cannot be
+            opened, is foreign, or of a newer version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = place(path)
+        self.skipped = 0
+        """Events that `events` left out because they are not as this version writes them."""
+
+    def events(
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        model: str | None = None,
+        thread: str | None = None,
+        kind: type[Event] | None = None,
+    ) -> Iterator[Event]:
+        """Yield events in the order in which they were written, whatever the clocks said.
+
+        Args:
+            since: earliest time, in seconds since the epoch.
+            until: time from which on they are left out.
+            model: those of this model alone.
+            thread: those of this thread alone.
+            kind: those of this type alone, for example `StepEvent`.
+        """
+        names = None if kind is None else [name for name, one in KINDS.items() if issubclass(one, kind)]
+        wanted = {"time >= ?": since, "time < ?": until, "model = ?": model, "thread = ?": thread}
+        chosen = {"id > ?": 0, **{test: _storable(value) for test, value in wanted.items() if value is not None}}
+        named = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
+        # Only what is written here becomes part of the statement.
+        query = f"SELECT id, json, quality FROM events WHERE {' AND '.join(chosen)}{named} ORDER BY id LIMIT ?"  # noqa: S608
+        while rows := self._rows(query, (*chosen.values(), *(names or ()), BATCH_ROWS)):
+            for _, text, quality in rows:
+                event = event_of(text)
+                if event is None:
+                    self.skipped += 1
+                else:
+                    yield replace(event, quality=quality) if isinstance(event, StepEvent) else event
+            chosen["id > ?"] = rows[-1][0]
+
+    def score(self, answer_id: str, quality: float) -> None:
+        """Set the quality of an answer.
+
+        Args:
+            answer_id: the `id` of the model's message.
+            quality: from 0 for useless to 1 for right.
+
+        Raises:
+            ConfigError: the quality is not from 0 to 1, no event in the file is about this answer, or the file cannot
+                be written.
+        """
+        if isinstance(quality, bool) or not isinstance(quality, int | float) or not 0 <= quality <= 1:
+            raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
+        with self._opened("rw") as file:
+            scored = file.execute(
+                "UPDATE events SET quality = ? WHERE answer_id = ? AND answer_id != ''",
+                (float(quality), _storable(answer_id)),
+            )
+        if not scored.rowcount:
+            raise ConfigError(
+                f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
+                "message, after the event was written and before the oldest events left"
+            )
+
+    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[int, str, float | None]]:
+        with self._opened("ro") as file:
+            return file.execute(query, values).fetchall()
+
+    @contextmanager
+    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
+        if not self.path.is_file():
+            raise ConfigError(f"there is no history {self.path}: name the file that a HistorySink writes")
+        try:
+            with _connected(self.path, mode) as file:
+                _require_ours(file, self.path)
+                yield file
+        except sqlite3.Error as error:
+            raise ConfigError(
+                f"cannot use the history {self.path}: {error}: name the file that a HistorySink writes"
+            ) from error
+
+
+def event_of(text: str) -> Event | None:
+    """Return the event that `json.dumps(event.to_dict())` describes; None when it is none of this version's."""
+    try:
+        facts = json.loads(text)
+        kind = KINDS[facts["name"]]
+        return cast("Event", _reader(facts["name"]).validate_python(_fields(kind, facts)))
+    except (ValueError, TypeError, LookupError, RecursionError, ValidationError):
+        return None
+
+
+def _fields(kind: type[Event], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts with what is told by the name or nested otherwise; derived ones are worked out again."""
+    fields = {name: value for name, value in facts.items() if name != "name"}
+    last = str(facts["name"]).removeprefix("context.")
+    if kind is SummaryEvent:
+        return fields | {"status": last.removeprefix("summary_")}
+    if kind is NoticeEvent:
+        common = {name: fields.pop(name) for name in ("thread", "model", "time")}
+        return common | {"notice": last, "about": fields}
+    return fields
+
+
+@cache
+def _reader(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(KINDS[name])
+
+
+KINDS: Mapping[str, type[Event]] = {
+    **{
+        kind.NAME: kind
+        for kind in (
+            *(AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent),
+            *(ToolResultEvent, ToolsEvent),
+        )
+    },
+    RouteEvent.ANSWERED: RouteEvent,
+    "tool_result.reduced": ToolResultEvent,
+    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
+    **{f"context.{notice}": NoticeEvent for notice in get_args(get_type_hints(NoticeEvent)["notice"])},
+}
+"""The type of an event by its name."""
+
+
+_in_use = threading.Lock()
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    # A child would take over locks of a connection that is open, and wait for them for ever.
+    os.register_at_fork(before=_in_use.acquire, after_in_parent=_in_use.release, after_in_child=_in_use.release)
+
+
+@contextmanager
+def _connected(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection of its own for each use: none is open when the process is forked."""
+    address = f"file:{quote(str(path))}?mode={mode}"
+    with _in_use, closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file:
+        yield file
+
+
+def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = False) -> None:
+    """Make the tables in an empty file, if it may be one.
+
+    Raises:
+        ConfigError: the file belongs to another program or to a newer version of this package.
+    """
+    owner, version, tables = (
+        file.execute(question).fetchone()[0]
+        for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if may_be_new and (owner, version, tables) == (0, 0, 0):
+        for statement in filter(str.strip, SCHEMA.split(";")):
+            file.execute(statement)
+        file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        file.execute(f"PRAGMA user_version = {VERSION}")
+        return
+    if owner != APPLICATION_ID:
+        raise ConfigError(f"{path} is not a history of this package: name another file")
+    if version > VERSION:
+        raise ConfigError(
+            f"the history {path} is of version {version}, newer than {VERSION}: upgrade langchain-ctxwin, or name "
+            "another file"
+        )
+
+
+def _storable(value: Any) -> Any:
+    """A text that SQLite takes: what is no Unicode is escaped."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,0 +1,345 @@
+"""Are events that happened there for reports, from several processes, and does a bad file cost nothing but events?"""
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sqlite3
+import stat
+import threading
+from decimal import Decimal
+
+import pytest
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.observe import (
+    AlertEvent,
+    CompactionEvent,
+    Event,
+    History,
+    HistorySink,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
+    ToolsEvent,
+)
+
+ABOUT = {"thread": "t1", "model": "small", "time": 1_700_000_000.5}
+STEP = StepEvent(
+    **ABOUT,
+    answer_id="run--1",
+    regions={"system": 10, "tools": 20, "summary": 0, "pinned": 5, "history": 65},
+    input_limit=1_000,
+    context_window=1_200,
+    reserved_tokens=200,
+    estimated_tokens=100,
+    plain_tokens=98,
+    counted_by="usage",
+    reported_tokens=104,
+    cached_tokens=40,
+    cache_write_tokens=10,
+    output_tokens=30,
+    cost=Decimal("0.000123"),
+    duration_seconds=1.25,
+    calls=2,
+    compactions=1,
+    finish_reason="stop",
+    tools_available=3,
+    tools_offered=("search", "read"),
+    tools_called=("read",),
+    quality=0.5,
+)
+EVENTS = [
+    STEP,
+    CompactionEvent(**ABOUT, kind="force", actions=("drop",), tokens_before=900, tokens_after=400, unused_results=2),
+    SummaryEvent(**ABOUT, status="started", key="k", messages=4),
+    SummaryEvent(**ABOUT, status="ready", key="k", calls=1, tokens=80, cost=Decimal("0.01")),
+    SummaryEvent(**ABOUT, status="failed", key="k", reason="TimeoutError"),
+    SummaryEvent(**ABOUT, status="lost"),
+    SummaryEvent(**ABOUT, status="refused"),
+    RecoveryEvent(**ABOUT, attempt=2, stated_limit=1_000),
+    RefusalEvent(**ABOUT, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000),
+    RouteEvent(
+        **ABOUT,
+        before="large",
+        reason="cheapest",
+        rejected={"large": "dearer"},
+        fallbacks=("tiny: TimeoutError",),
+        estimated_cost=Decimal("0.2"),
+        cheapest_cost=Decimal("0.1"),
+        has_answered=True,
+    ),
+    RouteEvent(**ABOUT, before="large", reason="cheapest"),
+    ToolsEvent(**ABOUT, added=("search",), tokens=50),
+    ToolResultEvent(**ABOUT, tool="search", tokens=500),
+    ToolResultEvent(**ABOUT, tool="search", tokens=5_000, is_oversized=True, is_reduced=True),
+    NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
+    NoticeEvent(**ABOUT, notice="usage_ignored"),
+    NoticeEvent(**ABOUT, notice="calibration_reset"),
+    NoticeEvent(**ABOUT, notice="compaction_stopped"),
+    ModelChangeEvent(**ABOUT, field="input_price", before="1", after="2", source="catalog"),
+    AlertEvent(**ABOUT, alert="accuracy", value=0.7, threshold=0.85, detail="of 20 requests"),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+def warnings(caplog):
+    """Reasons why events were not saved, as they are logged."""
+    caplog.set_level(logging.WARNING, logger="langchain_ctxwin")
+    return lambda: [one.ctxwin["reason"] for one in caplog.records if one.ctxwin["event"] == "history.not_saved"]
+
+
+def _write(path, events, **options):
+    sink = HistorySink(path, **options)
+    for event in events:
+        sink.emit(event)
+    return sink
+
+
+def test_every_type_of_event_comes_back_as_it_was(path):
+    assert _write(path, EVENTS).lost == 0
+    assert list(History(path).events()) == EVENTS
+
+
+def test_all_types_are_tried():
+    """A new type of event has to be added to what the history reads."""
+    assert {type(event).__name__ for event in EVENTS} == {kind.__name__ for kind in Event.__subclasses__()}
+
+
+def test_events_are_chosen_by_time_model_thread_and_type(path):
+    first = StepEvent(thread="a", model="x", time=10.0)
+    second = SummaryEvent(thread="a", model="y", time=20.0, status="ready")
+    third = StepEvent(thread="b", model="x", time=30.0)
+    _write(path, [first, second, third])
+    history = History(path)
+    assert [
+        list(history.events(**chosen))
+        for chosen in (
+            *({"since": 20}, {"until": 20}, {"since": 15, "until": 25}, {"model": "x"}, {"thread": "a"}),
+            *({"kind": StepEvent}, {"kind": SummaryEvent}, {"kind": Event}, {"kind": StepEvent, "thread": "b"}),
+        )
+    ] == [
+        *([second, third], [first], [second], [first, third], [first, second]),
+        *([first, third], [second], [first, second, third], [third]),
+    ]
+
+
+def test_a_clock_that_is_set_back_changes_no_order(path):
+    events = [StepEvent(time=seconds) for seconds in (300.0, 100.0, 200.0)]
+    _write(path, events)
+    assert list(History(path).events()) == events
+    assert list(History(path).events(since=150.0)) == [events[0], events[2]]
+
+
+def test_the_oldest_events_leave(path):
+    events = [StepEvent(time=float(number)) for number in range(1, 8)]
+    _write(path, events, max_events=3)
+    assert list(History(path).events()) == events[-3:]
+
+
+def test_a_reader_gets_more_events_than_it_reads_at_once(path, monkeypatch):
+    monkeypatch.setattr("langchain_ctxwin.observe.history.BATCH_ROWS", 2)
+    _write(path, EVENTS[:5])
+    assert list(History(path).events()) == EVENTS[:5]
+
+
+def test_who_reads_slowly_keeps_no_writer_waiting(path):
+    sink = _write(path, EVENTS[:2])
+    events = History(path).events()
+    next(events)
+    sink.emit(EVENTS[2])
+    assert sink.lost == 0
+
+
+def _write_many(path, thread):
+    sink = _write(path, [StepEvent(thread=thread, time=float(number)) for number in range(1, 31)])
+    os._exit(sink.lost)
+
+
+def test_processes_that_start_together_write_one_file(path):
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many, args=(path, thread)) for thread in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    times = {thread: [event.time for event in History(path).events(thread=thread)] for thread in "ab"}
+    assert times == {thread: [float(number) for number in range(1, 31)] for thread in "ab"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on Windows")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_processes_that_are_forked_amid_a_write_write_too(path):
+    sink, is_over = HistorySink(path), threading.Event()
+
+    def write():
+        while not is_over.is_set():
+            sink.emit(StepEvent(thread="parent"))
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    ends = []
+    for _ in range(10):
+        if not (child := os.fork()):
+            signal.alarm(20)  # ends a child that waits for a lock that nobody holds
+            sink.lost = 0
+            sink.emit(StepEvent(thread="child"))
+            os._exit(sink.lost)
+        ends.append(os.waitpid(child, 0)[1])
+    is_over.set()
+    writer.join()
+    assert (ends, sink.lost, len(list(History(path).events(thread="child")))) == ([0] * 10, 0, 10)
+
+
+def test_an_answer_gets_its_score_later(path):
+    _write(path, EVENTS)
+    History(path).score("run--1", 1)
+    assert [event.quality for event in History(path).events(kind=StepEvent)] == [1.0]
+
+
+@pytest.mark.parametrize("quality", [-0.1, 1.1, float("nan"), "good", None, True])
+def test_a_score_that_is_none_is_refused(path, quality):
+    _write(path, EVENTS)
+    with pytest.raises(ConfigError, match=r"quality=.*: give a number from 0 to 1"):
+        History(path).score("run--1", quality)
+
+
+@pytest.mark.parametrize("answer_id", ["", "run--2"])
+def test_a_score_of_no_answer_is_refused(path, answer_id):
+    _write(path, EVENTS)
+    with pytest.raises(ConfigError, match=f"answer_id='{answer_id}': .* has no event of this answer"):
+        History(path).score(answer_id, 1)
+
+
+def _bad_file(path, kind):
+    if kind == "newer":
+        _write(path, EVENTS[:1])
+        with sqlite3.connect(path) as file:
+            file.execute("PRAGMA user_version = 2")
+        file.close()
+    elif kind == "foreign":
+        with sqlite3.connect(path) as file:
+            file.execute("CREATE TABLE events (mine)")
+        file.close()
+    elif kind == "no database":
+        path.write_text("notes " * 1_000)
+    elif kind == "a folder":
+        path.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(path)
+
+
+BAD_FILES = {
+    "newer": "is of version 2, newer than 1: upgrade langchain-ctxwin",
+    "foreign": "is not a history of this package",
+    "no database": "file is not a database",
+    "a folder": "unable to open database file",
+    "a pipe": "disk I/O error",
+}
+
+
+@pytest.mark.parametrize("kind", [*BAD_FILES])
+def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, kind):
+    _bad_file(path, kind)
+    before = path.read_bytes() if path.is_file() else None
+    sink = _write(path, EVENTS[:3])
+    assert (sink.lost, len(warnings())) == (3, 1)
+    assert BAD_FILES[kind] in warnings()[0]
+    assert (path.read_bytes() if path.is_file() else None) == before
+    with pytest.raises(ConfigError, match=r"history"):
+        list(History(path).events())
+
+
+def test_events_are_written_again_when_the_file_is_well(path, warnings):
+    path.mkdir()
+    sink = _write(path, EVENTS[:2])
+    path.rmdir()
+    sink.emit(EVENTS[2])
+    path.unlink()
+    sink.emit(EVENTS[3])
+    assert (sink.lost, len(warnings()), list(History(path).events())) == (2, 1, EVENTS[3:4])
+
+
+def test_a_file_that_stays_locked_costs_events(path, warnings, monkeypatch):
+    monkeypatch.setattr("langchain_ctxwin.observe.history.BUSY_SECONDS", 0.01)
+    sink = _write(path, EVENTS[:1])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    sink.emit(EVENTS[1])
+    with pytest.raises(ConfigError, match="database is locked"):
+        History(path).score("run--1", 1)
+    other.close()
+    sink.emit(EVENTS[2])
+    assert (sink.lost, warnings()) == (1, ["OperationalError: database is locked"])
+    assert list(History(path).events()) == [EVENTS[0], EVENTS[2]]
+
+
+def test_a_full_disk_costs_events(path, warnings, monkeypatch):
+    """A limit of pages is what a full disk is to SQLite."""
+    connect = sqlite3.connect
+
+    def full(*arguments, **options):
+        file = connect(*arguments, **options)
+        file.execute("PRAGMA max_page_count = 1")
+        return file
+
+    sink = _write(path, EVENTS[:1])
+    monkeypatch.setattr(sqlite3, "connect", full)
+    for _ in range(40):
+        sink.emit(STEP)
+    assert sink.lost > 0
+    assert warnings() == ["OperationalError: database or disk is full"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_costs_events_and_can_be_read(path, warnings):
+    _write(path, EVENTS[:1])
+    path.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        sink = _write(path, EVENTS[1:2])
+        assert (sink.lost, len(warnings()), list(History(path).events())) == (1, 1, EVENTS[:1])
+    finally:
+        path.parent.chmod(stat.S_IRWXU)
+
+
+def test_events_that_this_version_does_not_know_are_skipped(path):
+    _write(path, EVENTS[:1])
+    strange = [
+        *("{", "[]", "null", json.dumps({"name": "context.dreamt"}), json.dumps({"name": ["context.step"]})),
+        *(json.dumps({"name": "context.step", "output_tokens": "many"}), "[" * 100_000),
+    ]
+    with sqlite3.connect(path) as file:
+        file.executemany("INSERT INTO events (json) VALUES (?)", [(text,) for text in strange])
+    file.close()
+    history = History(path)
+    assert (list(history.events()), history.skipped) == (EVENTS[:1], len(strange))
+
+
+def test_what_no_text_can_hold_is_kept_as_far_as_it_can(path):
+    event = StepEvent(thread="a\ud800", model="x\0y", time=1.0)
+    assert _write(path, [event]).lost == 0
+    assert list(History(path).events(thread="a\ud800")) == [event]
+
+
+def test_a_history_that_is_missing_is_named(path):
+    with pytest.raises(ConfigError, match=r"there is no history .*history\.db"):
+        list(History(path).events())
+    assert path.exists() is False
+
+
+@pytest.mark.parametrize("max_events", [0, -1, 1.5, True, "many"])
+def test_a_bound_that_is_none_is_refused(path, max_events):
+    with pytest.raises(ConfigError, match=r"max_events=.*: give a whole number of events, at least 1"):
+        HistorySink(path, max_events=max_events)

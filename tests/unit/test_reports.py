@@ -1,0 +1,536 @@
+"""What do reports and gates say of a history, as values and by the commands `ctxwin report` and `ctxwin check`?"""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_ctxwin import ModelInfo, create_context_agent
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.demo.offline_model import OfflineChatModel
+from langchain_ctxwin.observe import (
+    AlertEvent,
+    CompactionEvent,
+    History,
+    HistorySink,
+    MemorySink,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    Report,
+    RequestRecord,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
+    quality_report,
+    report,
+    requests_of,
+)
+from langchain_ctxwin.observe.reports import (
+    AlertRow,
+    BudgetRow,
+    ChangeRow,
+    CompactionRow,
+    CostRow,
+    RouteRow,
+    SummaryRow,
+    ToolRow,
+    Totals,
+    TroubleRow,
+    UsageRow,
+)
+
+NOON = 1_893_499_200.0
+DAY, NEXT_DAY = "2030-01-01", "2030-01-02"
+ABOUT = {"thread": "a", "model": "small", "time": NOON}
+ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", estimated_cost=Decimal("0.05"), cheapest_cost=Decimal("0.03"))
+STEP = StepEvent(
+    **ABOUT,
+    answer_id="1",
+    regions={"system": 10, "tools": 100, "history": 290},
+    input_limit=1_000,
+    context_window=2_000,
+    reserved_tokens=200,
+    estimated_tokens=300,
+    reported_tokens=400,
+    cached_tokens=100,
+    cache_write_tokens=60,
+    output_tokens=50,
+    cost=Decimal("0.04"),
+    uncached_cost=Decimal("0.05"),
+    tools_offered=("read", "write"),
+    tools_called=("read",),
+    quality=1.0,
+)
+FULLER = replace(
+    STEP,
+    answer_id="2",
+    estimated_tokens=800,
+    reported_tokens=800,
+    cached_tokens=0,
+    cache_write_tokens=None,
+    calls=2,
+    cost=None,
+    tools_called=(),
+    quality=0.0,
+)
+SILENT = StepEvent(thread="b", model="large", time=NOON + 86_400, estimated_tokens=70, cost=None)
+EVENTS = [
+    ROUTE,
+    STEP,
+    CompactionEvent(
+        **ABOUT,
+        kind="force",
+        tokens_before=900,
+        tokens_after=300,
+        duration_seconds=0.5,
+        left_messages=6,
+        left_results=4,
+        unused_results=3,
+    ),
+    CompactionEvent(**ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1),
+    RecoveryEvent(**ABOUT),
+    FULLER,
+    SILENT,
+    RefusalEvent(thread="b", model="large", reason="BudgetExceededError"),
+    NoticeEvent(thread="b", model="large", notice="usage_ignored", about={"reason": "far off"}),
+    SummaryEvent(thread="a", status="started", messages=3),
+    SummaryEvent(thread="a", status="ready", calls=2, input_tokens=500, output_tokens=80, cost=Decimal("0.01")),
+    ToolResultEvent(**ABOUT, tool="read", tokens=500, shown_tokens=100, is_oversized=True, is_reduced=True),
+    ToolResultEvent(**ABOUT, tool="read", tokens=40),
+    AlertEvent(alert="accuracy", value=0.7, threshold=0.85, time=NOON),
+    AlertEvent(alert="accuracy", value=0.9, threshold=0.85, time=NOON + 86_400, is_cleared=True),
+    ModelChangeEvent(model="small", field="input_price", before="1", after="2", source="catalog", time=NOON),
+]
+EXPECTED = Report(
+    events=16,
+    usage=(
+        UsageRow(
+            day=DAY,
+            model="small",
+            requests=2,
+            unreported=0,
+            cached_tokens=100,
+            written_tokens=60,
+            new_tokens=1_040,
+            output_tokens=100,
+            cost=Decimal("0.04"),
+            unpriced=1,
+            of_limit=pytest.approx(0.6),
+            of_limit_p95=0.8,
+            of_window=pytest.approx(0.3),
+            of_window_p95=0.4,
+            accuracy=0.875,
+        ),
+        UsageRow(
+            day=NEXT_DAY,
+            model="large",
+            requests=1,
+            unreported=1,
+            cached_tokens=0,
+            written_tokens=0,
+            new_tokens=0,
+            output_tokens=0,
+            cost=None,
+            unpriced=1,
+            of_limit=None,
+            of_limit_p95=None,
+            of_window=None,
+            of_window_p95=None,
+            accuracy=None,
+        ),
+    ),
+    tools=(
+        ToolRow(tool="read", offered=2, calls=1, results=2, oversized=0.5, tokens=540, shown_tokens=140),
+        ToolRow(tool="write", offered=2, calls=0, results=0, oversized=None, tokens=0, shown_tokens=0),
+    ),
+    compactions=(
+        CompactionRow(
+            kind="force",
+            compactions=2,
+            before_tokens=850.0,
+            after_tokens=250.0,
+            mean_seconds=0.3,
+            p95_seconds=0.5,
+            left_messages=6,
+            left_results=4,
+            unused_results=3,
+        ),
+    ),
+    summaries=(
+        SummaryRow(status="ready", summaries=1, calls=2, input_tokens=500, output_tokens=80, cost=Decimal("0.01")),
+        SummaryRow(status="started", summaries=1, calls=0, input_tokens=0, output_tokens=0, cost=None),
+    ),
+    troubles=(
+        TroubleRow(event="context.overflow_recovered", model="small", reason="asked again with less input", times=1),
+        TroubleRow(event="context.refused", model="large", reason="BudgetExceededError", times=1),
+        TroubleRow(event="context.usage_ignored", model="large", reason="far off", times=1),
+    ),
+    routes=(
+        RouteRow(
+            reason="cheapest",
+            model="small",
+            requests=2,
+            choices=1,
+            fallbacks=0.0,
+            scored=2,
+            quality=0.5,
+            left_cost=Decimal("0.02"),
+            uncompared=0,
+        ),
+    ),
+    budgets=(
+        BudgetRow(
+            model="large",
+            compared=0,
+            error=None,
+            error_p95=None,
+            within=None,
+            over_limit=0,
+            reserved_tokens=0,
+            unused=None,
+        ),
+        BudgetRow(
+            model="small",
+            compared=2,
+            error=0.125,
+            error_p95=0.25,
+            within=0.5,
+            over_limit=0,
+            reserved_tokens=400,
+            unused=0.75,
+        ),
+    ),
+    costs=(
+        CostRow(
+            model="large",
+            requests=1,
+            unpriced=1,
+            cost=None,
+            cache_saved=None,
+            useful_tokens=0,
+            cost_per_million=None,
+        ),
+        CostRow(
+            model="small",
+            requests=2,
+            unpriced=1,
+            cost=Decimal("0.04"),
+            cache_saved=Decimal("0.01"),
+            useful_tokens=350,
+            cost_per_million=Decimal("114.2857"),
+        ),
+    ),
+    totals=(
+        Totals(
+            requests=4,
+            failed=1,
+            cost=Decimal("0.05"),
+            summary_cost=Decimal("0.01"),
+            summary_share=0.2,
+            cache_saved=Decimal("0.01"),
+            unused_offers=0.5,
+            unused_results=0.75,
+        ),
+    ),
+    alerts=(AlertRow(alert="accuracy", raised=1, cleared=1, value=0.9, threshold=0.85, last_day=NEXT_DAY),),
+    changes=(ChangeRow(day=DAY, model="small", field="input_price", before="1", after="2", source="catalog"),),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A history of the events above."""
+    sink = HistorySink(tmp_path / "history.db")
+    for event in EVENTS:
+        sink.emit(event)
+    return sink.path
+
+
+def _complaint(capsys):
+    text = capsys.readouterr().err
+    assert ("Traceback" in text, text.count("\n"), text.partition(" ")[0]) == (False, 1, "ctxwin:")
+    return text
+
+
+def test_a_report_sums_up_what_happened():
+    assert report(EVENTS) == EXPECTED
+
+
+def test_a_history_gives_the_report_that_its_events_give(path):
+    assert report(History(path).events()) == EXPECTED
+
+
+def test_json_values_keep_money_exact():
+    values = json.loads(json.dumps(report(EVENTS).to_dict()))
+    assert (values["costs"][1]["cost"], values["totals"][0]["requests"], values["events"]) == ("0.04", 4, 16)
+
+
+def test_what_caching_saved_is_the_difference_by_the_prices_of_the_model():
+    usage = {"input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010}
+    answer = AIMessage("yes", usage_metadata={**usage, "input_token_details": {"cache_read": 900}})
+    info = ModelInfo(name="small", input_price=Decimal(1), output_price=Decimal(1), cache_read_price=Decimal("0.1"))
+    assert report([StepEvent.of_answer(answer, info=info)]).costs[0].cache_saved == Decimal("0.00081")
+
+
+def test_a_request_without_tools_is_useful_as_a_whole():
+    """Handlers of callbacks know no regions of a request."""
+    events = [replace(STEP, regions={}, tools_offered=tools) for tools in ((), ("read",))]
+    assert [report([event]).costs[0].useful_tokens for event in events] == [450, 0]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e18, -1e18])
+def test_a_clock_may_say_anything(seconds):
+    assert report([replace(STEP, time=seconds)]).usage[0].day == "-"
+
+
+def test_candidates_that_failed_are_fallbacks_and_what_is_not_known_is_not_compared():
+    routes = [
+        replace(ROUTE, has_answered=True, cheapest_cost=None, fallbacks=("large: TimeoutError",)),
+        replace(ROUTE, has_answered=True, model="small", estimated_cost=Decimal("0.01")),
+    ]
+    assert report(routes).routes == (
+        RouteRow(
+            reason="cheapest",
+            model="small",
+            requests=2,
+            choices=2,
+            fallbacks=0.5,
+            scored=0,
+            quality=None,
+            left_cost=Decimal(0),
+            uncompared=1,
+        ),
+    )
+
+
+def _joined(*events):
+    """Reason, overflows and success of each request."""
+    return [(one.reason, one.is_chosen, one.overflows, one.succeeded) for one in requests_of(events)]
+
+
+KEPT = replace(ROUTE, reason="strongest")
+ANSWERED = replace(ROUTE, has_answered=True)
+RECOVERED = RecoveryEvent(**ABOUT)
+REFUSED = RefusalEvent(**ABOUT)
+ONE_CALL, TWO_CALLS = replace(STEP, calls=1), replace(STEP, calls=2)
+
+
+@pytest.mark.parametrize(
+    ("events", "requests"),
+    [
+        ([ONE_CALL], [("", False, 0, True)]),
+        ([KEPT, ONE_CALL, ONE_CALL], [("strongest", True, 0, True), ("strongest", False, 0, True)]),
+        ([KEPT, ANSWERED, ONE_CALL, ONE_CALL], [("cheapest", True, 0, True), ("strongest", False, 0, True)]),
+        ([KEPT, replace(ONE_CALL, thread="b")], [("", False, 0, True)]),
+        ([ANSWERED, ANSWERED], [("cheapest", True, 0, True)] * 2),
+        ([RECOVERED, TWO_CALLS], [("", False, 1, True)]),
+        ([RECOVERED, RECOVERED, ONE_CALL], [("", False, 2, False), ("", False, 0, True)]),
+        ([RECOVERED, RECOVERED, TWO_CALLS], [("", False, 1, False), ("", False, 1, True)]),
+        ([RECOVERED, REFUSED, ONE_CALL], [("", False, 1, False), ("", False, 0, True)]),
+        ([replace(REFUSED, reason="BadRequestError")], [("", False, 1, False)]),
+        ([replace(REFUSED, reason="BudgetExceededError")], [("", False, 0, False)]),
+        ([ONE_CALL, RECOVERED], [("", False, 0, True), ("", False, 1, False)]),
+        (
+            [replace(ANSWERED, fallbacks=("tiny: had too small a window", "large: TimeoutError"))],
+            [("cheapest", True, 1, True)],
+        ),
+    ],
+)
+def test_requests_are_joined_by_thread_and_order(events, requests):
+    assert _joined(*events) == requests
+
+
+def test_a_request_is_a_record_for_gates():
+    joined = [one.record() for one in requests_of([ROUTE, RECOVERED, TWO_CALLS, REFUSED])]
+    assert joined == [
+        RequestRecord(
+            model="small",
+            input_limit=1_000,
+            input_tokens=400,
+            output_tokens=50,
+            tool_tokens=100,
+            reserved_tokens=200,
+            reason="cheapest",
+            overflows=1,
+            cost=Decimal("0.04"),
+        ),
+        RequestRecord(model="small", input_limit=None, input_tokens=None, tool_tokens=None, succeeded=False),
+    ]
+
+
+def test_an_answer_that_only_a_route_tells_of_is_as_large_as_it_was_estimated():
+    (request,) = requests_of([replace(ANSWERED, estimated_tokens=90)])
+    assert request.record() == RequestRecord(
+        model="small",
+        input_limit=None,
+        input_tokens=90,
+        tool_tokens=None,
+        reason="cheapest",
+        cost=Decimal("0.05"),
+    )
+
+
+def test_the_report_is_printed_as_tables(path, capsys):
+    assert main(["report", str(path)]) == 0
+    out = capsys.readouterr().out
+    sections = {section.partition(":")[0]: section for section in out.split("\n\n")}
+    assert sections["Compactions"].splitlines()[1:] == [
+        "kind   compactions  before  after  mean seconds  p95 seconds  left messages  left results  unused results",
+        "force            2     850    250         0.300        0.500              6             4               3",
+    ]
+    assert list(map(str.split, sections["Tools"].splitlines()[2:])) == [
+        ["read", "2", "1", "2", "50.0%", "540", "140"],
+        ["write", "2", "0", "0", "-", "0", "0"],
+    ]
+
+
+def test_the_report_is_printed_as_json(path, capsys):
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**report(EVENTS).to_dict(), "skipped": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "events"),
+    [
+        (["--since", NEXT_DAY], 2),
+        (["--since", f"{DAY}T13:00:00+01:00"], 12),
+        (["--model", "large"], 3),
+        (["--thread", "b", "--model", "large"], 3),
+        (["--thread", "nobody"], 0),
+    ],
+)
+def test_events_are_chosen(path, capsys, options, events):
+    assert main(["report", str(path), "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["events"] == events
+
+
+@pytest.mark.parametrize(("since", "seconds"), [("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)])
+def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
+    sink = HistorySink(tmp_path / "history.db")
+    for margin in (-60, 60):
+        sink.emit(StepEvent(time=time.time() - seconds + margin))
+    assert main(["report", str(sink.path), "--json", "--since", since]) == 0
+    assert json.loads(capsys.readouterr().out)["events"] == 1
+
+
+def test_an_empty_history_is_one_line(path, capsys):
+    codes = [main([command, str(path), "--since", "2031-01-01"]) for command in ("report", "check")]
+    assert (codes, capsys.readouterr().out.splitlines()[:2]) == ([0, 0], ["no events", "no requests"])
+
+
+def test_sections_that_nothing_is_known_for_are_one_line(capsys, tmp_path):
+    sink = HistorySink(tmp_path / "history.db")
+    sink.emit(AlertEvent(alert="accuracy"))
+    assert main(["report", str(sink.path)]) == 0
+    assert "\n\nTools: none\n\nCompactions: none\n\n" in capsys.readouterr().out
+
+
+def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
+    sink = HistorySink(tmp_path / "history.db")
+    sink.emit(RouteEvent(model="a\nTotals \x1b[31m", reason="b\nTotals \x1b[31m", has_answered=True))
+    assert [main([command, str(sink.path)]) for command in ("report", "check")] == [0, 0]
+    out = capsys.readouterr().out
+    assert ("\x1b" in out, "\nTotals \x1b" in out, out.count(r"a\nTotals \x1b[31m"), out.count(r"b\nTotals")) == (
+        *(False, False, 1, 2),
+    )
+
+
+def test_the_gates_judge_a_history(path, capsys):
+    """One request was refused by its provider, and another one got no answer."""
+    assert main(["check", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.err == "ctxwin: failed: limit_compliance, fallback_success\n"
+    assert said.out.splitlines()[-1] == "too little is known for cost_against_largest, optimal_routing"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--gate", "utilization>=0.3"], 0),
+        (["--gate", "utilization>=0.9"], 1),
+        (["--gate", "utilization>=0.3", "--gate", "utilization<=0.35"], 1),
+        (["--gate", "routing/cheapest >= 1"], 0),
+        (["--strict"], 1),
+        (["--only", "--strict", "--gate", "limit_compliance>=1.0"], 0),
+    ],
+)
+def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
+    sink = HistorySink(tmp_path / "history.db")
+    sink.emit(ROUTE)
+    sink.emit(STEP)
+    assert main(["check", str(sink.path), *options]) == code
+
+
+def test_the_command_gives_the_verdicts_of_the_library(path, capsys):
+    main(["check", str(path)])
+    table = quality_report(one.record() for one in requests_of(EVENTS)).table()
+    assert capsys.readouterr().out.startswith(f"{table}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["report", "missing.db"], "there is no history"),
+        (["check", "missing.db"], "there is no history"),
+        (["report", "notes.txt"], "file is not a database"),
+        (["report", "history.db", "--since", "yesterday"], "--since yesterday: give 12h, 7d, 2w, or a date"),
+        (["check", "history.db", "--since", f"{'9' * 400}d"], "give 12h, 7d, 2w, or a date"),
+        (["check", "history.db", "--since", ""], "give 12h, 7d, 2w, or a date"),
+        (["check", "history.db", "--gate", "utilization"], "--gate utilization: give NAME>=RATIO"),
+        (["check", "history.db", "--gate", "utilization>=1.2.3"], "give NAME>=RATIO"),
+        (["check", "history.db", "--gate", "speed>=0.5"], "gates for 'speed': no such measure"),
+        (
+            ["check", "history.db", "--gate", "utilization>=0.9", "--gate", "utilization<=0.1"],
+            "at_least=0.9 is above at_most=0.1",
+        ),
+        (["report", "history.db", "--plot", "picture.nothing"], "--plot picture.nothing: "),
+        (["report", "history.db", "--plot", "p.png", "--thread", "nobody"], "there are no requests to draw"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(path, capsys, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(path.parent)
+    Path("notes.txt").write_text("notes " * 1_000)
+    assert main(arguments) == 2
+    assert complaint in _complaint(capsys)
+
+
+def test_usage_is_drawn(path, capsys, tmp_path):
+    assert main(["report", str(path), "--plot", str(tmp_path / "usage.png")]) == 0
+    assert (tmp_path / "usage.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_drawing_names_the_extra_that_it_needs(path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["report", str(path), "--plot", "usage.png"]) == 2
+    assert _complaint(capsys) == "ctxwin: --plot needs matplotlib: pip install 'langchain-ctxwin[report]'\n"
+
+
+def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
+    """The agent of the demo outgrows its window; the history holds all that another sink saw."""
+    memory, path = MemorySink(), tmp_path / "history.db"
+    prices = ModelInfo(name="offline", input_price=Decimal(1), output_price=Decimal(4))
+    agent = create_context_agent(
+        OfflineChatModel(context_window=1_000, max_tokens=100), [], sinks=[memory, HistorySink(path)], prices=prices
+    )
+    messages = []
+    for number in range(12):
+        question = HumanMessage(f"question {number}: " + "alpha bravo charlie " * 30)
+        messages = agent.invoke({"messages": [*messages, question]}, {"configurable": {"thread_id": "t"}})["messages"]
+    expected = report(memory.events)
+    deadline = time.monotonic() + 10
+    while not path.exists() or len(list(History(path).events())) < expected.events:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**expected.to_dict(), "skipped": 0}
+    totals = expected.totals[0]
+    assert (totals.requests, totals.cost > 0, expected.compactions[0].compactions > 0) == (12, True, True)
+    assert main(["check", str(path)]) == 0
