@@ -76,6 +76,10 @@ class Usage:
         return priced / PRICED_TOKENS
 
 
+MOVE_ADVANTAGE = Decimal("1.25")
+"""Times what a move costs that compacting has to cost before a conversation moves: nobody knows how long it will last. Of
+recorded agents over three windows of one price, those that moved at equal costs ended up 2 to 20 % dearer."""
+
 LEAST_CALLS = 10
 MOST_CALLS = 200
 """Calls that a conversation is taken to have before it, at least and at most: as many as it had so far. That is what
@@ -153,8 +157,10 @@ class CostComparison:
 
     @property
     def is_cheaper_to_compact(self) -> bool:
-        """True when both costs are known, and moving costs no less."""
-        return self.compact_cost is not None and self.move_cost is not None and self.compact_cost <= self.move_cost
+        """True when both costs are known, and moving is not clearly cheaper."""
+        if self.compact_cost is None or self.move_cost is None:
+            return False
+        return self.compact_cost <= MOVE_ADVANTAGE * self.move_cost
 
     def facts(self) -> dict[str, Any]:
         """Return the costs under the names that events have for them."""
