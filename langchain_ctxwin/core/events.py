@@ -86,6 +86,9 @@ class StepEvent(Event):
         "tools_missing",
     )
 
+    provider: str = ""
+    """Who serves the model; empty when unknown."""
+
     answer_id: str = ""
     """Id of the answer, by which somebody may give it a score later."""
 
@@ -153,7 +156,9 @@ class StepEvent(Event):
         """
         usage = Usage.of(answer.usage_metadata)
         said = (answer.response_metadata.get(key) for key in FINISH_KEYS)
+        provider = answer.response_metadata.get("model_provider") or (info.provider if info else "")
         return cls(
+            provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
             reported_tokens=usage.input_tokens or None,
             cached_tokens=usage.cached_tokens,

@@ -77,8 +77,8 @@ class Usage:
 
 
 MOVE_ADVANTAGE = Decimal("1.25")
-"""Times what a move costs that compacting has to cost before a conversation moves: nobody knows how long it will last. Of
-recorded agents over three windows of one price, those that moved at equal costs ended up 2 to 20 % dearer."""
+"""Times what a move costs that compacting has to cost before a conversation moves: nobody knows how long it will last.
+Of recorded agents over three windows of one price, those that moved at equal costs ended up 2 to 20 % dearer."""
 
 LEAST_CALLS = 10
 MOST_CALLS = 200

@@ -1,5 +1,10 @@
 """What the package lets others see of its work: events and the sinks that take them, accuracy of counts, quality."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.events import (
     AlertEvent,
@@ -25,6 +30,12 @@ from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
 
+if TYPE_CHECKING:
+    from langchain_ctxwin.observe.opentelemetry_sink import OpenTelemetrySink
+
+LAZY = {"OpenTelemetrySink": "opentelemetry_sink"}
+"""Sinks whose packages are extras, and the modules that import them."""
+
 __all__ = [
     "DEFAULT_GATES",
     "Accuracy",
@@ -40,6 +51,7 @@ __all__ = [
     "MetricsSink",
     "ModelChangeEvent",
     "NoticeEvent",
+    "OpenTelemetrySink",
     "Prices",
     "QualityReport",
     "RecoveryEvent",
@@ -61,3 +73,10 @@ __all__ = [
     "report",
     "requests_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a sink whose package is an extra when it is asked for."""
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)

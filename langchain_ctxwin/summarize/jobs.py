@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextvars
 import threading
 import time
 import weakref
@@ -27,7 +26,7 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.store import Lease, SummaryStore, Written, count
-from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 
@@ -361,7 +360,7 @@ async def awrite_summary(
     else:
         writing = aattempt(partial(asummarize, messages, previous=previous, max_tokens=max_tokens), caller)
         # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
-        task = asyncio.get_running_loop().create_task(writing, context=contextvars.Context())
+        task = asyncio.get_running_loop().create_task(writing, context=bare_context())
     try:
         return await asyncio.wait_for(task, timeout_seconds)
     except TimeoutError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -32,21 +33,33 @@ _places = _Places()
 
 
 def in_daemon(work: Callable[[], Any]) -> Future[Any]:
-    """Start `work` in a daemon thread with an empty context and return its future.
+    """Start `work` in a daemon thread with a `bare_context` and return its future.
 
     A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
     context, what the work streams would reach the user; some builds of Python from 3.14 on hand it to threads.
     """
     job: Future[Any] = Future()
+    work = partial(bare_context().run, work)
     threading.Thread(target=partial(_settle, job, work), name="ctxwin", daemon=True).start()
     return job
+
+
+def bare_context() -> contextvars.Context:
+    """Return an empty context that carries the caller's trace alone, where OpenTelemetry is in use.
+
+    What is measured of the work belongs to the trace of who wanted it; nothing else of the caller's is its business.
+    """
+    context = contextvars.Context()
+    if (traces := sys.modules.get("opentelemetry.context")) is not None:
+        context.run(traces.attach, traces.get_current())
+    return context
 
 
 def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
     if not job.set_running_or_notify_cancel():
         return
     try:
-        job.set_result(contextvars.Context().run(work))
+        job.set_result(work())
     except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
         job.set_exception(error)
 

@@ -68,10 +68,16 @@ EXTRAS = {
     "matplotlib",
     "redis",
     "opentelemetry",
+    "prometheus_client",
     "quicktok",
     "tokenizers",
 }
-AT_MODULE_TOP = {"agent.middleware": {"langchain"}}  # modules that are an extra as a whole
+# Modules that are an extra as a whole.
+AT_MODULE_TOP = {
+    "agent.middleware": {"langchain"},
+    "observe.opentelemetry_sink": {"opentelemetry"},
+    "observe.prometheus_sink": {"prometheus_client"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,248 @@
+"""Do spans and metrics say what happened, under the names of the conventions, and never more?"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+import threading
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
+from opentelemetry.semconv.attributes import error_attributes
+
+from langchain_ctxwin import ConfigError, ContextConfig, ModelInfo
+from langchain_ctxwin.observe import (
+    AlertEvent,
+    CompactionEvent,
+    NoticeEvent,
+    OpenTelemetrySink,
+    RecoveryEvent,
+    RefusalEvent,
+    Reporter,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
+)
+from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import PATIENCE, WORD, agent_on, ask, call, model_of, on_both
+from support.conversations import CharCounter
+from support.fakes import ScriptedChatModel, script
+
+UPSTREAM = {"gen_ai.conversation.compacted"}  # in the conventions' own repository, not yet in the package
+COUNT = CharCounter()
+EVERY = [
+    StepEvent(
+        model="m", provider="p", answer_id="a", reported_tokens=10, output_tokens=2, cost=Decimal("0.5"), time=9.0
+    ),
+    StepEvent(
+        compactions=1, regions={"history": 3}, cached_tokens=1, finish_reason="stop", duration_seconds=0.5, time=9.0
+    ),
+    CompactionEvent(kind="force", tokens_before=10, tokens_after=5, duration_seconds=0.25, time=9.0),
+    *(
+        SummaryEvent(status=status, cost=Decimal("0.1"), seconds=2.0, time=9.0)
+        for status in ("started", "ready", "failed")
+    ),
+    RecoveryEvent(time=9.0),
+    RefusalEvent(reason="BudgetExceededError", time=9.0),
+    RouteEvent(has_answered=True, fallbacks=("x: was busy",), time=9.0),
+    RouteEvent(time=9.0),
+    ToolResultEvent(tool="read", is_oversized=True, time=9.0),
+    AlertEvent(alert="utilization", value=0.95, threshold=0.9, time=9.0),
+    NoticeEvent(notice="usage_ignored", about={"reason": "far"}, time=9.0),
+]
+
+
+@tool
+def read(words: int) -> str:
+    """Read some words."""
+    return "xyzzy " * words
+
+
+class Watched:
+    """A sink with exporters that keep what they get."""
+
+    def __init__(self, **options: Any) -> None:
+        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.sink = OpenTelemetrySink(MeterProvider([self.reader]), self.tracers, **options)
+
+    @property
+    def spans(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for span in self.exporter.get_finished_spans():
+            found.setdefault(span.name, []).append(span)
+        return found
+
+    @property
+    def metrics(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+        return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
+
+
+def conventional() -> set[str]:
+    """Every name that the installed conventions have."""
+    modules = (gen_ai_attributes, gen_ai_metrics, error_attributes)
+    return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+
+
+def test_every_name_is_one_of_the_conventions_or_our_own():
+    """A name that leaves the conventions has to leave the sink."""
+    watched = Watched()
+    with watched.tracers.get_tracer("test").start_as_current_span("agent"):
+        for event in EVERY:
+            watched.sink.emit(event)
+    spans = [span for named in watched.spans.values() for span in named]
+    names = {name for span in spans for name in span.attributes}
+    names |= {name for span in spans for event in span.events for name in event.attributes}
+    names |= {*watched.metrics} | {name for points in watched.metrics.values() for p in points for name in p.attributes}
+    assert len(names) > 30
+    foreign = {name for name in names if not name.startswith(("ctxwin.", "compaction."))}
+    assert foreign - UPSTREAM <= conventional()
+    assert "gen_ai.usage.cache_read.input_tokens" in foreign
+
+
+@on_both
+def test_an_agent_leaves_spans_and_metrics(adapter):
+    """A span for each call and each compaction, children of the span in which the agent ran."""
+    watched = Watched()
+    prices = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(2))
+    model = model_of(1_000, counter=COUNT, policy=script(*(call("read", f"c{n}", words=150) for n in range(8)), "done"))
+    reporter = Reporter([watched.sink])
+    config = ContextConfig(output_reserve=0)
+    agent = agent_on(adapter, model, tools=[read], sinks=reporter, prices=prices, counter=COUNT, config=config)
+    with watched.tracers.get_tracer("test").start_as_current_span("agent") as parent:
+        ask(agent, "Read.")
+    assert reporter.flush(PATIENCE)
+    spans, metrics = watched.spans, watched.metrics
+    assert len(spans["chat scripted"]) == len(model.requests)
+    assert spans["compact_messages"]
+    assert {span.parent.span_id for span in spans["chat scripted"] + spans["compact_messages"]} == {
+        parent.get_span_context().span_id
+    }
+    first, last = spans["chat scripted"][0], spans["chat scripted"][-1]
+    assert first.attributes["gen_ai.usage.input_tokens"] == model.requests[0].tokens
+    assert "gen_ai.conversation.compacted" not in first.attributes
+    assert last.attributes["gen_ai.conversation.compacted"] is True
+    assert last.attributes["gen_ai.conversation.id"] == "1"
+    assert all(span.start_time <= span.end_time for span in spans["chat scripted"])
+    compacted = spans["compact_messages"][0].attributes
+    assert compacted["compaction.tokens_after"] < compacted["compaction.tokens_before"]
+    assert sum(point.value for point in metrics["ctxwin.input.tokens"]) == sum(one.tokens for one in model.requests)
+    assert sum(point.count for point in metrics["gen_ai.client.token.usage"]) == 2 * len(model.requests)
+    assert sum(point.value for point in metrics["ctxwin.compactions"]) == len(spans["compact_messages"])
+    assert 0 < metrics["ctxwin.utilization"][0].value <= 1
+    assert metrics["ctxwin.cost"][0].value > 0
+    told = [*metrics.values(), *([span.attributes for span in named] for named in spans.values())]
+    assert "xyzzy" not in repr(told)
+    attributes = {name for points in metrics.values() for point in points for name in point.attributes}
+    assert not attributes & {"gen_ai.conversation.id", "gen_ai.response.id"}
+
+
+def test_chat_spans_can_be_left_to_the_client():
+    """Where the provider's own client writes them."""
+    watched = Watched(chat_spans=False)
+    for event in EVERY:
+        watched.sink.emit(event)
+    assert {name for name in watched.spans if name.startswith("chat")} == set()
+    assert watched.metrics["gen_ai.client.token.usage"]
+
+
+class Stuck(SpanExporter):
+    """An exporter that hangs, and then raises."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def export(self, spans: Any) -> SpanExportResult:
+        self.released.wait(PATIENCE)
+        raise RuntimeError("down")
+
+
+def test_an_exporter_that_hangs_and_raises_costs_no_turn():
+    """Even with a processor that exports at once."""
+    stuck, tracers = Stuck(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(stuck))
+    reporter = Reporter([OpenTelemetrySink(tracer_provider=tracers)])
+    agent = agent_on("nodes", model_of(1_000, counter=COUNT), sinks=reporter, counter=COUNT)
+    answers = [ask(agent, f"hello {n}")["messages"][-1].text for n in range(3)]
+    assert all(answers)
+    assert not stuck.released.is_set()
+    stuck.released.set()
+    assert reporter.flush(PATIENCE)
+
+
+@pytest.mark.parametrize("mode", ["background", "inline"])
+def test_what_a_summarizer_opens_belongs_to_the_trace_of_the_turn_that_wanted_it(mode):
+    """The thread that writes it has nothing else of the caller's."""
+    watched, jobs = Watched(), SummaryJobs()
+    tracer = watched.tracers.get_tracer("test")
+
+    def write(messages: Any) -> AIMessage:
+        with tracer.start_as_current_span("summarizer"):
+            return AIMessage("They talked.")
+
+    config = ContextConfig(output_reserve=0, summarize=mode, prepare=0.4, trigger=0.5)
+    agent = agent_on("nodes", model_of(1_000, counter=COUNT), summarizer=write, jobs=jobs, counter=COUNT, config=config)
+    turns = set()
+    for n in range(9):
+        with tracer.start_as_current_span("turn") as turn:
+            ask(agent, f"{n} " + WORD * 60)
+        turns.add(turn.get_span_context().span_id)
+        jobs.drain(PATIENCE)
+    written = watched.spans["summarizer"]
+    assert written
+    assert {span.parent.span_id if span.parent else None for span in written} <= turns
+
+
+@pytest.mark.parametrize("argument", ["meter_provider", "tracer_provider"])
+def test_what_is_no_provider_is_refused(argument):
+    """Before anything is measured."""
+    with pytest.raises(ConfigError, match=f"{argument}=3: pass a provider"):
+        OpenTelemetrySink(**{argument: 3})
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    """Importing the package itself needs no extra."""
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.partition(".")[0] == "opentelemetry":
+            raise ModuleNotFoundError("no opentelemetry", name="opentelemetry")
+        return real(name, *args, **options)
+
+    monkeypatch.delitem(sys.modules, "langchain_ctxwin.observe.opentelemetry_sink")
+    monkeypatch.setattr(builtins, "__import__", without)
+    observe = importlib.import_module("langchain_ctxwin.observe")
+    with pytest.raises(ImportError, match=r"pip install 'langchain-ctxwin\[otel\]'"):
+        _ = observe.OpenTelemetrySink
+
+
+def test_no_global_provider_is_needed():
+    """Without an SDK the API does nothing, and nothing fails."""
+    sink = OpenTelemetrySink()
+    for event in EVERY:
+        sink.emit(event)
+    assert not trace.get_current_span().is_recording()
+
+
+def test_models_of_a_summary_are_told():
+    """The model, not the writer's text."""
+    watched = Watched()
+    agent_model = ScriptedChatModel(model_name="writer")
+    watched.sink.emit(SummaryEvent(status="ready", model=agent_model.model_name, tokens=3, time=2.0))
+    assert watched.spans["summarize_messages"][0].attributes["gen_ai.request.model"] == "writer"
