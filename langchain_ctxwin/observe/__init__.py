@@ -32,8 +32,9 @@ from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.opentelemetry_sink import OpenTelemetrySink
+    from langchain_ctxwin.observe.prometheus_sink import PrometheusSink
 
-LAZY = {"OpenTelemetrySink": "opentelemetry_sink"}
+LAZY = {"OpenTelemetrySink": "opentelemetry_sink", "PrometheusSink": "prometheus_sink"}
 """Sinks whose packages are extras, and the modules that import them."""
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "NoticeEvent",
     "OpenTelemetrySink",
     "Prices",
+    "PrometheusSink",
     "QualityReport",
     "RecoveryEvent",
     "RefusalEvent",
