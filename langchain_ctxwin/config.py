@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -21,11 +20,12 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_faults import MAX_AMOUNT, explained, printable
 
 __all__ = [
     "ContextConfig",
@@ -41,9 +41,6 @@ __all__ = [
 
 MAX_SECONDS = 30 * 24 * 3_600
 """A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
-
-MAX_AMOUNT = 10**15
-"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
 
 LEAN_TOKENS = 8_000
 """Room for history at which a call costs least: by closed form for steps of 760 tokens and a tenth kept it is 6,000 to
@@ -68,17 +65,11 @@ EXPECTED_OUTPUT_TOKENS = 400
 REST_SECONDS = 30.0
 """Most rate limits and restarts are over by then; a shorter rest would pay for the same failure again and again."""
 
-SECRET_NAMES = frozenset({"cursor_keys"})
-"""Settings whose values are never shown."""
-
 MASK = "**********"
 """Shown for every secret, whatever its length."""
 
 NOTHING: tuple[Any, ...] = (None, {})
 """Values of what is not set."""
-
-SHOWN_CHARS = 80
-"""Longest value or name in an error: enough to recognize it."""
 
 SHOWN_FAULTS = 10
 """Most faults in one error: enough to begin with."""
@@ -161,7 +152,7 @@ def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Itera
         if is_inside:
             raise
         faults, known = error.errors(include_url=False), defaults(kind)
-        texts = [_explained(fault, values, known) for fault in faults[:SHOWN_FAULTS]]
+        texts = [explained(fault, values, known) for fault in faults[:SHOWN_FAULTS]]
         more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
         raise ConfigError(f"invalid {error.title}: {'; '.join([*texts, *more])}") from error
     finally:
@@ -177,7 +168,7 @@ class Settings(BaseSettings):
     def __init__(self, /, **values: Any) -> None:
         for name in values:
             if name.startswith("_"):  # would steer how settings are read, for example from another file
-                raise ConfigError(f"invalid {type(self).__name__}: unknown setting {_printable(name)}: remove it")
+                raise ConfigError(f"invalid {type(self).__name__}: unknown setting {printable(name)}: remove it")
         try:
             with _explained_faults(values, type(self)):
                 super().__init__(**values)
@@ -585,54 +576,6 @@ def shown(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return MASK
     return [shown(item) for item in value] if isinstance(value, tuple | list) else value
-
-
-def _printable(text: str) -> str:
-    """Return a text of a file so that it can stand in a line: cut, and what is no character to see is escaped."""
-    return escaped(_shortened(text))
-
-
-def escaped(text: str) -> str:
-    """Return a text with everything that is no character to see, such as control characters, escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _explained(problem: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
-    place, kind = problem["loc"], problem["type"]
-    name = ".".join(_printable(str(part)) for part in place) or "settings"
-    if kind == "extra_forbidden":  # a misspelt name may well stand before a secret
-        return f"unknown setting {name}{_suggestion(name, known)}: remove it or correct its name"
-    origin = "" if place and place[0] in given else " (from the environment)"
-    return f"{name}{_value(problem)}{origin}: {_advice(problem)}"
-
-
-def _value(problem: ErrorDetails) -> str:
-    """The value as it was given, unless it is a secret, or a whole table or list that may hold one."""
-    value = problem["input"]
-    if SECRET_NAMES.intersection(map(str, problem["loc"])) or problem["type"] in {"model_type", "dict_type"}:
-        return ""
-    if not isinstance(value, str | int | float | bool | None):
-        return ""
-    if isinstance(value, int) and abs(value) > MAX_AMOUNT:  # Python refuses to print very long ones
-        return f"=(a number of {value.bit_length():,} bits)"
-    return f"={_shortened(repr(value))}"
-
-
-def _advice(problem: ErrorDetails) -> str:
-    if problem["type"] in {"model_type", "dict_type"}:
-        return f"give a table of settings, not {type(problem['input']).__name__}"
-    least = problem.get("ctx", {}).get("ge")
-    return problem["msg"] if least is None else f"give at least {least}"
-
-
-def _suggestion(name: str, known: Collection[str]) -> str:
-    last = name.rpartition(".")[2]
-    close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
 
 
 def _group_of(field: FieldInfo | None) -> type[Settings] | None:
