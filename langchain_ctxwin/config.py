@@ -28,6 +28,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_faults import MAX_AMOUNT, explained, printable
 
 __all__ = [
+    "AlertConfig",
     "ContextConfig",
     "FileConfig",
     "LiveConfig",
@@ -64,6 +65,16 @@ EXPECTED_OUTPUT_TOKENS = 400
 
 REST_SECONDS = 30.0
 """Most rate limits and restarts are over by then; a shorter rest would pay for the same failure again and again."""
+
+ALERT_SAMPLES = 100
+"""Steps that a mean or share is of: it is off by at most some hundredths then, and has followed a change within a day
+of an agent's work."""
+
+LEAST_ALERT_SAMPLES = 20
+"""The fewest of which a single one is not more than 5 %."""
+
+MAX_ALERT_SAMPLES = 10_000
+"""Largest window of an alert, some 100 kB: what is shared by more is looked up in a history."""
 
 MASK = "**********"
 """Shown for every secret, whatever its length."""
@@ -122,6 +133,11 @@ Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 """Like `Count`, or 0."""
+
+Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+"""A part of something that there can be more than."""
+
+Samples = Annotated[int, Field(gt=0, le=MAX_ALERT_SAMPLES)]
 
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
@@ -471,6 +487,70 @@ class RoutingConfig(Settings):
         return self
 
 
+class AlertConfig(Settings):
+    """Thresholds of `langchain_ctxwin.observe.Alerts`; None, or false, is off.
+
+    Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_CONVERSATION_COST=2.5`.
+
+    Example:
+        >>> AlertConfig(conversation_cost=2.5, accuracy=None).conversation_cost
+        2.5
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CTXWIN_ALERTS_")
+
+    utilization: Fraction | None = 0.9
+    """Share of the input limit that every one of the last `utilization_steps` requests of a conversation exceeds."""
+
+    utilization_steps: Samples = 5
+    """By default a compaction is made at 95 % of the room for history: so many requests in a row that are almost as
+    large say that it does not come, or leaves too much."""
+
+    accuracy: Fraction | None = 0.85
+    """Mean accuracy of the counts for one model that its last requests with a reported size fall short of."""
+
+    failed_summaries: Samples | None = 3
+    """Summaries by one model that fail in a row, or would not make the request smaller: single ones do now and then."""
+
+    stopped_compactions: bool = True
+    """Tell of conversations for which no summary is tried any more, until one is."""
+
+    oversized_results: Rate | None = 0.05
+    """Share of the last tool results that were too large to be shown whole."""
+
+    fallbacks: Rate | None = 0.1
+    """Share of the last answers of a routed model before which a candidate failed: one in ten pays for two calls."""
+
+    refusals: Rate | None = 0.05
+    """Share of the last requests that could not be made to fit."""
+
+    overflows: Rate | None = 0.05
+    """Share of the last calls of one model that its provider refused as too large, and that were repeated."""
+
+    conversation_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """USD that one conversation costs, its summaries included, as far as prices are known. Off by default: nobody else
+    can say what an answer is worth."""
+
+    model_changes: bool = True
+    """Tell of limits and prices that a source of a `ModelRegistry` states otherwise than before."""
+
+    window: Samples = ALERT_SAMPLES
+    """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
+    jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
+
+    least: Samples = LEAST_ALERT_SAMPLES
+    """How many of them there have to be before a mean or share is looked at."""
+
+    @model_validator(mode="after")
+    def _least_fits_into_window(self) -> Self:
+        if self.least > self.window:
+            raise ValueError(
+                f"least={self.least} is more than window={self.window}: no share would ever be looked at; "
+                "lower least or raise window"
+            )
+        return self
+
+
 class FileConfig(ContextConfig):
     """All settings in one file: those of `ContextConfig` at the top, the others in tables of their own.
 
@@ -494,6 +574,9 @@ class FileConfig(ContextConfig):
 
     routing: RoutingConfig = Field(default_factory=RoutingConfig)
     """Settings of `ModelRouter`, which also reads them once."""
+
+    alerts: AlertConfig = Field(default_factory=AlertConfig)
+    """Thresholds of `Alerts`."""
 
 
 @runtime_checkable

@@ -523,6 +523,14 @@ class AlertEvent(Event):
         """One that is over is good news."""
         return "info" if self.is_cleared else "warning"
 
+    def told(self) -> dict[str, Any]:
+        """Return what a log says, with the thread: it is read by somebody who looks at no run."""
+        return {"thread": self.thread, **Event.told(self)} if self.thread else Event.told(self)
+
+    def reported(self, *, thread: str, time: float) -> Self:  # noqa: ARG002  # the signature of all events
+        """Return it with the time; one that is about several conversations stays without a thread."""
+        return replace(self, time=self.time or time)
+
 
 def _ratio(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else part / whole

@@ -1,6 +1,7 @@
 """What the package lets others see of its work: events and the sinks that take them, accuracy of counts, quality."""
 
 from langchain_ctxwin.callbacks import ContextCallbackHandler
+from langchain_ctxwin.config import AlertConfig
 from langchain_ctxwin.core.events import (
     AlertEvent,
     CompactionEvent,
@@ -16,6 +17,7 @@ from langchain_ctxwin.core.events import (
     ToolsEvent,
 )
 from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.observe.alerts import Alerts
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.observe.memory_sink import MemorySink
@@ -28,7 +30,9 @@ from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
 __all__ = [
     "DEFAULT_GATES",
     "Accuracy",
+    "AlertConfig",
     "AlertEvent",
+    "Alerts",
     "CompactionEvent",
     "ContextCallbackHandler",
     "Event",
