@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compact_tool": BASE,
     "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},
+    "models": BASE | {"reporting"},
     "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "graph": {"agent"},
