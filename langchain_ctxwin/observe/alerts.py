@@ -103,8 +103,8 @@ class Alerts:
 
     Key init args:
         config: an `AlertConfig`, a `FileConfig`, or a `ConfigFile`, which is followed; by default the environment's.
-        then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. Each is called in a thread of
-            its own, and whatever it does costs no turn anything. Alerts are logged in any case.
+        then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. A function runs in a thread
+            of its own; what it raises is logged, and costs no turn anything. Alerts are logged in any case.
         clock: seconds since the epoch, for alerts about events without a time.
 
     Raises:
@@ -126,7 +126,7 @@ class Alerts:
 
     def __init__(
         self,
-        config: AlertConfig | LiveConfig | None = None,
+        config: AlertConfig | FileConfig | LiveConfig | None = None,
         *,
         then: MetricsSink | Callable[[AlertEvent], object] | Sequence[Any] = (),
         clock: Clock = time.time,

@@ -31,6 +31,7 @@ from langchain_ctxwin.observe import (
     RefusalEvent,
     RouteEvent,
     StepEvent,
+    StreamSink,
     SummaryEvent,
     ToolResultEvent,
 )
@@ -221,14 +222,23 @@ def test_a_clock_that_jumps_changes_nothing():
     assert [(one.alert, one.time) for one in sink.of(AlertEvent)] == [("utilization", 3.0), ("refusals", -5.0)]
 
 
-def test_alerts_are_logged_and_written_to_no_stream():
-    """With the thread of the conversation; an alert that is over is good news."""
+def test_alerts_are_logged_with_the_thread_of_their_conversation():
+    """An alert that is over is good news."""
     with capture_logs() as logs:
         told([step(0.95), step(0.95), step(0.1)])
     assert [(log["event"], log["log_level"], log["alert"], log["thread"]) for log in logs] == [
         ("context.alert", "warning", "utilization", "1"),
         ("context.alert", "info", "utilization", "1"),
     ]
+
+
+@pytest.mark.parametrize(("then", "expected"), [((), []), (StreamSink(), ["context.alert"])])
+def test_alerts_are_written_to_the_stream_of_the_run_only_where_that_is_asked_for(then, expected):
+    """They are for operators."""
+    alerts = Alerts(AlertConfig(utilization=0.001, utilization_steps=1), then=then)
+    agent = agent_on("nodes", model_of(LIMIT), sinks=[alerts])
+    written = agent.stream({"messages": [HumanMessage("hello")]}, THREAD, stream_mode="custom")
+    assert [one["type"] for one in written] == expected
 
 
 class Held:
