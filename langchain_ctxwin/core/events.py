@@ -503,7 +503,10 @@ class ModelChangeEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertEvent(Event):
-    """A measure passed its threshold; it is told once until it is back within it."""
+    """A measure passed its threshold; it is told once until it is back within it.
+
+    The one that clears it has the same name, thread, model and detail; its value is None when it is measured no more.
+    """
 
     NAME: ClassVar[str] = "context.alert"
 

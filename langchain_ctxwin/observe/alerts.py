@@ -35,14 +35,12 @@ MAX_MEASURES = 10_000
 """Measures kept, some 10 MB: utilization and cost of the 5,000 conversations that went on last."""
 
 MAX_ACTIVE = 1_000
-"""Alerts that stand at a time, more than anybody reads; of more, the oldest count as cleared."""
+"""Alerts that stand at a time, more than anybody reads; of more, the oldest are cleared without a value."""
 
 BACK_SHARE = 0.5
 """A mean or share clears at half of what is allowed. At 100 samples that fail at random at the very rate of the
 threshold, 5 %, an alert would come 17 times in 2,000 of them; so it comes 5 times. After a fall from 20 % to 2 % it
 clears 30 samples later."""
-
-FORGOTTEN = "too many other alerts stand: no longer followed"
 
 Key = tuple[str, str, str, str]
 """Name of the alert, its thread and its model, each where it has one, and what it is about beyond those."""
@@ -195,7 +193,7 @@ class Alerts:
         self._raised[key] = AlertEvent(alert=key[0], thread=key[1], model=key[2], time=at, **facts)
         self._news.append((copy_context(), self._raised[key]))
         if len(self._raised) > MAX_ACTIVE:
-            self._clear(next(iter(self._raised)), at, detail=FORGOTTEN)
+            self._clear(next(iter(self._raised)), at)
 
     def _clear(self, key: Key, at: float, **facts: Any) -> None:
         standing = self._raised.pop(key, None)

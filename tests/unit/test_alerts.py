@@ -163,7 +163,7 @@ def test_of_one_kind_an_alert_and_its_clearing_take_turns(events):
         alerts.emit(event)
     standing: dict[Any, AlertEvent] = {}
     for one in sink.of(AlertEvent):
-        key = (one.alert, one.thread, one.model)
+        key = (one.alert, one.thread, one.model, one.detail)
         assert (key in standing) is one.is_cleared
         standing.pop(key) if one.is_cleared else standing.update({key: one})
     assert alerts.active == tuple(standing.values())
@@ -294,6 +294,24 @@ def test_an_agent_of_any_kind_tells_of_large_results_and_of_fallbacks(adapter):
     assert [(one.alert, one.thread) for one in alerts.active] == [("fallbacks", "")]
 
 
+@on_both
+def test_an_agent_whose_summarizer_is_down_tells_of_it(adapter):
+    """Once for the summaries that fail in a row; the turns go on."""
+
+    def down(*_: Any) -> str:
+        raise ConnectionError("down")
+
+    alerts = Alerts(AlertConfig(failed_summaries=2, utilization=None))
+    config = ContextConfig(output_reserve=0, summarize="inline")
+    model = model_of(LIMIT, counter=CharCounter())
+    agent = agent_on(adapter, model, sinks=[alerts], summarizer=down, config=config, counter=CharCounter())
+    for n in range(12):
+        ask(agent, f"question {n} " + WORD * 60)
+    assert [(one.alert, one.value) for one in alerts.active if one.alert == "failed_summaries"] == [
+        ("failed_summaries", 2)
+    ]
+
+
 def test_a_routed_model_alone_tells_too():
     """Outside of a graph."""
     first, second = scripted("small", 500), scripted("large", 2_000)
@@ -386,7 +404,7 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert [(one.thread, one.is_cleared) for one in found] == [
         *[("1", False), ("2", False), ("3", False), ("1", True), ("1", False), ("2", True)]
     ]
-    assert found[3].detail == module.FORGOTTEN
+    assert (found[3].value, found[3].detail) == (None, found[0].detail)
     monkeypatch.setattr(module, "MAX_MEASURES", 1)
     steps = (step(cost="0.6", thread=thread) for thread in "1212")
     assert told(steps, AlertConfig(conversation_cost=1.0)) == []
