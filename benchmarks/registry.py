@@ -16,8 +16,10 @@ from pathlib import Path
 import structlog
 
 from langchain_ctxwin.errors import UnknownModelError
+from langchain_ctxwin.models import cache
 from langchain_ctxwin.models.registry import TTL_SECONDS, ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
+from langchain_ctxwin.observe import MemorySink
 
 MONTHS = "model_facts/models_dev/*.json.gz"
 PRICE_TABLES = "model_facts/litellm/*.json.gz"
@@ -55,7 +57,8 @@ def replay_months(data, folder):
     clock, catalog = MonthClock(), folder / "models.json"
     registry = None
     totals, stale, events = Counter(), Counter(), Counter()
-    changed = events_of(data)
+    changed, sink, told = events_of(data), MemorySink(), Counter()
+    cache.MAX_CHANGES = len(changed)  # a month at once is more than an hour
     months = sorted(data.glob(MONTHS))
     print(f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s")
     for path in months:
@@ -63,14 +66,18 @@ def replay_months(data, folder):
         replace(catalog, published(models))
         if registry is None:
             clock.now = epoch(month)
-            registry = ModelRegistry([CatalogSource(catalog)], clock=clock, cache_path=folder / "cache.json")
+            registry = ModelRegistry(
+                [CatalogSource(catalog)], clock=clock, cache_path=folder / "cache.json", sinks=[sink]
+            )
             print_first(registry, models)
             continue
+        sink.clear()
         clock.now += TTL_SECONDS  # the file changed just after the last refresh: the worst case
         changes = [event for event in changed if event["month"] == month]
         first = next(event for event in changes if event["event"] in FIELDS)
         stale["months"] += not is_right(registry, first, models)
         registry.refresh()
+        told.update(compared(changes, sink.events))
         outcome = Counter((event["event"], is_right(registry, event, models)) for event in changes)
         all_right = sum(matches(registry, name, row) for name, row in models.items())
         events.update(outcome)
@@ -79,6 +86,7 @@ def replay_months(data, folder):
         clock.now = max(clock.now, epoch(month))
     print(f"all      {summary(events)}")
     print(f"         every model of every month: {totals['right']} right, {totals['wrong']} wrong")
+    print(f"changes told as events: {told['right']}; missed: {told['missed']}; in no list: {told['other']}")
     print(f"first lookup after one TTL, of a changed model: stale in {stale['months']} of {len(months) - 1} months")
     print_speed(registry, [name for name, row in models.items() if row["context"]])
 
@@ -130,6 +138,14 @@ def is_right(registry, event, models):
     if event["event"] == "removed":
         return window_of(registry, name) is None
     return row is not None and matches(registry, name, row)
+
+
+def compared(changes, told):
+    """How many of the listed changes from one value to another were told, how many not, and how many unlisted ones."""
+    numbers = [event for event in changes if event["event"] in FIELDS and None not in (event["old"], event["new"])]
+    listed = {(event["model"], FIELDS[event["event"]]) for event in numbers}
+    found = {(event.model, event.field) for event in told if event.field in FIELDS.values()}
+    return {"right": len(listed & found), "missed": len(listed - found), "other": len(found - listed)}
 
 
 def matches(registry, name, row):

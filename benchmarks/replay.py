@@ -28,6 +28,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.turns import split_steps
+from langchain_ctxwin.observe import AlertEvent, Alerts, MemorySink, StepEvent
 from transcripts import Transcript, load
 
 State = dict[str, Any]
@@ -173,8 +174,18 @@ def measure(
     keep = float(settings.get("keep", ContextConfig().keep))
     replay.shares["ceiling"] = ceiling(transcript, replay.limit, keep)
     replay.found["transcripts"] += 1
+    replay.found["alerts"] += is_alert(replay.shares["sent"])
     replay.found["compacted"] += bool(replay.found["force_compress"] + replay.found["maybe_summarize"])
     return window, replay.found, replay.shares
+
+
+def is_alert(shares: Sequence[float]) -> bool:
+    """Say whether the default thresholds would tell of requests of these sizes."""
+    sink = MemorySink()
+    alerts = Alerts(then=sink)
+    for share in shares:
+        alerts.emit(StepEvent(thread="1", input_limit=1_000_000, reported_tokens=round(1_000_000 * share)))
+    return bool(sink.of(AlertEvent))
 
 
 def report(rows: Iterator[tuple[int, Counter[str], dict[str, list[float]]]], windows: Sequence[int]) -> None:
@@ -195,6 +206,7 @@ def report(rows: Iterator[tuple[int, Counter[str], dict[str, list[float]]]], win
         ("requests with a clamped user message", "clamped"),
         ("inline summaries", "maybe_summarize"),
         ("forced compactions", "force_compress"),
+        ("conversations with an alert on utilization", "alerts"),
     )
     print(f"{'':44}" + "".join(f"{w:>12,}" for w in windows))
     for label, key in lines:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import langchain_core
 
 from langchain_ctxwin import __version__
-from langchain_ctxwin.config import FileConfig, changes, defaults, escaped, listed, origins, shown
+from langchain_ctxwin.config import FileConfig, changes, defaults, listed, origins, shown
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
@@ -30,6 +30,7 @@ from langchain_ctxwin.models.table import explanation_lines, model_table, source
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quality_report, report, requests_of
 from langchain_ctxwin.observe.plots import plot_usage
 from langchain_ctxwin.protocols import ModelSource
+from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.settings_file import read_table
 
 if TYPE_CHECKING:

@@ -78,20 +78,27 @@ class Reporter:
     """Hands events to sinks, with the thread of the run and the time.
 
     Args:
-        sinks: take the events. A `LogSink` and a `StreamSink` are always among them.
+        sinks: take the events.
+        own: kinds of sinks that are always among them.
         clock: seconds since the epoch.
 
     Raises:
         ConfigError: one of the sinks has no `emit`, or `sinks` is no list of them.
     """
 
-    def __init__(self, sinks: Iterable[MetricsSink] = (), *, clock: Clock = time.time) -> None:
+    def __init__(
+        self,
+        sinks: Iterable[MetricsSink] = (),
+        *,
+        own: Iterable[type[LogSink | StreamSink]] = (LogSink, StreamSink),
+        clock: Clock = time.time,
+    ) -> None:
         given = _checked(sinks)
-        own = [kind() for kind in (LogSink, StreamSink) if not any(isinstance(one, kind) for one in given)]
+        always = [kind() for kind in own if not any(isinstance(one, kind) for one in given)]
         self.sinks = tuple(given)
         """The sinks that were given."""
         self._clock = clock
-        self._outlets = [_Outlet(sink) for sink in (*own, *given)]
+        self._outlets = [_Outlet(sink) for sink in (*always, *given)]
 
     @classmethod
     def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:

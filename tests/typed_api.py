@@ -69,6 +69,9 @@ from langchain_ctxwin.graph.state import ContextInput
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import (
+    AlertConfig,
+    AlertEvent,
+    Alerts,
     ContextCallbackHandler,
     Event,
     History,
@@ -330,6 +333,10 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
     ContextCallbackHandler(sinks, limits=ModelLimits(context_window=8_192))
     RoutedChatModel(ModelRouter([chat]), sinks=sinks)
     ContextEngine(chat, sinks=sinks).reporter.flush(1.0)
+    alerts = Alerts(AlertConfig(conversation_cost=2.5), then=[sink, lambda alert: alert.value])
+    Alerts(then=lambda alert: alert.detail)
+    ModelRegistry([], sinks=[alerts])
+    assert_type(alerts.active, tuple[AlertEvent, ...])
     assert_type(sink.events, list[Event])
     for step in sink.of(StepEvent):
         assert_type(step.utilization, float | None)

@@ -508,7 +508,10 @@ class ModelChangeEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertEvent(Event):
-    """A measure passed its threshold; it is told once until it is back within it."""
+    """A measure passed its threshold; it is told once until it is back within it.
+
+    The one that clears it has the same name, thread, model and detail; its value is None when it is measured no more.
+    """
 
     NAME: ClassVar[str] = "context.alert"
 
@@ -527,6 +530,14 @@ class AlertEvent(Event):
     def level(self) -> Level:
         """One that is over is good news."""
         return "info" if self.is_cleared else "warning"
+
+    def told(self) -> dict[str, Any]:
+        """Return what a log says, with the thread: it is read by somebody who looks at no run."""
+        return {"thread": self.thread, **Event.told(self)} if self.thread else Event.told(self)
+
+    def reported(self, *, thread: str, time: float) -> Self:  # noqa: ARG002  # the signature of all events
+        """Return it with the time; one that is about several conversations stays without a thread."""
+        return replace(self, time=self.time or time)
 
 
 def _ratio(part: int | None, whole: int | None) -> float | None:

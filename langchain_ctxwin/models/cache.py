@@ -7,7 +7,7 @@ snapshots over restarts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import date
@@ -17,15 +17,18 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.events import ModelChangeEvent
+from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.merging import GUESS, LEARNED, TIERS, Claim
+from langchain_ctxwin.models.merging import GUESS, LEARNED, LIMIT_FIELDS, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
 from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.background import Worker, in_few_daemons
 from langchain_ctxwin.util.failures import FailureLog, pause_seconds, reason_of
 from langchain_ctxwin.util.files import SharedFile
 from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
+from langchain_ctxwin.util.log import log
 
 GRACE_SECONDS = 1.5
 """How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a
@@ -39,6 +42,9 @@ STORED_TIERS = frozenset({"provider", "catalog"})
 
 MAX_ASKED = 256
 """Answers kept of a source that is asked by name."""
+
+MAX_CHANGES = 100
+"""Changed facts reported of one answer, more than anybody reads; the rest is counted in the log."""
 
 NO_THREAD = "no thread was free to ask it: the process has no more of them, or too many calls hang"
 
@@ -94,6 +100,7 @@ class SourceCache:
         clock: Seconds since the epoch.
         timeout_seconds: Longest wait for one source.
         cache_path: File in which processes share snapshots.
+        reporter: Is told of limits and prices that changed.
     """
 
     def __init__(
@@ -104,8 +111,10 @@ class SourceCache:
         clock: Clock,
         timeout_seconds: float,
         cache_path: Path | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self.listing = Listing()
+        self._reporter = reporter
         self.feeds = tuple(
             Feed(source, name, ttl_seconds, clock, timeout_seconds, self._take_up) for name, source in sources
         )
@@ -182,10 +191,19 @@ class SourceCache:
         if stored:
             self._list()
 
-    def _take_up(self, feed: Feed, *, is_new: bool) -> None:
-        """List and save what a source stated, in its own thread."""
+    def _take_up(self, feed: Feed, *, before: Sequence[Claim], models: Sequence[ModelInfo], is_new: bool) -> None:
+        """List, save and report what a source stated, in its own thread."""
         if is_new:
             self._list()
+        self._save(feed)
+        if is_new and before and self._reporter and self._reporter.sinks:
+            changed = changes(feed.name, (claim.info for claim in before), models)
+            for event in changed[:MAX_CHANGES]:
+                self._reporter.emit(event)
+            if len(changed) > MAX_CHANGES:
+                log.warning("models.more_changed", source=feed.name, not_reported=len(changed) - MAX_CHANGES)
+
+    def _save(self, feed: Feed) -> None:
         if self._file is None or not feed.is_stored or feed.snapshot is None:
             return
         stored = {feed.key: feed.snapshot}
@@ -334,7 +352,7 @@ class Feed:
                 return
             models = ()  # it may answer by name
         answer = Snapshot(models=models, fetched_at=self._clock())
-        before = self.snapshot if about is None else self._named.get(about)
+        before, stated_before = self.snapshot if about is None else self._named.get(about), self.claims()
         if about is None:
             self.snapshot = answer
         else:
@@ -342,7 +360,8 @@ class Feed:
             self._named = dict(list(named.items())[-MAX_ASKED:])
         self._failures, self.fault = 0, ""
         self._failure_log.note("models.source_failed", "")
-        self._take_up(self, is_new=(before.models if before else ()) != models)
+        is_new = (before.models if before else ()) != models
+        self._take_up(self, before=stated_before, models=models, is_new=is_new)
 
     def fail(self, reason: str) -> None:
         """Note a failure, after which the source is left alone for a while, the longer the more often it failed."""
@@ -364,6 +383,26 @@ class Feed:
 
     def _is_fresh(self, snapshot: Snapshot | None) -> bool:
         return snapshot is not None and 0 <= self._clock() - snapshot.fetched_at < self._ttl_seconds
+
+
+def changes(source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]) -> list[ModelChangeEvent]:
+    """Return an event for each limit and price that a source stated before, and never as it states it now."""
+    known: dict[tuple[str, str], set[Any]] = {}
+    for model, field, value in _numbers(before):
+        known.setdefault((model, field), set()).add(value)
+    return [
+        ModelChangeEvent(model=model, field=field, before=str(min(earlier)), after=str(value), source=source)
+        for model, field, value in dict.fromkeys(_numbers(after))
+        if (earlier := known.get((model, field))) and value not in earlier
+    ]
+
+
+def _numbers(infos: Iterable[ModelInfo]) -> Iterator[tuple[str, str, Any]]:
+    for info in infos:
+        model = f"{info.provider}/{info.name}" if info.provider else info.name
+        for field in (*LIMIT_FIELDS, *PRICE_FIELDS):
+            if (value := getattr(info, field)) is not None:
+                yield model, field, value
 
 
 class _GarbageError(Exception):

@@ -48,7 +48,8 @@ from langchain_ctxwin.models.sources.platforms import (
 )
 from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.reading import provider_id
-from langchain_ctxwin.protocols import Clock, ModelSource
+from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import log
@@ -122,9 +123,10 @@ class ModelRegistry:
         cache_path: file in which processes share what slow sources stated; None keeps it in memory.
         timeout_seconds: longest wait for one source.
         allow_guess: guess a missing window from the output limit, marked as `guess`, as a `GuessSource` does.
+        sinks: are told, by a `ModelChangeEvent` each, when a source states another limit or price than before.
 
     Raises:
-        ConfigError: a source cannot be asked, a time is not positive, or the path names no place.
+        ConfigError: a source cannot be asked, a time is not positive, the path names no place, or a sink has no `emit`.
 
     Instantiate:
         ```python
@@ -148,6 +150,7 @@ class ModelRegistry:
         cache_path: str | os.PathLike[str] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         allow_guess: bool = False,
+        sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
         for name, seconds in (("ttl_seconds", ttl_seconds), ("timeout_seconds", timeout_seconds)):
             if not (seconds > 0 and isfinite(seconds)):
@@ -165,6 +168,7 @@ class ModelRegistry:
             clock=clock,
             timeout_seconds=timeout_seconds,
             cache_path=None if cache_path is None else place(cache_path),
+            reporter=sinks if isinstance(sinks, Reporter) else Reporter(sinks, own=(), clock=clock),
         )
 
     @classmethod

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from langchain_ctxwin.callbacks import ContextCallbackHandler
+from langchain_ctxwin.config import AlertConfig
 from langchain_ctxwin.core.events import (
     AlertEvent,
     CompactionEvent,
@@ -21,6 +22,7 @@ from langchain_ctxwin.core.events import (
     ToolsEvent,
 )
 from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.observe.alerts import Alerts
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.observe.memory_sink import MemorySink
@@ -40,7 +42,9 @@ LAZY = {"OpenTelemetrySink": "opentelemetry_sink", "PrometheusSink": "prometheus
 __all__ = [
     "DEFAULT_GATES",
     "Accuracy",
+    "AlertConfig",
     "AlertEvent",
+    "Alerts",
     "CompactionEvent",
     "ContextCallbackHandler",
     "Event",

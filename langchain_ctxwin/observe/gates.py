@@ -13,13 +13,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.config import escaped
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe.validation import is_count
+from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
 ROUTING = "routing/"

@@ -11,7 +11,6 @@ from math import ceil
 from statistics import fmean
 from typing import Any, TypeVar
 
-from langchain_ctxwin.config import escaped
 from langchain_ctxwin.core.events import (
     AlertEvent,
     CompactionEvent,
@@ -28,6 +27,7 @@ from langchain_ctxwin.core.spending import PRICED_TOKENS
 from langchain_ctxwin.observe.gates import MEASURES
 from langchain_ctxwin.observe.requests import RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import ACCURATE_WITHIN
+from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
 MONEY_DIGITS = 6

@@ -6,7 +6,6 @@ import pytest
 from pydantic import SecretStr
 
 from langchain_ctxwin.config import (
-    SECRET_NAMES,
     ContextConfig,
     FileConfig,
     RetrievalConfig,
@@ -17,6 +16,7 @@ from langchain_ctxwin.config import (
     listed,
 )
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_faults import SECRET_NAMES
 
 TOML = """
 keep = 0.4

@@ -19,7 +19,7 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
+BASE = {"errors", "core", "protocols", "config", "settings_faults", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting", "callbacks"}
 MIDDLE = {
@@ -32,7 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"errors"},
     "util": {"core", "errors"},
     "protocols": {"core", "errors"},
-    "config": {"core", "errors", "settings_file"},
+    "config": {"core", "errors", "settings_faults", "settings_file"},
+    "settings_faults": set(),
     "settings_file": {"errors", "util"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
@@ -41,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compact_tool": BASE,
     "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},
+    "models": BASE | {"reporting"},
     "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "graph": {"agent"},

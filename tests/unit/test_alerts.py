@@ -1,0 +1,455 @@
+"""Is an operator told once when something drifts, once when it is over, and never at the cost of a turn?"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ConfigError, ContextConfig, FileConfig, ModelInfo, RoutedChatModel, ToolResultGuard
+from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.observe import (
+    AlertConfig,
+    AlertEvent,
+    Alerts,
+    Event,
+    MemorySink,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    RouteEvent,
+    StepEvent,
+    StreamSink,
+    SummaryEvent,
+    ToolResultEvent,
+)
+from langchain_ctxwin.observe import alerts as module
+from langchain_ctxwin.reload import ConfigFile
+from support.agents import PATIENCE, THREAD, WORD, agent_on, ask, call, model_of, on_both
+from support.conversations import CharCounter
+from support.fakes import script
+from support.forking import forked
+from support.routing import router, scripted
+
+SMALL = AlertConfig(utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0)
+LIMIT = 1_000
+SECRET = "xyzzy"  # noqa: S105  # a word to look for
+
+
+def step(fill: float = 0.5, *, thread: str = "1", missed: float = 0.0, cost: str | None = None) -> StepEvent:
+    """Return a request that takes this share of its limit, and whose count misses by that."""
+    sizes = {"input_limit": 1_000, "reported_tokens": round(1_000 * fill)}
+    sizes["estimated_tokens"] = round(sizes["reported_tokens"] * (1 - missed))
+    return StepEvent(thread=thread, model="m", cost=None if cost is None else Decimal(cost), **sizes)
+
+
+def result(*, is_oversized: bool) -> ToolResultEvent:
+    return ToolResultEvent(tool="read", is_oversized=is_oversized)
+
+
+def route(*fallbacks: str) -> RouteEvent:
+    return RouteEvent(model="m", has_answered=True, fallbacks=fallbacks)
+
+
+def stop(thread: str = "1") -> NoticeEvent:
+    return NoticeEvent(notice="compaction_stopped", thread=thread, quoting={"reason": SECRET})
+
+
+def told(events: Iterable[Event], config: Any = SMALL) -> list[AlertEvent]:
+    """Return what is told of events."""
+    sink = MemorySink()
+    alerts = Alerts(config, then=sink)
+    for event in events:
+        alerts.emit(event)
+    return sink.of(AlertEvent)
+
+
+def short(alerts: Iterable[AlertEvent]) -> list[tuple[Any, ...]]:
+    return [(one.alert, one.thread, one.model, one.value, one.threshold, one.is_cleared) for one in alerts]
+
+
+failed, ready = SummaryEvent(status="failed", model="s"), SummaryEvent(status="ready", model="s")
+CASES = {
+    "utilization": (
+        [step(0.95), step(0.9), step(0.96), step(0.97), step(0.99), step(0.4)],
+        [("1", "", 0.96, 0.9, False), ("1", "", 0.4, 0.9, True)],
+    ),
+    "accuracy": (
+        [step(missed=0.1), step(missed=0.3), step(missed=0.3), step(), step(), step(), step()],
+        [("", "m", 0.8, 0.85, False), ("", "m", 0.925, 0.85, True)],
+    ),
+    "failed_summaries": (
+        [failed, SummaryEvent(status="refused", model="s"), failed, ready, failed],
+        [("", "s", 2, 2, False), ("", "s", 1, 2, True)],
+    ),
+    "stopped_compactions": (
+        [stop(), stop(), SummaryEvent(status="started", thread="2"), SummaryEvent(status="started", thread="1")],
+        [("1", "", 1, 1, False), ("1", "", 0, 1, True)],
+    ),
+    "oversized_results": (
+        [*[result(is_oversized=one) for one in (False, True, False, False, False, False)]],
+        [("", "", 0.5, 0.05, False), ("", "", 0, 0.05, True)],
+    ),
+    "fallbacks": ([route("a: down"), route(), RouteEvent(model="other")], [("", "", 0.5, 0.1, False)]),
+    "refusals": ([step(), RefusalEvent(model="m")], [("", "", 0.5, 0.05, False)]),
+    "overflows": ([step(), RecoveryEvent(model="m"), RefusalEvent(model="m")], [("", "m", 0.5, 0.05, False)]),
+    "conversation_cost": (
+        [
+            step(cost="0.7", thread="2"),
+            step(cost="0.6"),
+            SummaryEvent(status="ready", thread="1", model="s", cost=Decimal("0.5")),
+            step(cost="1"),
+            step(cost="9", thread=""),
+        ],
+        [("1", "", 1.1, 1.0, False)],
+    ),
+    "model_changes": (
+        [
+            ModelChangeEvent(model="a/m", field="input_price", before="1", after="2", source="api"),
+            ModelChangeEvent(model="a/m", field="input_price", before="2", after="3", source="api"),
+            ModelChangeEvent(model="a/m", field="input_price", before="3", after="1.0", source="api"),
+        ],
+        [("", "a/m", 2, 1, False), ("", "a/m", 3, 1, True), ("", "a/m", 3, 1, False), ("", "a/m", 1, 1, True)],
+    ),
+}
+
+
+@pytest.mark.parametrize("alert", CASES)
+def test_each_measure_is_told_with_its_value_once_until_it_clears(alert):
+    """And nothing of it is told where it is off."""
+    events, expected = CASES[alert]
+    found = [one for one in told(events) if one.alert == alert]
+    assert short(found) == [(alert, *facts) for facts in expected]
+    assert all(one.detail for one in found)
+    is_flag = isinstance(getattr(SMALL, alert), bool)
+    off = SMALL.model_copy(update={alert: False if is_flag else None})
+    assert [one for one in told(events, off) if one.alert == alert] == []
+
+
+def test_every_threshold_has_a_case():
+    """A threshold without a test would be believed to work."""
+    settings_alone = {"utilization_steps", "window", "least"}
+    assert set(AlertConfig.model_fields) - settings_alone == set(CASES)
+    assert set(module.RULES) == set(CASES) - {"model_changes"}
+
+
+EVENTS = st.one_of(
+    st.builds(step, st.sampled_from([0.1, 0.9, 0.95]), thread=st.sampled_from("12"), missed=st.floats(0, 1)),
+    st.builds(result, is_oversized=st.booleans()),
+    st.builds(route, *[]) | st.just(route("a: down")),
+    st.sampled_from([failed, ready, stop(), RecoveryEvent(model="m"), RefusalEvent(), step(cost="0.4")]),
+)
+
+
+@given(st.lists(EVENTS, max_size=60))
+@settings(deadline=None)
+def test_of_one_kind_an_alert_and_its_clearing_take_turns(events):
+    """Whatever happens, and what stands is what was not cleared."""
+    sink = MemorySink()
+    alerts = Alerts(SMALL, then=sink)
+    for event in events:
+        alerts.emit(event)
+    standing: dict[Any, AlertEvent] = {}
+    for one in sink.of(AlertEvent):
+        key = (one.alert, one.thread, one.model, one.detail)
+        assert (key in standing) is one.is_cleared
+        standing.pop(key) if one.is_cleared else standing.update({key: one})
+    assert alerts.active == tuple(standing.values())
+
+
+@given(st.lists(st.booleans(), max_size=60), st.floats(0, 0.99))
+@settings(deadline=None)
+def test_a_share_is_an_alert_exactly_when_it_passes_its_threshold(samples, threshold):
+    """It is over when the share is at half of the threshold."""
+    sink, is_on = MemorySink(), False
+    alerts = Alerts(AlertConfig(oversized_results=threshold, window=7, least=3), then=sink)
+    for count, is_oversized in enumerate(samples, start=1):
+        alerts.emit(result(is_oversized=is_oversized))
+        share = fmean(samples[max(0, count - 7) : count])
+        if count >= 3:
+            is_on = share > (threshold / 2 if is_on else threshold)
+        assert bool(alerts.active) is is_on
+
+
+@given(st.lists(st.sampled_from([0.5, 0.9, 0.901, 1.2]), max_size=30), st.integers(1, 5))
+@settings(deadline=None)
+def test_utilization_is_an_alert_exactly_when_so_many_steps_in_a_row_pass_it(fills, steps):
+    """The first step that does not ends it."""
+    alerts, row = Alerts(AlertConfig(utilization_steps=steps)), 0
+    for fill in fills:
+        alerts.emit(step(fill))
+        row = row + 1 if fill > 0.9 else 0
+        assert bool(alerts.active) is (row >= steps)
+
+
+def test_a_share_that_swings_about_its_threshold_is_one_alert():
+    """One large result of each 18: 5 or 6 of the last hundred."""
+    found = told((result(is_oversized=not n % 18) for n in range(1, 2_000)), AlertConfig())
+    assert short(found) == [("oversized_results", "", "", 2 / 36, 0.05, False)]
+
+
+def test_a_mean_of_few_samples_is_no_alert():
+    """Nor is one in twenty more than 5 %."""
+    assert told([result(is_oversized=True)] * 19, AlertConfig()) == []
+    assert told([result(is_oversized=not n) for n in range(20)], AlertConfig()) == []
+
+
+def test_what_is_not_known_is_no_sample():
+    """Steps without sizes or prices, routes that only change, and alerts themselves."""
+    bare = [StepEvent(thread="1"), AlertEvent(alert="utilization"), RouteEvent(), SummaryEvent(status="lost"), Event()]
+    assert told([*bare, *bare, *bare]) == []
+
+
+def test_a_clock_that_jumps_changes_nothing():
+    """Windows are counted in events; the alert has the time of its event, else that of the clock."""
+    sink = MemorySink()
+    alerts = Alerts(SMALL, then=sink, clock=lambda: -5.0)
+    for event in (StepEvent(input_limit=10, reported_tokens=10, time=at) for at in (9e9, 3.0)):
+        alerts.emit(event)
+    alerts.emit(RefusalEvent())
+    assert [(one.alert, one.time) for one in sink.of(AlertEvent)] == [("utilization", 3.0), ("refusals", -5.0)]
+
+
+def test_alerts_are_logged_with_the_thread_of_their_conversation():
+    """An alert that is over is good news."""
+    with capture_logs() as logs:
+        told([step(0.95), step(0.95), step(0.1)])
+    assert [(log["event"], log["log_level"], log["alert"], log["thread"]) for log in logs] == [
+        ("context.alert", "warning", "utilization", "1"),
+        ("context.alert", "info", "utilization", "1"),
+    ]
+
+
+@pytest.mark.parametrize(("then", "expected"), [((), []), (StreamSink(), ["context.alert"])])
+def test_alerts_are_written_to_the_stream_of_the_run_only_where_that_is_asked_for(then, expected):
+    """They are for operators."""
+    alerts = Alerts(AlertConfig(utilization=0.001, utilization_steps=1), then=then)
+    agent = agent_on("nodes", model_of(LIMIT), sinks=[alerts])
+    written = agent.stream({"messages": [HumanMessage("hello")]}, THREAD, stream_mode="custom")
+    assert [one["type"] for one in written] == expected
+
+
+class Held:
+    """Takes alerts when it is released, and raises then."""
+
+    def __init__(self) -> None:
+        self.released, self.taken = threading.Event(), list[AlertEvent]()
+
+    def __call__(self, alert: AlertEvent) -> None:
+        self.released.wait(PATIENCE)
+        self.taken.append(alert)
+        raise RuntimeError(SECRET)
+
+
+@on_both
+def test_whatever_is_done_about_an_alert_costs_no_turn(adapter):
+    """A function that hangs and raises, on nodes and middleware; it is told in order nevertheless."""
+    held, sink = Held(), MemorySink()
+    alerts = Alerts(AlertConfig(conversation_cost=1e-6, utilization=0.001, utilization_steps=1), then=[held, sink])
+    prices = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10))
+    options = {"prices": prices, "counter": CharCounter(), "config": ContextConfig(output_reserve=0)}
+    with capture_logs() as logs:
+        agent = agent_on(adapter, model_of(LIMIT, counter=CharCounter()), sinks=[alerts], **options)
+        answer = ask(agent, "hello")["messages"][-1]
+        assert answer.content
+        assert [(one.alert, one.thread) for one in alerts.active] == [("utilization", "1"), ("conversation_cost", "1")]
+        assert held.taken == []
+        held.released.set()
+        assert alerts.flush(PATIENCE)
+    assert held.taken == sink.of(AlertEvent) == list(alerts.active)
+    assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == ["RuntimeError"]
+
+
+@tool
+def read(words: int) -> str:
+    """Read some words."""
+    return WORD * words
+
+
+@on_both
+def test_an_agent_of_any_kind_tells_of_large_results_and_of_fallbacks(adapter):
+    """A guard of its own, and a routed model, take the same sink."""
+    config = AlertConfig(least=1, refusals=None)
+    alerts = Alerts(config)
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=100), sinks=[alerts])
+    model = model_of(100_000, policy=script(call("read", "c1", words=3_000), "done"))
+    ask(agent_on(adapter, model, [read], guard=guard), "Please read.")
+    assert [one.alert for one in alerts.active] == ["oversized_results"]
+    first, second = scripted("small", 500), scripted("large", 2_000)
+    second.faults.append(ConnectionError("down"))
+    alerts = Alerts(config)
+    ask(agent_on(adapter, RoutedChatModel(router(first, second)), sinks=[alerts]), "hello")
+    assert [(one.alert, one.thread) for one in alerts.active] == [("fallbacks", "")]
+
+
+@on_both
+def test_an_agent_whose_summarizer_is_down_tells_of_it(adapter):
+    """Once for the summaries that fail in a row; the turns go on."""
+
+    def down(*_: Any) -> str:
+        raise ConnectionError("down")
+
+    alerts = Alerts(AlertConfig(failed_summaries=2, utilization=None))
+    config = ContextConfig(output_reserve=0, summarize="inline")
+    model = model_of(LIMIT, counter=CharCounter())
+    agent = agent_on(adapter, model, sinks=[alerts], summarizer=down, config=config, counter=CharCounter())
+    for n in range(12):
+        ask(agent, f"question {n} " + WORD * 60)
+    assert [(one.alert, one.value) for one in alerts.active if one.alert == "failed_summaries"] == [
+        ("failed_summaries", 2)
+    ]
+
+
+def test_a_routed_model_alone_tells_too():
+    """Outside of a graph."""
+    first, second = scripted("small", 500), scripted("large", 2_000)
+    second.faults.append(ConnectionError("down"))
+    alerts = Alerts(AlertConfig(least=1))
+    RoutedChatModel(router(first, second), sinks=[alerts]).invoke([HumanMessage("hello")], THREAD)
+    assert [one.alert for one in alerts.active] == ["fallbacks"]
+
+
+def test_thresholds_follow_a_file(tmp_path: Path):
+    """A threshold that is lowered, raised or switched off holds from the next event on."""
+    path = tmp_path / "settings.toml"
+    path.write_text("[alerts]\nleast = 1\nrefusals = 0.5\n")
+    live = ConfigFile(path)
+    sink = MemorySink()
+    alerts = Alerts(live, then=sink)
+    alerts.emit(step())
+    alerts.emit(RefusalEvent())
+    assert alerts.active == ()
+    path.write_text("[alerts]\nleast = 1\nrefusals = 0.4\n")
+    live.reload()
+    alerts.emit(RefusalEvent())
+    assert [(one.alert, one.threshold) for one in alerts.active] == [("refusals", 0.4)]
+    path.write_text("[alerts]\nrefusals = 0.4\nleast = 1\nwindow = 1\n")
+    live.reload()
+    alerts.emit(step())
+    assert short(sink.of(AlertEvent))[1:] == [("refusals", "", "", 0.0, 0.4, True)]
+    path.write_text("[alerts]\nutilization = 0.4\nutilization_steps = 1\n")
+    live.reload()
+    alerts.emit(step())
+    assert [one.alert for one in alerts.active] == ["utilization"]
+    path.write_text("[alerts]\nmodel_changes = false\n")
+    live.reload()
+    alerts.emit(step())
+    assert alerts.active == ()
+    assert Alerts(FileConfig(alerts=AlertConfig(least=1)))
+
+
+def test_many_threads_raise_one_alert():
+    """And it is told in the order in which it came and went."""
+    sink = MemorySink(max_events=100_000)
+    alerts = Alerts(AlertConfig(window=2, least=1), then=sink)
+    seeds = [random.Random(n) for n in range(8)]  # noqa: S311  # repeatable
+    work = [lambda rng=rng: [alerts.emit(result(is_oversized=rng.random() < 0.5)) for _ in range(500)] for rng in seeds]
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    found = [one.is_cleared for one in sink.of(AlertEvent)]
+    assert len(found) > 2
+    assert found == [bool(n % 2) for n in range(len(found))]
+
+
+def test_a_sink_that_asks_or_tells_does_not_wait_for_itself():
+    """An alert of which the sink tells the alerts something."""
+    seen: list[Any] = []
+
+    class Curious:
+        inline = True
+
+        def emit(self, event: AlertEvent) -> None:
+            seen.append((event.alert, len(alerts.active)))
+            alerts.emit(stop())
+
+    alerts = Alerts(SMALL, then=Curious())
+    alerts.emit(step())
+    alerts.emit(RefusalEvent())
+    assert seen == [("refusals", 1), ("stopped_compactions", 2)]
+
+
+def test_a_forked_process_goes_on():
+    """Though another thread held the lock, and had something to tell, when it was forked."""
+    alerts = Alerts(SMALL)
+    alerts.emit(step(0.95))
+    alerts._news.append((None, None))
+    alerts._lock.acquire()
+    alerts._telling.acquire()
+    with forked() as is_child:
+        if is_child:
+            alerts.emit(step(0.95))
+            assert [one.alert for one in alerts.active] == ["utilization"]
+    alerts._lock.release()
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    """Of more alerts than anybody reads, the oldest counts as cleared; of more conversations, the stalest is new."""
+    monkeypatch.setattr(module, "MAX_ACTIVE", 2)
+    found = told(stop(thread) for thread in "1231")
+    assert [(one.thread, one.is_cleared) for one in found] == [
+        *[("1", False), ("2", False), ("3", False), ("1", True), ("1", False), ("2", True)]
+    ]
+    assert (found[3].value, found[3].detail) == (None, found[0].detail)
+    monkeypatch.setattr(module, "MAX_MEASURES", 1)
+    steps = (step(cost="0.6", thread=thread) for thread in "1212")
+    assert told(steps, AlertConfig(conversation_cost=1.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: AlertConfig(utilization=90), "utilization=90: Input should be less than or equal to 1"),
+        (lambda: AlertConfig(oversized_results=1), "oversized_results=1: Input should be less than 1"),
+        (lambda: AlertConfig(accuracy=float("nan")), "accuracy=nan: Input should be a finite number"),
+        (lambda: AlertConfig(fallbacks=-0.1), "fallbacks=-0.1: give at least 0"),
+        (lambda: AlertConfig(utilization_steps=0), "utilization_steps=0: Input should be greater than 0"),
+        (lambda: AlertConfig(failed_summaries=0), "failed_summaries=0: Input should be greater than 0"),
+        (lambda: AlertConfig(conversation_cost=-1), "conversation_cost=-1: Input should be greater than 0"),
+        (lambda: AlertConfig(window=10, least=11), "least=11 is more than window=10: no share would ever be looked at"),
+        (lambda: AlertConfig(window=10), "least=20 is more than window=10"),
+        (lambda: AlertConfig(window=10**6), "window=1000000: Input should be less than or equal to 10000"),
+        (lambda: AlertConfig(utilisation=0.5), "unknown setting utilisation (did you mean utilization?)"),
+        (lambda: Alerts(ContextConfig()), "pass an AlertConfig, a FileConfig or a ConfigFile, or None"),
+        (lambda: Alerts(then="log"), "then='log': pass a sink, a function of one AlertEvent, or a list of them"),
+        (lambda: Alerts(then=[MemorySink]), "then=<class"),
+        (lambda: Alerts(then=[3]), "then=3: pass a sink"),
+    ],
+)
+def test_thresholds_and_arguments_that_cannot_be_are_refused(make, fault):
+    """With what they are, and what to do."""
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert fault in str(caught.value)
+
+
+def test_a_coroutine_function_is_refused():
+    """Nobody would await it."""
+
+    async def act(alert: AlertEvent) -> None: ...
+
+    with pytest.raises(ConfigError, match="a function of one AlertEvent"):
+        Alerts(then=act)
+
+
+def test_thresholds_come_from_the_environment(monkeypatch):
+    """Like all settings."""
+    monkeypatch.setenv("CTXWIN_ALERTS_REFUSALS", "0.5")
+    alerts = Alerts()
+    for event in [step()] * 14 + [RefusalEvent()] * 6:
+        alerts.emit(event)
+    assert alerts.active == ()

@@ -1,0 +1,171 @@
+"""Is a limit or price that a source states otherwise than before told once, and nothing else?"""
+
+from __future__ import annotations
+
+import threading
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ConfigError, ModelRegistry
+from langchain_ctxwin.models.cache import MAX_CHANGES, changes
+from langchain_ctxwin.observe import AlertConfig, Alerts, MemorySink, ModelChangeEvent
+from support.agents import PATIENCE
+from support.model_sources import NOON, AskedSource, ListSource, Watch, model
+
+
+def price(value: str, **facts: Any) -> Any:
+    return model(input_price=Decimal(value), **facts)
+
+
+def short(sink: MemorySink) -> list[tuple[str, str, str, str, str]]:
+    return [(one.model, one.field, one.before, one.after, one.source) for one in sink.of(ModelChangeEvent)]
+
+
+def test_a_limit_and_a_price_that_change_are_told_once():
+    """With who stated it, and the time; what is asked again and is the same is no news."""
+    sink, source = MemorySink(), ListSource(price("1.10"), model("other"), name="api")
+    registry = ModelRegistry([source], clock=Watch(), sinks=[sink])
+    registry.refresh()
+    source.models = [price("1.1"), model("other"), model("newer")]
+    registry.refresh()
+    assert short(sink) == []
+    source.models[0] = price("2.5", context_window=4096)
+    for _ in range(2):
+        registry.refresh()
+    assert short(sink) == [
+        ("acme/nova-1", "context_window", "8192", "4096", "api"),
+        ("acme/nova-1", "input_price", "1.1", "2.5", "api"),
+    ]
+    assert {event.time for event in sink.events} == {NOON}
+
+
+def test_what_is_stated_for_the_first_time_or_no_longer_is_no_change():
+    """Nor are names, capabilities and dates."""
+    sink, source = MemorySink(), ListSource(model())
+    registry = ModelRegistry([source], sinks=[sink])
+    for stated in ([price("1")], [price("1", deprecated=True, aliases=("nova",))], [model()], [], [model()]):
+        source.models = stated
+        registry.refresh()
+    assert sink.events == []
+
+
+def test_a_source_that_failed_and_is_back_tells_nothing():
+    """Unless it states something else than before it failed."""
+    sink, source = MemorySink(), ListSource(price("1"))
+    registry = ModelRegistry([source], sinks=[sink])
+    registry.refresh()
+    source.failing = ConnectionError("down")
+    registry.refresh()
+    source.failing = None
+    registry.refresh()
+    assert sink.events == []
+    source.failing = ConnectionError("down")
+    registry.refresh()
+    source.failing, source.models = None, [price("2")]
+    registry.refresh()
+    assert [facts[2:4] for facts in short(sink)] == [("1", "2")]
+
+
+def test_a_restart_compares_with_what_was_stored(tmp_path):
+    """The same facts from another process are no change, others are."""
+    path, source, sink = tmp_path / "models.json", ListSource(price("1"), cache_key="key"), MemorySink()
+    ModelRegistry([source], cache_path=path).refresh()
+    first, second = (ModelRegistry([source], cache_path=path, sinks=[sink]) for _ in range(2))
+    for registry in (first, second, first):
+        registry.refresh()
+    assert sink.events == []
+    source.models = [price("3")]
+    third = ModelRegistry([source], cache_path=path, sinks=[sink])
+    for _ in range(2):
+        third.refresh()
+    assert [facts[2:4] for facts in short(sink)] == [("1", "3")]
+
+
+def test_a_source_that_answers_by_name_tells_a_change_once():
+    """Though it is asked under two names."""
+    watch, sink, source = Watch(), MemorySink(), AskedSource(model("nova-1", provider="acme"))
+    source.fetch = lambda name: source.models if name else ()  # the same model, whatever it is called
+    registry = ModelRegistry([source], 60, watch, sinks=[sink])
+    for window in (8192, 4096, 8192):
+        source.models = [model("nova-1", provider="acme", context_window=window)]
+        for name in ("nova-1", "acme/nova-1"):
+            registry.lookup(name)
+        watch.now += 61
+    assert [facts[:4] for facts in short(sink)] == [
+        ("acme/nova-1", "context_window", "8192", "4096"),
+        ("acme/nova-1", "context_window", "4096", "8192"),
+    ]
+
+
+def test_many_changes_at_once_are_counted():
+    """The first hundred are told, the others are a number in the log."""
+    sink, source = MemorySink(), ListSource(*(model(f"m{n}") for n in range(MAX_CHANGES + 5)), name="api")
+    registry = ModelRegistry([source], sinks=[sink])
+    registry.refresh()
+    source.models = [model(f"m{n}", context_window=9) for n in range(MAX_CHANGES + 5)]
+    with capture_logs() as logs:
+        registry.refresh()
+    assert len(sink.events) == MAX_CHANGES
+    assert [(log["event"], log["source"], log["not_reported"]) for log in logs] == [("models.more_changed", "api", 5)]
+
+
+def test_a_sink_that_hangs_or_raises_holds_up_no_lookup():
+    """It is told from the background."""
+    released, asked, names = threading.Event(), threading.Event(), list[str]()
+
+    class Held:
+        def emit(self, event: Any) -> None:
+            names.append(threading.current_thread().name)
+            asked.set()
+            released.wait(PATIENCE)
+            raise RuntimeError("no")
+
+    source = ListSource(model())
+    registry = ModelRegistry([source], sinks=[Held()], timeout_seconds=PATIENCE)
+    registry.refresh()
+    source.models = [model(context_window=4096)]
+    registry.refresh()
+    assert registry.lookup("nova-1").limits.context_window == 4096
+    assert asked.wait(PATIENCE)
+    assert names == ["ctxwin-sink"]
+    released.set()
+
+
+def test_alerts_stand_until_the_first_value_is_stated_again():
+    """One for each field, source and model."""
+    source = ListSource(price("1"))
+    alerts = Alerts(AlertConfig())
+    registry = ModelRegistry([source], sinks=[alerts])
+    for stated, expected in (("1", []), ("2", [2.0]), ("2", [2.0]), ("4", [4.0]), ("1", [])):
+        source.models = [price(stated)]
+        registry.refresh()
+        assert [one.value for one in alerts.active] == expected
+
+
+def test_what_is_no_sink_is_refused():
+    """When the registry is made."""
+    with pytest.raises(ConfigError, match="sinks holds 3"):
+        ModelRegistry([], sinks=[3])
+
+
+WINDOWS = st.lists(st.builds(model, st.sampled_from("ab"), context_window=st.integers(1, 3)), max_size=6)
+
+
+@given(WINDOWS, WINDOWS)
+@settings(deadline=None)
+def test_only_values_that_were_not_stated_before_are_changes(before, after):
+    """Whatever a source repeats, reorders or contradicts."""
+    told = {(event.model, event.after) for event in changes("api", before, after)}
+    values = {name: {one.context_window for one in before if one.name == name} for name in "ab"}
+    expected = {
+        (f"acme/{one.name}", str(one.context_window))
+        for one in after
+        if values[one.name] and one.context_window not in values[one.name]
+    }
+    assert told == expected
+    assert len(changes("api", before, after)) == len(told)
