@@ -28,6 +28,9 @@ MAX_WAITING = 10_000
 IDLE_SECONDS = 1.0
 """How long the thread of a sink waits for another event before it ends: steps follow each other faster."""
 
+LINGER_SECONDS = 0.05
+"""How long events gather before a slow sink gets them: a thread that wakes for each costs a step some 5 %."""
+
 EXIT_SECONDS = 1.0
 """How long the end of the process waits for slow sinks, all of them together."""
 
@@ -127,7 +130,8 @@ class _Outlet:
         self._failures = FailureLog(sink=type(sink).__name__)
         self._lost = 0
         inline = getattr(sink, "inline", False)
-        self.worker = None if inline else Worker("ctxwin-sink", max_waiting=MAX_WAITING, idle_seconds=IDLE_SECONDS)
+        times = {"idle_seconds": IDLE_SECONDS, "linger_seconds": LINGER_SECONDS}
+        self.worker = None if inline else Worker("ctxwin-sink", max_waiting=MAX_WAITING, **times)
         _outlets.add(self)
 
     def emit(self, event: Event) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from langchain_ctxwin.core.events import (
@@ -20,7 +21,7 @@ from langchain_ctxwin.errors import ConfigError, brief
 
 try:
     from opentelemetry import metrics, trace
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import MeterProvider, Observation
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "opentelemetry":
@@ -99,7 +100,9 @@ class OpenTelemetrySink:
             description="Time of a call",
             explicit_bucket_boundaries_advisory=SECOND_BUCKETS,
         )
-        self._gauges = {name: meter.create_gauge(name, unit=unit) for name, (_, unit) in GAUGES.items()}
+        self._latest: dict[str, StepEvent] = {}
+        for name, (field, unit) in GAUGES.items():
+            meter.create_observable_gauge(name, [partial(self._observed, field)], unit=unit)
         self._counters = {name: meter.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
 
     def emit(self, event: Event) -> None:
@@ -113,13 +116,18 @@ class OpenTelemetrySink:
         else:
             self._other(event)
 
+    def _observed(self, field: str, _: Any) -> Iterator[Observation]:
+        """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
+        for event in list(self._latest.values()):
+            if (value := getattr(event, field)) is not None:
+                yield Observation(value, _model(event))
+
     def _step(self, event: StepEvent) -> None:
         about = _known(
             {
                 "gen_ai.operation.name": CHAT,
                 "gen_ai.provider.name": event.provider,
                 "gen_ai.request.model": event.model,
-                "gen_ai.response.model": event.model,
             }
         )
         for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
@@ -128,9 +136,7 @@ class OpenTelemetrySink:
         if event.duration_seconds is not None:
             self._seconds.record(event.duration_seconds, about)
         model = _model(event)
-        for name, (field, _) in GAUGES.items():
-            if (value := getattr(event, field)) is not None:
-                self._gauges[name].set(value, model)
+        self._latest[event.model] = event
         parts = {"cached": event.cached_tokens, "written": event.cache_write_tokens, "new": event.new_tokens}
         for part, tokens in parts.items():
             self._count("ctxwin.input.tokens", model | {"ctxwin.part": part}, tokens)
@@ -239,6 +245,7 @@ def _usage(event: StepEvent) -> Attributes:
     """What the span of a call says beside its model."""
     return {
         "gen_ai.response.id": event.answer_id,
+        "gen_ai.response.model": event.model,
         "gen_ai.response.finish_reasons": [event.finish_reason] if event.finish_reason else None,
         "gen_ai.usage.input_tokens": event.input_tokens,
         "gen_ai.usage.output_tokens": event.output_tokens,

@@ -91,10 +91,15 @@ class Worker:
         name: of the thread.
         max_waiting: tasks that may wait beside the one that is being done.
         idle_seconds: how long the thread waits for another task before it ends.
+        linger_seconds: how long it lets tasks gather before it begins with the first of them, so that callers who are
+            at work are not disturbed by each.
     """
 
-    def __init__(self, name: str, *, max_waiting: int = 1, idle_seconds: float = 0.0) -> None:
+    def __init__(
+        self, name: str, *, max_waiting: int = 1, idle_seconds: float = 0.0, linger_seconds: float = 0.0
+    ) -> None:
         self._name = name
+        self._linger_seconds = linger_seconds
         self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
         self.renew()
@@ -105,6 +110,7 @@ class Worker:
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._hurried = threading.Event()
 
     def submit(self, task: Callable[[], object]) -> bool:
         """Have a task done, which must not raise; False when too many wait already. Returns at once.
@@ -142,7 +148,10 @@ class Worker:
             if self._thread is None:
                 return True
             self._tasks.put(done.set)
-        return done.wait(timeout_seconds)
+        self._hurried.set()
+        is_done = done.wait(timeout_seconds)
+        self._hurried.clear()
+        return is_done
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
@@ -152,9 +161,17 @@ class Worker:
     def _next(self) -> Callable[[], object] | None:
         """Wait for a task; None after the idle time, and then no task is in the queue or comes into it."""
         try:
-            return self._tasks.get(timeout=self._idle_seconds)
+            return self._tasks.get_nowait()
         except queue.Empty:
             pass
+        try:
+            task = self._tasks.get(timeout=self._idle_seconds)
+        except queue.Empty:
+            pass
+        else:
+            if self._linger_seconds:
+                self._hurried.wait(self._linger_seconds)
+            return task
         with self._lock:
             if self._tasks.empty():
                 self._thread = None
