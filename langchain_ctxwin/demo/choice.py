@@ -11,6 +11,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview, converse
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
@@ -54,7 +55,7 @@ def play(
     tools = [*FolderTools(folder).tools(), *_other_tools()]
     selector = ToolSelector(tools, TOOL_TOKENS, counter=count)
     graph = create_context_agent(
-        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]))),
+        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), RoutingConfig(when_full="move"))),
         [],
         system_prompt=SYSTEM_PROMPT,
         tool_selector=selector,
