@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from langchain_ctxwin import ModelInfo, ModelRouter, RoutingConfig
 from langchain_ctxwin.routing import Quality, Sample
 from routing_data import LARGER, SMALLER, STRONG, WEAK, Prompt, nine_models, two_ends, two_models, without_known
 
 FOLDS = 5
+HALF = 3  # the default was chosen on the parts below it
 SEED = 0
 RESAMPLES = 500  # of the bootstrap: the ends of a 95 % interval are then known to about a tenth of its width
 KEPT_QUALITY = 0.95  # of the strong model's accuracy
-PRICE_WEIGHTS = (0.0, 0.1, 0.3)  # chance of a right answer that the best of nine models must add over a free one
+PRICE_WEIGHTS = (
+    0.0,
+    RoutingConfig().cost,
+    0.3,
+)  # chance of a right answer that the best of nine models must add over a free one
+PRICES = {WEAK: (Decimal("0.6"), Decimal("0.6")), STRONG: (Decimal(10), Decimal(30))}  # of the data's own price list
 MANY = 1e6  # divides what only breaks ties
 SHARES = (0.1, 0.25, 0.5, 0.75)  # of calls to the strong model, in the printed curve
 
@@ -35,9 +44,11 @@ def main() -> None:
     nine = without_known(nine_models(options.data), pairs)
     curves = {}
     for title, folds in (("unseen domains", domain_folds(pairs)), ("seen domains", random_folds(len(pairs)))):
-        advantage = left_out(pairs, nine, folds)
+        chances = left_out(pairs, nine, folds)
+        advantage = chances[:, 1] - chances[:, 0]
         print(f"\n{title}: {len(pairs)} prompts, {FOLDS} parts left out in turn")
         curves[title] = report(pairs, folds, advantage)
+        report_settings(pairs, folds, chances)
     report_nine(nine)
     if options.png:
         draw(options.png, curves, pairs)
@@ -56,16 +67,68 @@ def random_folds(count: int) -> np.ndarray:
 
 
 def left_out(pairs: list[Prompt], nine: list[Prompt], folds: np.ndarray) -> np.ndarray:
-    """How much likelier the strong model is right, for each prompt, by weights that did not see its part."""
-    advantage = np.zeros(len(pairs))
+    """The chances of the weak and the strong model, for each prompt, by weights that did not see its part."""
+    chances = np.zeros((len(pairs), 2))
     extra = two_ends(nine, SMALLER, LARGER)
     for fold in range(FOLDS):
         train = [prompt for prompt, part in zip(pairs, folds, strict=True) if part != fold]
         quality = Quality().fit([*two_ends(train, (WEAK,), (STRONG,)), *extra])
         for index in np.flatnonzero(folds == fold):
-            weak, strong = quality.chances(pairs[index].text, ["weak", "strong"], strengths=[0.0, 1.0])
-            advantage[index] = strong - weak
-    return advantage
+            chances[index] = quality.chances(pairs[index].text, ["weak", "strong"], strengths=[0.0, 1.0])
+    return chances
+
+
+class Known(Quality):
+    """Chances that are known by the prompt's text."""
+
+    def __init__(self, chances: dict[str, np.ndarray]) -> None:
+        super().__init__()
+        self._chances = chances
+
+    def chances(self, text: str, *_: Any, **__: Any) -> list[float]:
+        return list(map(float, self._chances[text]))
+
+    def bucket(self, *_: Any, **__: Any) -> str:
+        return "any"
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "cost=0": {"cost": 0},
+    "cost=0.05": {"cost": 0.05},
+    "cost=0.12": {"cost": 0.12},
+    "cost=0.3": {"cost": 0.3},
+    "cost=1": {"cost": 1},
+    "least_chance=0.7": {"least_chance": 0.7},
+    "quality=0": {"quality": 0, "cost": 1},
+}
+
+
+def report_settings(pairs: list[Prompt], folds: np.ndarray, chances: np.ndarray) -> None:
+    """What the router itself chooses under each setting, beside a random mix of the same cost."""
+    weak, strong, cheap, dear = columns(pairs)
+    infos = [
+        ModelInfo(name=name, context_window=128_000, input_price=dollars[0], output_price=dollars[1])
+        for name, dollars in PRICES.items()
+    ]
+    quality = Known({prompt.text: one for prompt, one in zip(pairs, chances, strict=True)})
+    print(f"{'setting':18}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11} (kept: of strong's right)")
+    for title, values in SETTINGS.items():
+        router = ModelRouter(infos, config=RoutingConfig(**values), quality=quality)
+        chosen = np.array([router.route(prompt.text).name == STRONG for prompt in pairs])
+        right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
+
+        def above(part: np.ndarray, right: np.ndarray = right, cost: np.ndarray = cost) -> float:
+            share = (cost[part].sum() - cheap[part].sum()) / (dear - cheap)[part].sum()
+            return right[part].mean() - weak[part].mean() - share * (strong - weak)[part].mean()
+
+        everything = np.ones(len(pairs), dtype=bool)
+        line = f"{title:18}{chosen.mean():>8.1%}{right.mean():>8.3f}{right.mean() / strong.mean():>8.1%}"
+        print(f"{line}{cost.sum() / dear.sum():>8.1%}{above(everything):>+11.4f}")
+        if not values:
+            for name, part in (("parts 0-2", folds < HALF), ("parts 3-4", folds >= HALF)):
+                kept = right[part].mean() / strong[part].mean()
+                print(f"  {name}: kept {kept:.1%}, above mix {above(part):+.4f}, {int(part.sum())} prompts")
 
 
 def report(pairs: list[Prompt], folds: np.ndarray, advantage: np.ndarray) -> np.ndarray:

@@ -26,6 +26,9 @@ from langchain_ctxwin.tools import ToolSelector
 PRICES = {"offline-small": "1", "offline-large": "10"}
 """Made-up USD per million tokens: the offline models cost nothing, but a router weighs prices."""
 
+CHEAPEST_FIRST = RoutingConfig(quality=0, cost=1, when_full="move")
+"""What is shown is how a conversation moves on; which model is worth its price is another story."""
+
 TOOL_TOKENS = 800
 
 VERBS = ("book", "cancel", "change", "confirm", "pay", "print")
@@ -55,7 +58,7 @@ def play(
     tools = [*FolderTools(folder).tools(), *_other_tools()]
     selector = ToolSelector(tools, TOOL_TOKENS, counter=count)
     graph = create_context_agent(
-        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), RoutingConfig(when_full="move"))),
+        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), CHEAPEST_FIRST)),
         [],
         system_prompt=SYSTEM_PROMPT,
         tool_selector=selector,

@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
+from langchain_ctxwin.core.events import FINISH_KEYS
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
@@ -65,6 +66,14 @@ MEANINGS = {
     **dict.fromkeys((425, 429, 529), "was busy"),
 }
 """What a status means, in words that no other reader of the error takes for a statement about its request."""
+
+NO_ANSWER = re.compile(
+    r"^(?:length|max_?tokens|max_output_tokens|model_length|content_?filter|refusal|safety|recitation|blocklist"
+    r"|prohibited_content|spii|malformed_function_call|model_context_window_exceeded)$",
+    re.IGNORECASE,
+)
+"""Reasons for which an answer ends before it is one: cut off, or refused, in the words of OpenAI, Anthropic, Gemini and
+Mistral."""
 
 TROUBLE = "was in trouble"
 UNREACHABLE = "was not reachable"
@@ -121,6 +130,29 @@ class CandidateCall:
     arguments: dict[str, Any]
 
 
+@dataclass(slots=True)
+class AnswerSigns:
+    """What an answer says of itself, whole or in chunks: enough to see that it is none."""
+
+    reason: str = ""
+    has_content: bool = False
+    has_invalid_calls: bool = False
+
+    def note(self, reply: AIMessage) -> None:
+        """Take up an answer or a chunk of one."""
+        said = (reply.response_metadata.get(key) for key in FINISH_KEYS)
+        self.reason = next((reason for reason in said if isinstance(reason, str) and reason), self.reason)
+        chunks = getattr(reply, "tool_call_chunks", None)
+        self.has_content = self.has_content or bool(reply.content or reply.tool_calls or chunks)
+        # The parts of a call that comes in chunks are not valid by themselves.
+        self.has_invalid_calls = self.has_invalid_calls or bool(reply.invalid_tool_calls and chunks is None)
+
+    @property
+    def failed(self) -> bool:
+        """True for an answer that was refused, cut off or empty, or that calls tools in a form that nobody can run."""
+        return bool(NO_ANSWER.search(self.reason)) or not self.has_content or self.has_invalid_calls
+
+
 class Fallbacks:
     """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
@@ -134,6 +166,7 @@ class Fallbacks:
         self._route: Route
         self._seconds = 0.0
         self._accepted_tokens = 0
+        self._answer = AnswerSigns()
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
 
@@ -188,6 +221,7 @@ class Fallbacks:
         """Take up that the candidate answered, and return the route as metadata of the answer."""
         self._note(reply)
         self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        self._router.observed(self._route, self._request, failed=self._answer.failed)
         return self.metadata()
 
     def noted(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
@@ -198,6 +232,7 @@ class Fallbacks:
     def _note(self, reply: BaseMessage | None) -> None:
         """Keep the reported size of the request, if it can be that; of several the largest: chunks may add up."""
         if isinstance(reply, AIMessage):
+            self._answer.note(reply)
             tokens, _ = reported_tokens(reply, (self._route.estimated_tokens,))
             self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
 
@@ -207,7 +242,7 @@ class Fallbacks:
 
     def _choose(self) -> str:
         """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
-        self._seconds, self._accepted_tokens = 0.0, 0
+        self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
         refusals: list[NoModelFitsError] = []
         for decide in (self._router.decide, self._router.largest):
             try:

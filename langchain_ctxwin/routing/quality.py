@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Self
 
@@ -142,6 +142,21 @@ class Quality:
         """
         self.outcomes.record(bucket, model, success=success)
 
+    def observe(self, bucket: str, model: str, *, strength: float, failed: bool) -> None:
+        """Count an answer that nobody judged: one that failed by itself lowers the chance, any other one leaves it.
+
+        Of n answers of which f failed, the chance in this bucket becomes what it was times 1 - f / (10 + n).
+
+        Args:
+            bucket: kind and difficulty of the task.
+            model: who answered.
+            strength: where it stands between the weakest (0) and the strongest (1).
+            failed: whether it was refused, cut off, empty, or asked for again.
+        """
+        usual = self.weights.usual.get(bucket, self.weights.base)
+        as_expected = _chance(self.weights.of_model(usual, model, strength))
+        self.outcomes.add(bucket, model, Count(successes=0.0 if failed else as_expected, trials=1.0))
+
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until recorded outcomes are saved, or could not be; false when that takes longer."""
         return self.outcomes.flush(timeout_seconds)
@@ -233,7 +248,11 @@ class Outcomes:
                 raise ConfigError(f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters")
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
-        one = {(bucket, model): Count(successes=float(success), trials=1.0, at=self._clock())}
+        self.add(bucket, model, Count(successes=float(success), trials=1.0))
+
+    def add(self, bucket: str, model: str, count: Count) -> None:
+        """Count outcomes as of now; returns at once, also on an event loop."""
+        one = {(bucket, model): replace(count, at=self._clock())}
         with self._lock:
             if self._file is None:
                 self._saved = added(self._saved, one)

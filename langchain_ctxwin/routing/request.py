@@ -17,6 +17,9 @@ from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
+THREAD = "thread:"
+"""Begins the key of a conversation that is a thread."""
+
 KEY_BYTES = 12
 """Length of a digest: by chance, two of ten thousand conversations share one in 10**21 cases."""
 
@@ -120,7 +123,7 @@ def thread_key(config: Mapping[str, Any] | None = None) -> str:
     """Return the key of a run's thread, else an empty string; `config` as for `conversation_key`."""
     configurable = ensure_config(config).get("configurable") or {}  # type: ignore[arg-type]  # a config is a mapping
     thread = configurable.get("thread_id")
-    return "" if thread is None or thread == "" else f"thread:{thread}"
+    return "" if thread is None or thread == "" else f"{THREAD}{thread}"
 
 
 def _media(messages: Sequence[AnyMessage]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from langchain_ctxwin.routing.candidates import (
     smallest_limits,
 )
 from langchain_ctxwin.routing.quality import Quality
-from langchain_ctxwin.routing.request import Request, RequestSizes, needed_capabilities
+from langchain_ctxwin.routing.request import THREAD, Request, RequestSizes, needed_capabilities
 from langchain_ctxwin.util.memo import Lru
 
 MIDDLE = 0.5
@@ -144,6 +145,9 @@ class ModelRouter:
         self._candidates = Candidates(candidates, registry, clock=clock)
         self._sizes = RequestSizes(counter, headroom=self.config.headroom)
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
+        self._asked: Lru[tuple[tuple[int, bytes], Route]] = Lru(
+            MAX_CONVERSATIONS
+        )  # the latest request, and who answered
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -302,6 +306,31 @@ class ModelRouter:
         """
         bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
         self.quality.record(bucket, name, success=success)
+
+    def observed(self, route: Route, request: Request, *, failed: bool) -> None:
+        """Count an answer that nobody judged; see `RoutingConfig.learn_outcomes`.
+
+        A request of a thread that is sent once more as it was says that its answer before was no good.
+
+        Args:
+            route: who answered.
+            request: what was asked.
+            failed: whether the answer was refused, cut off or empty.
+        """
+        observe = getattr(self.quality, "observe", None)  # a quality of one's own may take judgements alone
+        if not self.config.learn_outcomes or observe is None:
+            return
+        infos = [one.info for one in self.candidates]
+        ranks = dict(zip((one.name for one in self.candidates), strengths(infos), strict=True))
+        asked = (len(request.messages), hashlib.blake2b(request.text.encode("utf-8", "surrogatepass")).digest())
+        before = self._asked.get(request.conversation)
+        if before is not None and before[0] == asked and before[1].name in ranks:
+            again = before[1]
+            observe(again.bucket, again.name, strength=ranks[again.name], failed=True)
+        if request.conversation.startswith(THREAD):
+            self._asked.put(request.conversation, (asked, route))
+        if route.name in ranks:
+            observe(route.bucket, route.name, strength=ranks[route.name], failed=failed)
 
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""

@@ -150,7 +150,7 @@ def test_an_answer_is_that_of_the_candidate_with_the_route(how):
     assert route_of(answer) == {
         "model": "small",
         "reason": "cheapest that fits and is likely enough (chance 0.50, $0.0016)",
-        "rejected": {"large": "fits, but scored 0.200 against 0.350 (chance 0.50, $0.0032)"},
+        "rejected": {"large": "fits, but scored 0.410 against 0.455 (chance 0.50, $0.0032)"},
         "fallbacks": [],
         "estimated_tokens": route_of(answer)["estimated_tokens"],
         "estimated_cost": route_of(answer)["estimated_cost"],

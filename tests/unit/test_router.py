@@ -98,11 +98,11 @@ def words(tokens: int) -> str:
     [
         (
             *(0.8, 0.8, "cheap", "cheapest that fits and is likely enough (chance 0.80, $0.0016)"),
-            {"dear": "fits, but scored 0.500 against 0.770 (chance 0.80, $0.02)"},
+            {"dear": "fits, but scored 0.710 against 0.791 (chance 0.80, $0.02)"},
         ),
         (
             *(0.9, 0.2, "dear", "most likely to answer well (chance 0.90, $0.02)"),
-            {"cheap": "fits, but scored 0.170 against 0.600 (chance 0.20, $0.0016)"},
+            {"cheap": "fits, but scored 0.191 against 0.810 (chance 0.20, $0.0016)"},
         ),
     ],
 )

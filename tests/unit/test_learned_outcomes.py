@@ -1,0 +1,152 @@
+"""Are answers that were no answers counted against their model, and do all others leave its chances alone?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from pydantic import Field
+
+from langchain_ctxwin import RoutingConfig
+from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
+from support.agents import ADAPTERS, agent_on
+from support.fakes import ScriptedChatModel
+from support.routing import info
+
+ASKED = "What is the capital of France?"
+STRENGTHS = {"strengths": [0.0, 1.0]}
+
+
+class Ending(ScriptedChatModel):
+    """A model whose answers end for a reason."""
+
+    ending: dict[str, str] = Field(default_factory=dict)
+
+    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
+        made = super()._metered(answer, tokens)
+        return made.model_copy(update={"response_metadata": {**made.response_metadata, **self.ending}})
+
+
+def routed(answer: AIMessage | None = None, ending: dict[str, str] | None = None, **config: Any) -> Any:
+    model = Ending(
+        model_name="one",
+        ending=ending or {},
+        policy=lambda *_: answer if answer is not None else AIMessage("Paris."),
+        profile={"max_input_tokens": 8_000},
+    )
+    registry = type("Known", (), {"lookup": lambda _, model: info(getattr(model, "model_name", model), 8_000, "1")})()
+    return RoutedChatModel(ModelRouter([model], registry, RoutingConfig(**config), quality=Quality()))
+
+
+def chance(model: RoutedChatModel) -> float:
+    return model.router.quality.chances(ASKED, ["one"], strengths=[0.5])[0]
+
+
+def asked(model: RoutedChatModel, way: str, times: int = 5) -> None:
+    for _ in range(times):
+        if way == "stream":
+            list(model.stream(ASKED))
+        elif way == "ainvoke":
+            asyncio.run(model.ainvoke(ASKED))
+        else:
+            model.invoke(ASKED)
+
+
+INVALID = {"name": "f", "args": "{", "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"finish_reason": "length"},
+        {"finish_reason": "MAX_TOKENS"},
+        {"stop_reason": "max_tokens"},
+        {"stop_reason": "refusal"},
+        {"finish_reason": "content_filter"},
+        {"finish_reason": "SAFETY"},
+    ],
+)
+def test_an_answer_that_was_cut_or_refused_counts_against_its_model(way, ending):
+    """Of five that failed out of five, the chance becomes what it was times 1 - 5 / 15."""
+    model = routed(None, ending)
+    before = chance(model)
+    asked(model, way)
+    assert chance(model) < before * 0.85
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+@pytest.mark.parametrize(
+    "ending", [{}, {"finish_reason": "stop"}, {"stop_reason": "end_turn"}, {"finish_reason": "STOP"}]
+)
+def test_an_answer_that_came_leaves_the_chances_as_they_are(way, ending):
+    """Nobody said whether it was good."""
+    model = routed(None, ending)
+    before = chance(model)
+    asked(model, way, 50)
+    assert chance(model) == pytest.approx(before)
+
+
+@pytest.mark.parametrize("answer", [AIMessage(""), AIMessage("", invalid_tool_calls=[INVALID])])
+def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
+    """Their arguments are no JSON."""
+    model = routed(answer)
+    before = chance(model)
+    asked(model, "invoke")
+    assert chance(model) < before
+
+
+def test_a_request_that_a_thread_sends_again_counts_against_the_answer_before():
+    """Without a thread, equal requests are those of different people."""
+    model = routed()
+    before = chance(model)
+    for _ in range(3):
+        model.invoke([HumanMessage(ASKED)])
+    assert chance(model) == pytest.approx(before)
+    thread = {"configurable": {"thread_id": "t"}}
+    for _ in range(3):
+        model.invoke([HumanMessage(ASKED)], thread)
+    assert chance(model) < before
+    least = chance(model)
+    model.invoke([HumanMessage(ASKED), AIMessage("Paris."), HumanMessage("And of Italy?")], thread)
+    assert chance(model) >= least
+
+
+def test_what_is_not_to_be_learned_is_not():
+    """The setting turns it off, and what somebody records still counts."""
+    model = routed(None, {"finish_reason": "length"}, learn_outcomes=False)
+    before = chance(model)
+    asked(model, "invoke")
+    assert chance(model) == pytest.approx(before)
+    for _ in range(5):
+        model.router.record(model.invoke(ASKED).response_metadata["route"], success=False)
+    assert chance(model) < before
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_agents_learn_too(adapter):
+    """Their calls go through the same model."""
+    model = routed(None, {"finish_reason": "length"})
+    before = chance(model)
+    agent = agent_on(adapter, model)
+    agent.invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": "t"}})
+    assert chance(model) < before
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_the_chance_falls_with_the_share_of_failures_alone(failed, other):
+    """Of n answers with f failures it is what it was times 1 - f / (10 + n), in the bucket's usual text."""
+    quality = Quality()
+    bucket = quality.bucket(ASKED)
+    for number in range(failed + other):
+        quality.observe(bucket, "one", strength=0.5, failed=number < failed)
+    known = quality.outcomes.of(bucket, "one")
+    assert known.trials == failed + other
+    if other:
+        expected = known.successes / other
+        share = (10 * expected + known.successes) / (10 + known.trials)
+        assert share == pytest.approx(expected * (1 - failed / (10 + known.trials)))
