@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import langchain_core
 
 from langchain_ctxwin import __version__
-from langchain_ctxwin.config import FileConfig, changes, defaults, listed, origins, shown
+from langchain_ctxwin.config import FileConfig, ToolResultConfig, defaults, listed
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
@@ -32,6 +32,8 @@ from langchain_ctxwin.observe.plots import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.settings_file import read_table
+from langchain_ctxwin.settings_listing import changes, origins, shown
+from langchain_ctxwin.tool_results.cursors import parsed
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -104,6 +106,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(commands)
     _add_models(commands)
     _add_history(commands)
+    cursor = commands.add_parser("cursor", help="explain a cursor of a large tool result, as far as it tells by itself")
+    cursor.add_argument("text", help="the cursor, as a page shows it")
+    help_text = "how long results are kept (default: that of the settings)"
+    cursor.add_argument("--ttl", type=_positive, metavar="SECONDS", help=help_text)
+    cursor.set_defaults(run=_cursor)
     return parser
 
 
@@ -236,6 +243,27 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
         hint = "set a provider's API key, or pass --source or --catalog"
         return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
     return 0
+
+
+def _cursor(args: argparse.Namespace) -> int:
+    found = parsed(args.text)
+    ttl_seconds = args.ttl or ToolResultConfig().ttl_seconds
+    now, made = time.time(), found.time_seconds
+    left = made + ttl_seconds - now
+    state = f"in {left:,.0f} seconds" if left > 0 else f"{-left:,.0f} seconds ago"
+    print(f"result   {found.result_id}")
+    print(f"offset   {found.offset:,}")
+    print(f"made     {_utc(made)}")
+    print(f"expires  {_utc(made + ttl_seconds)} ({state}, when results are kept for {ttl_seconds:,.0f} seconds)")
+    print("tag      not verified: that takes the key it was signed with, its tool, arguments and thread")
+    return 0
+
+
+def _utc(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,.0f} seconds after 1970, which is no date"
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_faults import MAX_AMOUNT, explained, printable
 
 __all__ = [
+    "MAX_AMOUNT",
     "AlertConfig",
     "ContextConfig",
     "FileConfig",
@@ -38,6 +39,9 @@ __all__ = [
     "ToolOverrides",
     "ToolResultConfig",
     "as_live",
+    "defaults",
+    "group_of",
+    "listed",
 ]
 
 MAX_SECONDS = 30 * 24 * 3_600
@@ -335,11 +339,21 @@ class ContextConfig(Settings):
         return self
 
 
+def _require_one_answer(*, enabled: bool | None, full: bool | None, fields: tuple[str, ...] | None) -> None:
+    """Raise for settings of one table that contradict each other."""
+    if full and enabled is False:
+        raise ValueError("full=True and enabled=False: leave out full, a result that nobody guards is shown whole")
+    if full and fields:
+        raise ValueError(f"full=True and fields={fields!r}: leave out one, a result is shown whole or in chosen fields")
+
+
 class ToolOverrides(BaseModel):
     """What differs for one tool; what is left out is as for all tools. See `ToolResultConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    enabled: bool | None = None
+    full: bool | None = None
     max_tokens: Count | None = None
     max_share: Fraction | None = None
     fields: tuple[FieldPath, ...] | None = None
@@ -349,6 +363,11 @@ class ToolOverrides(BaseModel):
     pagination: bool | None = None
     extraction: bool | None = None
     keywords: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _require_one_answer(self) -> Self:
+        _require_one_answer(enabled=self.enabled, full=self.full, fields=self.fields)
+        return self
 
     def __init__(self, /, **values: Any) -> None:
         with _explained_faults(values, type(self)):
@@ -368,6 +387,13 @@ class ToolResultConfig(Settings):
     """
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
+
+    enabled: bool = True
+    """Whether results are guarded at all; otherwise they stay exactly as their tools return them."""
+
+    full: bool = False
+    """Show results whole, whatever `max_tokens` and `max_share` say; one that is larger than the room left in the
+    window is logged as `tool_result.too_large`."""
 
     max_tokens: Count = 4000
     """Largest result that is shown as it is, and largest page of a larger one: a few screens of text."""
@@ -405,10 +431,15 @@ class ToolResultConfig(Settings):
     """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
     cursors end with the process."""
 
+    @model_validator(mode="after")
+    def _require_one_answer(self) -> Self:
+        _require_one_answer(enabled=self.enabled, full=self.full, fields=self.fields)
+        return self
+
     @property
     def chosen_fields(self) -> tuple[str, ...]:
-        """The configured `fields`, none where `projection` is switched off."""
-        return self.fields if self.projection else ()
+        """The configured `fields`, none where `projection` is switched off or results are shown whole."""
+        return self.fields if self.projection and not self.full else ()
 
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""
@@ -419,7 +450,7 @@ class ToolResultConfig(Settings):
 
 
 class RetrievalConfig(Settings):
-    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, when it is made.
+    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, unless it is made from a live one.
 
     Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
     """
@@ -582,10 +613,10 @@ class FileConfig(ContextConfig):
     """Settings of `ToolResultGuard`."""
 
     retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
-    """Settings of `BudgetedRetriever`, which reads them once: it does not follow a file that changes."""
+    """Settings of `BudgetedRetriever.from_config`, which follows a `ConfigFile`."""
 
     routing: RoutingConfig = Field(default_factory=RoutingConfig)
-    """Settings of `ModelRouter`, which also reads them once."""
+    """Settings of `ModelRouter`."""
 
     alerts: AlertConfig = Field(default_factory=AlertConfig)
     """Thresholds of `Alerts`."""
@@ -615,6 +646,17 @@ def as_live(config: ContextConfig | LiveConfig | None) -> LiveConfig:
     return Fixed(config or ContextConfig())
 
 
+def group_of(config: Any, name: str) -> Any:
+    """Return a group of settings in what was given as a configuration, as they are now.
+
+    Args:
+        config: the group itself, a `FileConfig` or a live configuration that has it.
+        name: of the group in a `FileConfig`.
+    """
+    current = config.current if isinstance(config, LiveConfig) else config
+    return getattr(current, name) if isinstance(current, FileConfig) else current
+
+
 def listed(settings: BaseModel) -> dict[str, Any]:
     """Return the values of all settings; those of a group within this one behind its name and a dot."""
     values: dict[str, Any] = {}
@@ -635,42 +677,6 @@ def defaults(kind: type[BaseModel]) -> dict[str, Any]:
     groups = {name: _group_of(field) for name, field in kind.model_fields.items()}
     shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items() if group}
     return listed(kind.model_construct(**shipped))
-
-
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
-    names = dict.fromkeys([*before, *after])
-    pairs = {name: (before.get(name), after.get(name)) for name in names}
-    return {
-        name: [shown(old), shown(new)]
-        for name, (old, new) in pairs.items()
-        if old != new and not (old in NOTHING and new in NOTHING)
-    }
-
-
-def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
-    """Return for every setting where it comes from: `file`, `environment` or `default`.
-
-    Args:
-        settings: made from the table.
-        table: what the file holds.
-    """
-    found: dict[str, str] = {}
-    for name in type(settings).model_fields:
-        value, inner = getattr(settings, name), table.get(name, {})
-        if isinstance(value, Settings):
-            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
-            continue
-        given = "environment" if name in settings.model_fields_set else "default"
-        found[name] = "file" if name in table else given
-    return found
-
-
-def shown(value: Any) -> Any:
-    """Return a value as plain JSON, every secret masked."""
-    if isinstance(value, SecretStr):
-        return MASK
-    return [shown(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _group_of(field: FieldInfo | None) -> type[Settings] | None:

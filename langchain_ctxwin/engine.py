@@ -201,6 +201,7 @@ class ContextEngine:
             is_exact=lambda: pricing.exact,
             declared=stated if stated.known else self.limits,
             settings=settings,
+            info=called if isinstance(called, ModelInfo) else None,
         )
         request = self._request(messages, system_prompt, tools, pricing, settings)
         request = replace(request, rules=self._rules_of(called if called is not None else model))
@@ -397,13 +398,17 @@ class ContextEngine:
     def _applied(self, compaction: Compaction, window: Window, began: float) -> dict[str, Any]:
         """The update of a compaction that needs no model."""
         update = applied(compaction, window, planning.summary_after(compaction, window))
-        return tell(self._after, self.reporter, compaction, window, update, began=began)
+        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
 
     def _taken(self, compaction: Compaction, window: Window, written: Written, began: float) -> dict[str, Any]:
         """The update of a compaction for which a summary was written."""
         update = taken(compaction, window, written.text, written.cost)
         self.report_summary(window, "ready", "", written, messages=len(range(*(compaction.snapshot or (0, 0)))))
-        return tell(self._after, self.reporter, compaction, window, update, began=began)
+        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
+
+    def info_of(self, window: Window) -> ModelInfo | None:
+        """Return what is known of the model of a request, its prices included; None when nobody knows them."""
+        return self.prices.of(window.about.model, window.about.info)
 
     def report_summary(
         self,

@@ -11,7 +11,9 @@ from langchain_core.messages import AnyMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import lines_to_keep, unused_results
+from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
@@ -84,6 +86,7 @@ def tell(
     update: dict[str, Any],
     *,
     began: float,
+    info: ModelInfo | None = None,
 ) -> dict[str, Any]:
     """Return the state update of a compaction, after telling of it unless it changed nothing.
 
@@ -94,12 +97,15 @@ def tell(
         window: the request that it was planned for.
         update: what it came to.
         began: when it was begun, by `time.perf_counter`.
+        info: prices of the model.
     """
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
     tokens_after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
+    prefix = window.report["system_tokens"] + window.report["tool_tokens"]
+    worth = worth_of(info, before=compaction.tokens_before, after=tokens_after, prefix=min(prefix, tokens_after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
     reporter.emit(
         CompactionEvent(
@@ -112,6 +118,8 @@ def tell(
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
+            once_cost=worth.once_cost,
+            saved_cost=worth.saved_cost,
             left_results=len(results),
             unused_results=len(unused_results(request.messages, results)),
         )

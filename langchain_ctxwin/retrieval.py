@@ -14,12 +14,20 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import patch_config
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
-from langchain_ctxwin.config import RetrievalConfig
+from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, group_of
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.tokens import text_price
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
@@ -70,10 +78,29 @@ class _Budgeted(BaseModel):
     on_overflow: Literal["stop", "skip"] = Field(default_factory=lambda: RetrievalConfig().on_overflow)
     """End at the first chunk that does not fit, or skip it and go on with smaller ones."""
 
+    _live: Any = PrivateAttr(default=None)
+    _own: frozenset[str] = PrivateAttr(default=frozenset())
+
     @classmethod
-    def from_config(cls, config: RetrievalConfig, **fields: Any) -> Self:
-        """Make one from settings, for example those of a file; `fields` are the other arguments and win over them."""
-        return cls(**{**config.model_dump(), **fields})
+    def from_config(cls, config: RetrievalConfig | FileConfig | LiveConfig, **fields: Any) -> Self:
+        """Make one from settings, for example those of a file; `fields` are the other arguments and win over them.
+
+        With a live configuration, such as a `ConfigFile`, each retrieval goes by the settings that hold then.
+
+        Raises:
+            ConfigError: it holds no settings of retrieval.
+        """
+        settings = group_of(config, "retrieval")
+        if not isinstance(settings, RetrievalConfig):
+            raise ConfigError(f"config={brief(config)}: pass a RetrievalConfig, a FileConfig or a ConfigFile")
+        made = cls(**{**settings.model_dump(), **fields})
+        made._live, made._own = (config if isinstance(config, LiveConfig) else None), frozenset(fields)
+        return made
+
+    def _now(self, name: str) -> Any:
+        """The value of a setting as it is now: an argument, else what a live configuration says."""
+        is_fixed = self._live is None or name in self._own
+        return getattr(self if is_fixed else group_of(self._live, "retrieval"), name)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -87,17 +114,17 @@ class _Budgeted(BaseModel):
             raise ConfigError(f"invalid {cls.__name__}: " + "; ".join(problems)) from error
 
     def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
-        budget = self.max_context_tokens if max_context_tokens is None else max_context_tokens
-        documents = [_scored(one, self.score) for one in found]
-        ranked = _by_relevance(documents, self.score)
-        _warn_of_unscored(documents, self.score)
+        budget = self._now("max_context_tokens") if max_context_tokens is None else max_context_tokens
+        documents = [_scored(one, self._now("score")) for one in found]
+        ranked = _by_relevance(documents, self._now("score"))
+        _warn_of_unscored(documents, self._now("score"))
         count = len(ranked) if k is None else k
         price, sizes = text_price(self.counter), dict[int, int]()
 
         def size(document: Document) -> int:
             return sizes.setdefault(id(document), price(document.page_content))
 
-        fit = take_while_fits(ranked[:count], budget, size, on_overflow=self.on_overflow)
+        fit = take_while_fits(ranked[:count], budget, size, on_overflow=self._now("on_overflow"))
         oversized = tuple(document for document in fit.dropped if sizes.get(id(document), 0) > budget)
         if fit.truncated:
             log.warning(
@@ -216,21 +243,23 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, call: _Call | None = None, **kwargs: Any
     ) -> list[Document]:
-        call = call or _Call(k=self.k)
+        call = call or _Call(k=self._now("k"))
         found = self.base.invoke(query, call.child_config(run_manager), **kwargs)
         return call.finish(self._select(found, call.k, call.budget))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, call: _Call | None = None, **kwargs: Any
     ) -> list[Document]:
-        call = call or _Call(k=self.k)
+        call = call or _Call(k=self._now("k"))
         found = await self.base.ainvoke(query, call.child_config(run_manager), **kwargs)
         return call.finish(self._select(found, call.k, call.budget))
 
     def _checked(self, k: int | None) -> int | None:
         if k is not None and k < 1:
-            raise ConfigError(f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({self.k})")
-        return self.k if k is None else k
+            raise ConfigError(
+                f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({self._now('k')})"
+            )
+        return self._now("k") if k is None else k
 
 
 class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
@@ -261,7 +290,7 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
     ) -> list[Document]:
         """Return copies of the documents that fit, most relevant first."""
         del query, callbacks  # the interface passes them; the score decides and no run is started
-        return list(self._select(documents, self.k).documents)
+        return list(self._select(documents, self._now("k")).documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ class ModelCall:
             return
         offered = [name_of(tool) for tool in window.about.tools]
         deferred = len(choices.selector.tools) - len(tools_of(step.state)) if choices.selector else 0
-        info = engine.prices.of(window.about.model, choices.provider(step.state))
+        info = engine.info_of(window)
         self._report(
             step_event(
                 window,

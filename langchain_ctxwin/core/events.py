@@ -241,6 +241,11 @@ class CompactionEvent(Event):
     left_results: int = 0
     """Tool results among them."""
 
+    once_cost: Decimal | None = None
+    saved_cost: Decimal | None = None
+    """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
+    None where a price is unknown. The first over the second are the calls after which it has paid for itself."""
+
     unused_results: int = 0
     """Those of them that nothing was taken from: no identifier in them occurs in a later message of the agent."""
 

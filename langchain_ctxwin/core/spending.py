@@ -76,6 +76,47 @@ class Usage:
         return priced / PRICED_TOKENS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionWorth:
+    """What a compaction costs once, and what it saves with each call that follows; None where a price is unknown."""
+
+    once_cost: Decimal | None
+    """USD more for the first call after it, which finds only the prompt and the tools in the cache."""
+
+    saved_cost: Decimal | None
+    """USD less for each call, because less is read from the cache."""
+
+    @property
+    def pays_after_calls(self) -> float | None:
+        """Calls after which it has paid for itself; None when it never does, or nobody knows."""
+        if self.once_cost is None or not self.saved_cost or self.saved_cost <= 0:
+            return None
+        return float(self.once_cost / self.saved_cost)
+
+
+def worth_of(info: ModelInfo | None, *, before: int, after: int, prefix: int) -> CompactionWorth:
+    """Return what a compaction is worth by the prices of its model.
+
+    Args:
+        info: the prices.
+        before: input tokens of the request before it.
+        after: input tokens of the request after it.
+        prefix: tokens of the system prompt and the tools, which stay in the cache.
+
+    Example:
+        >>> info = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1"))
+        >>> worth_of(info, before=8_000, after=4_000, prefix=1_000).pays_after_calls
+        6.75
+    """
+    cold, warm = (
+        Usage(input_tokens=after, cached_tokens=cached, output_tokens=0).cost(info) for cached in (prefix, after)
+    )
+    full = Usage(input_tokens=before, cached_tokens=before, output_tokens=0).cost(info)
+    if cold is None or warm is None or full is None:
+        return CompactionWorth(once_cost=None, saved_cost=None)
+    return CompactionWorth(once_cost=cold - warm, saved_cost=full - warm)
+
+
 MOVE_ADVANTAGE = Decimal("1.25")
 """Times what a move costs that compacting has to cost before a conversation moves: nobody knows how long it will last.
 Of recorded agents over three windows of one price, those that moved at equal costs ended up 2 to 20 % dearer."""

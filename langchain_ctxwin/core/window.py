@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.priced_view import PricedView, Request
 from langchain_ctxwin.core.reported import answered_by, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
@@ -61,6 +62,9 @@ class About:
 
     declared: ModelLimits | None = None
     """What is stated about the model's limits beside what was learned from refusals."""
+
+    info: ModelInfo | None = None
+    """Prices of the model, where who chose it knows them."""
 
     settings: Any = None
     """The settings that held when the request began; whatever is decided about it goes by them."""

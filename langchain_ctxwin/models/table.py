@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
+from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.models.cache import SourceState
 from langchain_ctxwin.models.registry import Explanation
 from langchain_ctxwin.util.tables import aligned
@@ -76,10 +78,29 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     yield from aligned(rows)
     if rows:
         yield "  * the value that counts"
+    if found.info:
+        yield from _full_window_lines(found.info)
     if found.others:
         yield f"  also served as {', '.join(found.others)}"
     for line in source_lines(state for state in found.sources if state.fault):
         yield f"  could not be asked: {line}"
+
+
+def _full_window_lines(info: ModelInfo) -> Iterator[str]:
+    """What compacting a full window of a model costs and saves, by its prices and the default settings."""
+    limit = info.limits.input_limit(info.limits.output_reserve())
+    settings = ContextConfig()
+    after = int((settings.keep + settings.record_share) * limit)
+    worth = worth_of(info, before=limit, after=after, prefix=0)
+    if worth.once_cost is None or worth.saved_cost is None:
+        yield "  a full window: what a compaction costs and saves is unknown, because a price is"
+        return
+    calls = worth.pays_after_calls
+    pays = "it never pays for itself" if calls is None else f"it has paid for itself after {calls:.1f} calls"
+    yield (
+        f"  a full window of {limit:,} tokens, compacted to {after:,}: costs ${worth.once_cost:.4f} once (the prompt "
+        f"cache is written anew) and saves ${worth.saved_cost:.4f} with each call, {pays}"
+    )
 
 
 def _row(info: ModelInfo) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.routing.candidates import PROFILE_KEYS
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
 from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
-from langchain_ctxwin.routing.router import ModelRouter
+from langchain_ctxwin.routing.router import ModelRouter, settings_for
 
 _Generation = TypeVar("_Generation", ChatGeneration, ChatGenerationChunk)
 
@@ -51,6 +51,7 @@ class RoutedChatModel(BaseChatModel):
         answer = model.bind_tools(tools).invoke("How many orders are open?")
         answer.response_metadata["route"]["reason"]
         model.invoke("And yesterday?", route="large")  # begin with this candidate, whatever the request's size
+        model.invoke("Prove it.", routing={"cost": 0})  # weigh this request by quality alone
         ```
 
     A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
@@ -246,6 +247,7 @@ class RoutedChatModel(BaseChatModel):
             output_tokens=output_tokens_of(given),
             prefer=prefer,
             prefer_reason=reason,
+            config=settings_for(self.router.config, given.get("routing")),
         )
         return Fallbacks(self.router, request, given)
 

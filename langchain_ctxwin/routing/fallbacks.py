@@ -24,7 +24,7 @@ from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
 from langchain_ctxwin.routing.request import Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
 
-OWN_ARGUMENTS = ("route", "conversation", "estimated_tokens")
+OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")
 """Arguments of a call that are meant for the router."""
 
 NO_TOOLS = "has an integration without tool calling"

@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
+from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
@@ -81,6 +82,9 @@ class Request:
     cached_tokens: int | None = None
     """What of the request the kept candidate has seen, when the caller knows; None takes the router's own memory."""
 
+    config: RoutingConfig | None = None
+    """Settings of this request alone; None takes the router's."""
+
     renew: bool = False
     """True when the prefix changed, so that there is no prompt cache to stay for."""
 
@@ -140,7 +144,7 @@ def _media(messages: Sequence[AnyMessage]) -> Iterator[str]:
 class RequestSizes:
     """Counts requests with one counter, or with the estimator of each tokenizer family."""
 
-    def __init__(self, counter: TokenCounter | RequestCounter | None, *, headroom: float) -> None:
+    def __init__(self, counter: TokenCounter | RequestCounter | None, *, headroom: Callable[[], float]) -> None:
         given = counter.estimator if isinstance(counter, RequestCounter) else counter
         self._given = None if given is None else _Counted(given, headroom)
         self._by_family: dict[str, _Counted] = {}
@@ -161,20 +165,20 @@ class RequestSizes:
 
     def _family(self, family: str) -> _Counted:
         known = self._by_family.get(family)
-        return known or self._by_family.setdefault(family, _Counted(TokenEstimator(family), 1.0))
+        return known or self._by_family.setdefault(family, _Counted(TokenEstimator(family), lambda: 1.0))
 
 
 class _Counted:
     """One counter with its bounds; each message is priced once while it is unchanged."""
 
-    def __init__(self, counter: TokenCounter, headroom: float) -> None:
+    def __init__(self, counter: TokenCounter, headroom: Callable[[], float]) -> None:
         self._counter = counter
         exact = bool(getattr(counter, "exact", False))
         self._upper: Callable[[int], int] = getattr(counter, "upper", None) or (
-            int if exact else lambda tokens: ceil(tokens * headroom)
+            int if exact else lambda tokens: ceil(tokens * headroom())
         )
         self._lower: Callable[[int], int] = getattr(counter, "lower", None) or (
-            int if exact else lambda tokens: int(tokens / headroom)
+            int if exact else lambda tokens: int(tokens / headroom())
         )
         self._base: int | None = None
         self._price = PerMessage(lambda message: self._net([message]))

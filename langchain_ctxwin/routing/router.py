@@ -13,13 +13,13 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
-from langchain_ctxwin.config import RoutingConfig
+from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
 from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.spending import CostComparison, Usage
-from langchain_ctxwin.errors import NoModelFitsError
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError, brief
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
@@ -112,7 +112,7 @@ class ModelRouter:
         candidates: chat models (also bound ones), `ModelInfo`s or names like `provider:name`; a mapping gives them
             names of your own.
         registry: states limits, prices and capabilities; without one, a model's profile does.
-        config: weights and margins.
+        config: weights and margins; a `ConfigFile` is followed while the program runs.
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
         quality: estimates chances and counts outcomes; by default one that starts without outcomes.
         clock: seconds since the epoch.
@@ -133,21 +133,29 @@ class ModelRouter:
         self,
         candidates: Sequence[CandidateModel] | Mapping[str, CandidateModel],
         registry: Registry | None = None,
-        config: RoutingConfig | None = None,
+        config: RoutingConfig | FileConfig | LiveConfig | None = None,
         *,
         counter: TokenCounter | RequestCounter | None = None,
         quality: Quality | None = None,
         clock: Clock = time.time,
     ) -> None:
-        self.config = config or RoutingConfig()
+        self._settings = RoutingConfig() if config is None else config
+        if not isinstance(self.config, RoutingConfig):
+            raise ConfigError(f"config={brief(config)}: pass a RoutingConfig, a FileConfig or a ConfigFile, or None")
         self.quality = quality or Quality()
         self.clock = clock
         self._candidates = Candidates(candidates, registry, clock=clock)
-        self._sizes = RequestSizes(counter, headroom=self.config.headroom)
+        self._sizes = RequestSizes(counter, headroom=lambda: self.config.headroom)
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
         self._asked: Lru[tuple[tuple[int, bytes], Route]] = Lru(
             MAX_CONVERSATIONS
         )  # the latest request, and who answered
+
+    @property
+    def config(self) -> RoutingConfig:
+        """The settings that hold now; those of a `ConfigFile` follow the file."""
+        settings: RoutingConfig = group_of(self._settings, "routing")
+        return settings
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -199,6 +207,7 @@ class ModelRouter:
         exclude: Collection[str] | Mapping[str, str] = (),
         prefer: str = "",
         renew: bool = False,
+        config: RoutingConfig | Mapping[str, Any] | None = None,
     ) -> Route:
         """Choose a model for a request.
 
@@ -212,6 +221,7 @@ class ModelRouter:
             exclude: candidates that may not be chosen; as a mapping with the reasons.
             prefer: candidate to take if it can do what the request needs, whatever its size.
             renew: choose anew, because the conversation's prefix changed anyway.
+            config: weights for this request alone; a mapping changes some of the router's.
 
         Raises:
             NoModelFitsError: no candidate can take the request; the message lists each of them and why.
@@ -230,6 +240,7 @@ class ModelRouter:
                 output_tokens=output_tokens,
                 prefer=prefer,
                 renew=renew,
+                config=settings_for(self.config, config),
             )
         )
 
@@ -346,18 +357,21 @@ class ModelRouter:
         reserve = self.config.output_reserve
         self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens, output_reserve=reserve)
 
+    def _config(self, request: Request) -> RoutingConfig:
+        return request.config or self.config
+
     def _measured(self, request: Request, candidates: Sequence[Candidate]) -> Request:
         """The request with its size for every candidate, all capabilities that it needs, and what to reserve."""
         return replace(
             request,
             sizes=self._sizes.of(request, {one.family for one in candidates}),
-            requires=needed_capabilities(request, self.config.required),
+            requires=needed_capabilities(request, self._config(request).required),
             reserve=self._reserve(request),
         )
 
     def _reserve(self, request: Request) -> int | None:
         """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
-        stated = (request.reserve, request.output_tokens, self.config.output_reserve)
+        stated = (request.reserve, request.output_tokens, self._config(request).output_reserve)
         return next((tokens for tokens in stated if tokens is not None), None)
 
     def _today(self) -> date:
@@ -384,7 +398,7 @@ class ModelRouter:
         """Names that are taken if they can be, with the reason."""
         if request.prefer:
             yield self._candidates.named(request.prefer).name, request.prefer_reason or "asked for by name"
-        if self.config.sticky and not request.renew:
+        if self._config(request).sticky and not request.renew:
             yield request.kept or self.kept(request.conversation), "kept: the conversation's prompt cache"
 
     def _best(
@@ -395,7 +409,7 @@ class ModelRouter:
         ranks = strengths([one.info for one in candidates])
         chances = self.quality.chances(request.text, names, strengths=ranks, needs_tools=bool(request.tools))
         options = self._options(can, dict(zip(names, chances, strict=True)), request)
-        enough = [option for option in options if option.chance >= (self.config.least_chance or 0.0)]
+        enough = [option for option in options if option.chance >= (self._config(request).least_chance or 0.0)]
         ranked = sorted(enough, key=lambda option: (-option.score, _by_cost(option)))
         best = ranked[0] if ranked else max(options, key=lambda option: option.chance)
         left = {
@@ -417,7 +431,7 @@ class ModelRouter:
         seconds = {one.name: self._candidates.seconds(one.name) or 0.0 for one in can}
         dearest = max((cost for cost in costs.values() if cost is not None), default=Decimal(0)) or Decimal(1)
         slowest = max(seconds.values()) or 1.0
-        config, options = self.config, []
+        config, options = self._config(request), []
         for one in can:
             cost, chance = costs[one.name], chances[one.name]
             cost_share = 1.0 if cost is None else float(cost / dearest)
@@ -446,7 +460,7 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
         """USD of one request; without a price for cached input, that costs what other input costs."""
-        expected, tokens = self.config.expected_output_tokens, candidate.size(request).tokens
+        expected, tokens = self._config(request).expected_output_tokens, candidate.size(request).tokens
         asked = request.output_tokens or candidate.limits.output_reserve(request.reserve)
         output = min(expected, asked) if asked else expected
         cached = min(self._cached_tokens(candidate, request), tokens)
@@ -460,6 +474,19 @@ class ModelRouter:
         if request.cached_tokens is not None:
             return request.cached_tokens
         return seen_tokens if candidate.name == name else 0
+
+
+def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:
+    """Return the settings that a call gives for itself; a mapping changes some of the known ones.
+
+    Raises:
+        ConfigError: it is no settings, or names none of them.
+    """
+    if given is None or isinstance(given, RoutingConfig):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"routing={brief(given)}: pass a RoutingConfig, or a mapping such as {{'cost': 0}}")
+    return RoutingConfig(**{**known.model_dump(), **given})
 
 
 def _messages(given: Any) -> list[AnyMessage]:

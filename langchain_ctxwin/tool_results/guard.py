@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
-from langchain_ctxwin.config import FileConfig, LiveConfig, ToolResultConfig
+from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
 from langchain_ctxwin.core.edits import leaves
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
@@ -63,6 +63,9 @@ MEDIA_SHARE = 0.5
 
 STORE_SECONDS = 3.0
 """Longest wait for a store: a tool call waits for it, and a healthy one takes milliseconds for a megabyte."""
+
+WHOLE = {"max_tokens": MAX_AMOUNT, "max_share": 1.0}
+"""Settings under which a result may take all the room that is left."""
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
@@ -141,7 +144,7 @@ class ToolResultGuard:
     @property
     def config(self) -> ToolResultConfig:
         """The settings that hold now."""
-        settings: ToolResultConfig = _settings_of(self._config)
+        settings: ToolResultConfig = group_of(self._config, "tool_results")
         return settings
 
     @property
@@ -211,6 +214,8 @@ class ToolResultGuard:
 
     def output(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
+        if not self.config.for_tool(tool).enabled:
+            return output
         call, known = self._call(tool, args, runtime), _known(output, runtime)
         output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
         shown = with_views(output, lambda content: self._shown(call, content, None, events), known)
@@ -219,6 +224,8 @@ class ToolResultGuard:
 
     async def aoutput(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
+        if not self.config.for_tool(tool).enabled:
+            return output
         call, known, loop = self._call(tool, args, runtime), _known(output, runtime), asyncio.get_running_loop()
         output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
         # A text is priced by a sample; anything else may have to be printed first.
@@ -288,8 +295,10 @@ class ToolResultGuard:
         """What is shown of a result, None when it stays as it is. What is left out is kept before that."""
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
-        if fits and not config.chosen_fields:
-            events.append(self._event(call, size))
+        if config.full and not fits:
+            log.warning("tool_result.too_large", tool=call.tool, tokens=size, room_tokens=call.budget_tokens)
+        if config.full or (fits and not config.chosen_fields):
+            events.append(self._event(call, size, is_oversized=not fits))
             return None
         read, media = content_of(content), self._media_that_fits(call, content, 1.0 if fits else MEDIA_SHARE)
         if fits and not leaves_out(read, config.chosen_fields):
@@ -389,7 +398,7 @@ class ToolResultGuard:
             tool=tool,
             args=args,
             thread=self._thread(runtime),
-            budget_tokens=budget_of(config, state, self._prices),
+            budget_tokens=budget_of(config.model_copy(update=WHOLE) if config.full else config, state, self._prices),
             texts=_asked_texts(args, state),
             config=config,
         )
@@ -406,7 +415,7 @@ class ToolResultGuard:
             if tool is not None and not is_read_more(tool):
                 raise ConfigError(NAME_TAKEN)
             return request.override(tool=self._read_more) if tool is None else request
-        if tool is None:
+        if tool is None or not self.config.for_tool(request.tool_call["name"]).enabled:
             return request
         # The value keeps the tool alive, so an id in the key cannot come to mean another one.
         return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
@@ -539,12 +548,6 @@ def _facts(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _settings_of(config: Any) -> Any:
-    """Return the settings for tool results in what was given as a configuration, as they are now."""
-    current = config.current if isinstance(config, LiveConfig) else config
-    return current.tool_results if isinstance(current, FileConfig) else current
-
-
 def _as_own_tool(one: Any) -> BaseTool:
     """Return a tool, or a function as one.
 
@@ -564,7 +567,7 @@ def _as_own_tool(one: Any) -> BaseTool:
 
 def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first large result."""
-    if config is not None and not isinstance(_settings_of(config), ToolResultConfig):
+    if config is not None and not isinstance(group_of(config, "tool_results"), ToolResultConfig):
         raise ConfigError(f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None")
     if not isinstance(signer, CursorSigner | None):
         raise ConfigError(f"signer={type(signer).__name__}: pass a CursorSigner, or None")

@@ -1,0 +1,238 @@
+"""Can what the package does be switched: per tool, per call, and while the program runs?"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import (
+    BudgetedCompressor,
+    BudgetedRetriever,
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    CursorSigner,
+    FileConfig,
+    ModelInfo,
+    ModelLimits,
+    ModelRouter,
+    RetrievalConfig,
+    RoutedChatModel,
+    RoutingConfig,
+    ToolOverrides,
+    ToolResultConfig,
+    ToolResultGuard,
+)
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.core.spending import worth_of
+from langchain_ctxwin.observe import CompactionEvent, MemorySink, ToolResultEvent
+from langchain_ctxwin.tool_results import Cursor
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from support.agents import THREAD, talk
+from support.conversations import CharCounter
+from support.fakes import ScriptedChatModel
+from support.routing import FixedQuality, info
+from support.tool_runs import call, results
+
+ROWS = json.dumps([{"id": number, "name": f"row {number}", "note": "words " * 20} for number in range(200)])
+WIRINGS = ("wrap", "node", "agent", "middleware")
+
+
+@tool
+def rows() -> str:
+    """Return many rows."""
+    return ROWS
+
+
+@tool
+def others() -> str:
+    """Return as many."""
+    return ROWS
+
+
+class Live:
+    """Settings that are exchanged while the program runs."""
+
+    def __init__(self, **groups: Any) -> None:
+        self.current: ContextConfig = FileConfig(**groups)
+
+
+def shown(guard: ToolResultGuard, wiring: str, *, is_async: bool = False) -> dict[str, str]:
+    calls = [call(name, f"c-{name}") for name in ("rows", "others")]
+    return {
+        str(message.name): str(message.content)
+        for message in results(wiring, guard, [rows, others], *calls, is_async=is_async, config=THREAD)
+    }
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_a_guard_that_is_off_leaves_results_exactly_as_they_are(wiring, is_async):
+    """For all tools or for one; nothing is stored, and nothing is told."""
+    store, sink = MemoryResultStore(), MemorySink()
+    off = ToolResultGuard(ToolResultConfig(enabled=False), store=store, sinks=[sink])
+    assert shown(off, wiring, is_async=is_async) == {"rows": ROWS, "others": ROWS}
+    assert sink.of(ToolResultEvent) == []
+    one = ToolResultGuard(ToolResultConfig(max_tokens=400, per_tool={"rows": ToolOverrides(enabled=False)}))
+    found = shown(one, wiring, is_async=is_async)
+    assert found["rows"] == ROWS
+    assert len(found["others"]) < len(ROWS) / 5
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_a_result_that_is_to_be_whole_is_whole_with_a_warning_where_it_cannot_fit(wiring, is_async):
+    """The settings of all tools do not hold for it."""
+    sink = MemorySink()
+    config = ToolResultConfig(max_tokens=400, fields=("[].id",), per_tool={"rows": ToolOverrides(full=True)})
+    with capture_logs() as logs:
+        found = shown(ToolResultGuard(config, sinks=[sink]), wiring, is_async=is_async)
+    assert found["rows"] == ROWS
+    assert len(found["others"]) < len(ROWS) / 5
+    assert [log for log in logs if log["event"] == "tool_result.too_large"] == []
+    assert [event.is_reduced for event in sink.of(ToolResultEvent) if event.tool == "rows"] == [False]
+
+
+def test_a_whole_result_that_is_larger_than_the_room_is_warned_of():
+    """Naming the tool, its size and the room."""
+    state = {"context_report": {"input_limit": 1_000, "total_tokens": 500}, "messages": []}
+    guard = ToolResultGuard(ToolResultConfig(full=True))
+    runtime = SimpleNamespace(state=state, config=THREAD, execution_info=None)
+    with capture_logs() as logs:
+        assert guard.output(ROWS, "rows", {}, runtime) == ROWS
+    [log] = [log for log in logs if log["event"] == "tool_result.too_large"]
+    assert (log["tool"], log["tokens"] > log["room_tokens"] > 0) == ("rows", True)
+
+
+@pytest.mark.parametrize("kind", [ToolResultConfig, ToolOverrides])
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"full": True, "enabled": False}, "full=True and enabled=False: leave out full"),
+        ({"full": True, "fields": ("a.b",)}, "full=True and fields=('a.b',): leave out one"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(kind, values, fault):
+    """Naming both."""
+    with pytest.raises(ConfigError) as raised:
+        kind(**values)
+    assert fault in str(raised.value)
+
+
+def test_switches_of_the_guard_follow_a_live_configuration():
+    """From the next call on."""
+    live = Live(tool_results={"max_tokens": 400})
+    guard = ToolResultGuard(live)
+    assert len(shown(guard, "node")["rows"]) < len(ROWS)
+    live.current = FileConfig(tool_results={"enabled": False})
+    assert shown(guard, "node")["rows"] == ROWS
+
+
+DOCUMENTS = [Document("word " * 100, metadata={"score": n / 10, "other": -n}) for n in range(10)]
+
+
+def test_a_retriever_follows_a_live_configuration():
+    """What it was given itself stays."""
+    live = Live(retrieval={"max_context_tokens": 250})
+    base = RunnableLambda(lambda _: DOCUMENTS)
+    retriever = BudgetedRetriever.from_config(live, base=base)
+    fixed = BudgetedRetriever.from_config(live, base=base, max_context_tokens=250)
+    compressor = BudgetedCompressor.from_config(live)
+    before = [len(one.invoke("q")) for one in (retriever, fixed)]
+    live.current = FileConfig(retrieval={"max_context_tokens": 600, "k": 4, "score": "other"})
+    assert before == [2, 2]
+    assert [len(one.invoke("q")) for one in (retriever, fixed)] == [4, 2]
+    assert [one.metadata["other"] for one in retriever.invoke("q")] == [0, -1, -2, -3]
+    assert len(compressor.compress_documents(DOCUMENTS, "q")) == 4
+    assert retriever.retrieve("q", max_context_tokens=120).tokens <= 120
+
+
+@pytest.mark.parametrize("kind", [BudgetedRetriever, BudgetedCompressor])
+def test_what_holds_no_settings_of_retrieval_is_refused(kind):
+    """With what to pass instead."""
+    with pytest.raises(ConfigError, match="pass a RetrievalConfig, a FileConfig or a ConfigFile"):
+        kind.from_config(ToolResultConfig())
+    assert RetrievalConfig().max_context_tokens
+
+
+def router(config: Any = None) -> ModelRouter:
+    infos = [info("small", 8_000, "1"), info("large", 8_000, "10")]
+    return ModelRouter(infos, config=config, quality=FixedQuality({"small": 0.6, "large": 0.8}))
+
+
+def test_a_router_follows_a_live_configuration():
+    """From the next request on."""
+    live = Live(routing={"cost": 0})
+    routes = router(live)
+    assert routes.route("hi").name == "large"
+    live.current = FileConfig(routing={"cost": 5})
+    assert routes.route("hi").name == "small"
+    with pytest.raises(ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"):
+        router(RetrievalConfig())
+
+
+def test_a_call_has_weights_of_its_own():
+    """They hold for it alone."""
+    routes = router(RoutingConfig(cost=5))
+    assert routes.route("hi", config=RoutingConfig(cost=0)).name == "large"
+    assert routes.route("hi", config={"cost": 0}).name == "large"
+    assert routes.route("hi").name == "small"
+    models = [ScriptedChatModel(model_name=name, profile={"max_input_tokens": 8_000}) for name in ("small", "large")]
+    registry = SimpleNamespace(lookup=lambda model: routes.info(getattr(model, "model_name", model)))
+    quality = FixedQuality({"small": 0.6, "large": 0.8})
+    model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(cost=5, sticky=False), quality=quality))
+    answered = [model.invoke("hi", **given) for given in ({}, {"routing": {"cost": 0}}, {})]
+    assert [one.response_metadata["route"]["model"] for one in answered] == ["small", "large", "small"]
+
+
+@pytest.mark.parametrize("given", [3, {"price": 1}, {"cost": -1}])
+def test_weights_that_are_none_are_refused(given):
+    """Before anybody is asked."""
+    with pytest.raises(ConfigError):
+        router().route("hi", config=given)
+
+
+def test_the_command_explains_a_cursor(capsys):
+    """As far as its text tells; without the key nobody can say that it is true."""
+    signer = CursorSigner([b"k" * 32], clock=lambda: 1_900_000_000)
+    text = signer.sign(Cursor(tool="t", args_digest="d", thread="1", result_id="0123456789abcdef", offset=1_234))
+    assert main(["cursor", text, "--ttl", "60"]) == 0
+    out = capsys.readouterr().out
+    assert "offset   1,234" in out
+    assert "made     2030-03-17T17:46:40+00:00" in out
+    assert "expires  2030-03-17T17:47:40+00:00" in out
+    assert "not verified" in out
+    assert main(["cursor", text[:-1]]) == 2
+    assert "the cursor" in capsys.readouterr().err
+
+
+def test_a_compaction_tells_what_it_costs_and_saves():
+    """By the prices of its model; the arithmetic is that of the calls."""
+    priced = ModelInfo(name="m", input_price=Decimal(10), output_price=Decimal(1), cache_read_price=Decimal(1))
+    sink, config = MemorySink(), ContextConfig(output_reserve=0)
+    limits = ModelLimits(context_window=1_000)
+    engine = ContextEngine(limits, CharCounter(), config=config, sinks=[sink], prices=priced)
+    window = engine.measure(talk(12), system_prompt="You are careful.")
+    engine.apply(engine.emergency(window), window)
+    [event] = sink.of(CompactionEvent)
+    prefix = window.report["system_tokens"]
+    assert event.saved_cost == Decimal(event.tokens_before - event.tokens_after) / 1_000_000
+    assert event.once_cost == Decimal(9 * (event.tokens_after - prefix)) / 1_000_000
+    assert worth_of(None, before=10, after=5, prefix=1).pays_after_calls is None
+    assert worth_of(priced, before=5, after=5, prefix=1).pays_after_calls is None
+
+
+def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():
+    """What is off is off for what others wrote, too."""
+    guard = ToolResultGuard(ToolResultConfig(enabled=False))
+    messages = [HumanMessage("hi"), AIMessage("x" * 100_000)]
+    assert guard.output(messages, "rows", {}) is messages
