@@ -18,12 +18,14 @@ import langchain_core
 from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, ToolResultConfig, defaults, listed
 from langchain_ctxwin.core.budget import budget_table
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Claim, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models import sources
+from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
@@ -65,6 +67,9 @@ MAX_SINCE_CHARS = 9
 
 GATE = re.compile(r"(?P<name>.+?)\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
 BOUNDS = {">=": "at_least", "<=": "at_most"}
+
+PROBED_BEYOND = 1.25
+"""How far a probe goes beyond the limit that is stated: one that is stated too low is found, too."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -130,6 +135,10 @@ def _add_models(commands: Any) -> None:
     models.add_argument("--provider", metavar="P", help="models of this provider alone")
     models.add_argument("--explain", metavar="NAME", help="everything that is said about one model, and by whom")
     models.add_argument("--refresh", action="store_true", help="ask every source now")
+    help_text = "find a model's real input limit by requests of rising size; says first what that may cost"
+    models.add_argument("--probe", metavar="PROVIDER:NAME", help=help_text)
+    models.add_argument("--high", type=_positive, metavar="TOKENS", help="largest request of a probe")
+    models.add_argument("--yes", action="store_true", help="probe without asking")
     kinds = ", ".join(SOURCE_KINDS)
     help_text = f"also ask a server: KIND is one of {kinds}; the address as its client takes it (repeatable)"
     models.add_argument("--source", metavar="KIND=URL", action="append", default=[], help=help_text)
@@ -230,6 +239,8 @@ def _models(args: argparse.Namespace) -> int:
 def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.refresh:
         registry.refresh()
+    if args.probe is not None:
+        return _probe(registry, args)
     if args.explain is not None:
         found = registry.explain(args.explain)
         _print_lines(explanation_lines(found))
@@ -243,6 +254,41 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
         hint = "set a provider's API key, or pass --source or --catalog"
         return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
     return 0
+
+
+def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
+    """Probe a model after saying what that costs at most, and have what was found remembered."""
+    model = _real_model(args.probe, "--probe")
+    info = registry.explain(model).info
+    stated = info.limits if info else ModelLimits()
+    high = args.high or int(PROBED_BEYOND * (stated.max_input_tokens or stated.context_window or 0))
+    if high <= LOW_TOKENS:
+        raise ConfigError(
+            f"--probe {args.probe}: no source states a limit to try: pass --high TOKENS above {LOW_TOKENS:,}"
+        )
+    cost = most_cost(info, low=LOW_TOKENS, high=high)
+    money = "at a price that no source states" if cost is None else f"and cost up to ${cost:.2f}"
+    print(f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}")
+    if not args.yes and not _agrees():
+        return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
+    found = probe_limit(model, high=high)
+    print(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
+    for name, tokens in (
+        ("took", found.accepted_tokens),
+        ("refused", found.refused_tokens),
+        ("stated", found.stated_limit),
+    ):
+        print(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
+    if found.stopped_by:
+        return _complain(f"the probe ended early: {found.stopped_by}", EXIT_FAILED)
+    if found.is_certain:
+        registry.learn(model, {"max_input_tokens": found.accepted_tokens})
+        print("learned  largest input, for this machine")
+    return 0
+
+
+def _agrees() -> bool:
+    return sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"}
 
 
 def _cursor(args: argparse.Namespace) -> int:
@@ -353,15 +399,15 @@ def _model_failed(error: Exception, report: Mapping[str, object], *, is_real: bo
     return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
 
 
-def _real_model(name: str) -> BaseChatModel:
+def _real_model(name: str, option: str = "--model") -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # extra `agents`
     except ImportError as error:
-        raise ConfigError("--model needs langchain: pip install 'langchain-ctxwin[agents]'") from error
+        raise ConfigError(f"{option} needs langchain: pip install 'langchain-ctxwin[agents]'") from error
     try:
         model: BaseChatModel = init_chat_model(name)
     except Exception as error:  # providers raise their own errors for what they miss
-        raise ConfigError(f"--model {name}: {_first_line(error)}") from error
+        raise ConfigError(f"{option} {name}: {_first_line(error)}") from error
     return model
 
 

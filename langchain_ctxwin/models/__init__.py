@@ -4,6 +4,7 @@
     cache        keeps what sources stated: they are asked in parallel, time-boxed, in the background, over restarts
     names        what all sources list, and which listed model a name means
     merging      one `ModelInfo` from all claims: by trust, of catalogs the smaller limit, conflicts kept
+    probing      finds a real input limit by requests of rising size
     table        the lines that `ctxwin models` prints
     sources/     one file per protocol: `fetch(name or None)`; shared are reading, http and platforms
 

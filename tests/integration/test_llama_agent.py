@@ -16,6 +16,7 @@ from langchain_ctxwin import (
     add_context_nodes,
 )
 from langchain_ctxwin.graph.state import ContextInput
+from langchain_ctxwin.models.probing import probe_limit
 from support.desk import CONFIG, PROMPT, TOOLS, Calls, agent_of, answered, ask, state_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -135,3 +136,11 @@ def _graph(call, *, limit):
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
     builder.add_edge("tools", "budget_check")
     return builder.compile(checkpointer=InMemorySaver())
+
+
+def test_a_probe_finds_the_window_of_a_real_server(start_llama):
+    """By its own counts and its own errors."""
+    server = start_llama(2048)
+    found = probe_limit(server.chat_model(**WORDY), low=100, high=8_000)
+    assert found.is_certain
+    assert 2048 * 0.95 <= found.accepted_tokens <= 2048

@@ -1,0 +1,163 @@
+"""A probe finds a model's real input limit: requests of rising size, each counted, until one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from math import ceil, log2
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_ctxwin.core.limits import require_tokens
+from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
+from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.util.failures import reason_of
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+LOW_TOKENS = 1_000
+"""Size of the first request: below every window in use."""
+
+ACCURACY = 0.02
+"""Share by which the largest request that was taken may fall short of the limit: less than any margin that is kept."""
+
+OUTPUT_TOKENS = 16
+"""Length of an answer that is asked for: the least that OpenAI's newer models take."""
+
+WORD = " table"
+"""A word that is one token in the vocabularies in use, so that sizes can be aimed at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a probe found."""
+
+    accepted_tokens: int | None
+    """Largest input that the provider took, by its own count where it reported one; None when it took none."""
+
+    refused_tokens: int | None
+    """Smallest input that it refused, by our count; None when it refused none."""
+
+    stated_limit: int | None
+    """Limit that a refusal stated."""
+
+    calls: int
+    input_tokens: int
+    """Calls that were made, and their input together."""
+
+    stopped_by: str = ""
+    """Why it ended before it was sure: an error that is no refusal of the size, such as a rate limit."""
+
+    @property
+    def is_certain(self) -> bool:
+        """True when the limit lies between what was taken and what was refused."""
+        return self.accepted_tokens is not None and self.refused_tokens is not None and not self.stopped_by
+
+
+def most_calls(low: int, high: int) -> int:
+    """Return how many calls a probe between two sizes makes at most."""
+    return ceil(log2(high / low)) + ceil(log2(1 / ACCURACY)) + 2
+
+
+def most_cost(info: ModelInfo | None, *, low: int, high: int) -> Decimal | None:
+    """Return USD that a probe costs at most: requests that double up to `high`, and then none larger than that.
+
+    None when a price is unknown. Providers charge nothing for what they refuse, so that it costs about half of this.
+    """
+    doubled = ceil(log2(high / low)) + 1
+    tokens = 2 * high + (most_calls(low, high) - doubled) * high
+    return Usage(input_tokens=tokens, output_tokens=most_calls(low, high) * OUTPUT_TOKENS).cost(info)
+
+
+def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
+    """Find the largest input that a model takes, by requests of rising size.
+
+    The sizes double until one is refused, and then close in on the limit, to 2 %. A limit that a refusal states is
+    tried next. Any other error ends the probe with what it has found so far.
+
+    Args:
+        model: a chat model, without tools bound.
+        low: size of the first request, in tokens.
+        high: largest size that is tried, in tokens; it bounds what the probe costs, see `most_cost`.
+
+    Raises:
+        ConfigError: the sizes are none, or `low` is not below `high`.
+
+    Example:
+        ```python
+        probe = probe_limit(model, high=200_000)
+        registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
+        ```
+    """
+    return run(_probed(model, low, high))
+
+
+async def aprobe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
+    """Like `probe_limit`, awaiting the model."""
+    return await arun(_probed(model, low, high))
+
+
+def _probed(model: Any, low: int, high: int) -> Work[Probe]:
+    require_tokens("low", low, minimum=1)
+    require_tokens("high", high, minimum=1)
+    if low >= high:
+        raise ConfigError(f"low={low:,} is not below high={high:,}: a probe needs sizes to try")
+    asked, counter = _brief(model), TokenEstimator(family_of(model))
+    accepted, refused, stated, reported, sent, calls, stopped = 0, 0, 0, 0, 0, 0, ""
+    for _ in range(most_calls(low, high)):
+        size = _next_size(low, high, accepted, refused, stated)
+        if not size:
+            break
+        request = [HumanMessage(WORD * size)]
+        calls, sent = calls + 1, sent + size
+        try:
+            answer = yield Wait(partial(asked.invoke, request), partial(asked.ainvoke, request))
+        except Exception as error:  # noqa: BLE001  # providers have no common error: what is no overflow ends it
+            overflow = classify_overflow(error, request=[request[0].text])
+            if overflow is None:
+                stopped = reason_of(error)
+                break
+            refused, stated = size, stated or overflow.limit or 0
+        else:
+            accepted = max(accepted, size)
+            usage = Usage.of(answer.usage_metadata if isinstance(answer, AIMessage) else None)
+            reported = max(reported, usage.input_tokens or counter(request))
+    return Probe(
+        accepted_tokens=reported or None,
+        refused_tokens=refused or None,
+        stated_limit=stated or None,
+        calls=calls,
+        input_tokens=sent,
+        stopped_by=stopped,
+    )
+
+
+def _next_size(low: int, high: int, accepted: int, refused: int, stated: int) -> int:
+    """The size to try next; 0 when the limit is known well enough."""
+    return next(_sizes(low, high, accepted, refused, stated), 0)
+
+
+def _sizes(low: int, high: int, accepted: int, refused: int, stated: int) -> Iterator[int]:
+    if not refused:
+        if accepted < high:
+            yield min(high, max(low, 2 * accepted))
+        return
+    # A little below what was stated: there is a frame around every message, and words are not tokens everywhere.
+    confirming = int(stated * (1 - ACCURACY / 2)) if stated else 0
+    if accepted < confirming < refused:
+        yield confirming
+    elif refused - accepted > ACCURACY * refused and refused > 1:
+        yield (accepted + refused) // 2
+
+
+def _brief(model: Any) -> Any:
+    """The model, asked for as short an answer as its integration takes."""
+    name = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
+    return model.bind(**{name: OUTPUT_TOKENS}) if name else model

@@ -1,0 +1,127 @@
+"""Does a probe find the limit that a provider enforces, for the money that was said, and stop when it should?"""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin import ConfigError, ModelInfo, cli
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.models.probing import ACCURACY, aprobe_limit, most_calls, most_cost, probe_limit
+from support.fakes import ScriptedChatModel, llama_overflow
+
+
+def words(messages: Any, tools: Any = None) -> int:
+    return sum(len(message.text.split()) for message in messages)
+
+
+def silent(tokens: int, limit: int) -> Exception:
+    return ContextOverflowError("the input is too long for this model")
+
+
+def model_of(limit: int, **options: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(input_limit=limit, counter=words, strict=False, **options)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(200, 3_000), st.booleans(), st.booleans())
+def test_the_limit_that_is_enforced_is_found(limit, is_stated, is_async):
+    """To 2 %, whether a refusal states it or not, with no more calls and no more tokens than were said."""
+    model = model_of(limit, overflow=llama_overflow if is_stated else silent)
+    found = (
+        asyncio.run(aprobe_limit(model, low=100, high=4_000)) if is_async else probe_limit(model, low=100, high=4_000)
+    )
+    assert found.is_certain
+    assert limit * (1 - ACCURACY) - 2 <= found.accepted_tokens <= limit < found.refused_tokens
+    assert found.calls == len(model.requests) <= most_calls(100, 4_000)
+    assert found.stated_limit == (limit if is_stated else None)
+    assert sum(request.tokens for request in model.requests) == found.input_tokens
+    price = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(0))
+    assert Decimal(found.input_tokens) / 1_000_000 <= most_cost(price, low=100, high=4_000)
+
+
+def test_a_limit_that_is_stated_saves_calls():
+    """It is tried next, and then it is known."""
+    models = [model_of(2_500, overflow=how) for how in (llama_overflow, silent)]
+    told, untold = (probe_limit(model, low=100, high=4_000) for model in models)
+    assert told.calls < untold.calls
+
+
+def test_a_model_that_takes_everything_has_no_limit_below():
+    """Nothing is learned from that but the largest size it took."""
+    found = probe_limit(model_of(10_000), low=10, high=500)
+    assert (found.accepted_tokens, found.refused_tokens, found.is_certain) == (500, None, False)
+
+
+def test_another_error_ends_a_probe_with_what_it_has_found():
+    """A rate limit says nothing about sizes."""
+
+    def answer(messages: Any, tools: Any) -> AIMessage:
+        if words(messages) > 100:
+            raise ConnectionError("down")
+        return AIMessage("ok")
+
+    model = model_of(10_000, policy=answer)
+    found = probe_limit(model, low=10, high=5_000)
+    assert (found.accepted_tokens, found.stopped_by, found.is_certain) == (80, "ConnectionError", False)
+
+
+@pytest.mark.parametrize("sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}])
+def test_sizes_that_are_none_are_refused(sizes):
+    """Before anything is sent."""
+    model = model_of(100)
+    with pytest.raises(ConfigError):
+        probe_limit(model, **sizes)
+    assert model.requests == []
+
+
+class Known:
+    """A registry for the command."""
+
+    learned: list[Any] = []  # noqa: RUF012  # one list for the test
+
+    def __init__(self, info: ModelInfo | None) -> None:
+        self.info = info
+        self.sources = ()
+
+    def explain(self, model: Any) -> Any:
+        return self
+
+    def learn(self, model: Any, limits: Any) -> None:
+        self.learned.append(dict(limits))
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "code", "said"),
+    [
+        (["--yes"], None, 0, "cost up to $"),
+        ([], "yes", 0, "took     "),
+        ([], "no", 1, "nothing was sent"),
+        ([], None, 1, "pass --yes"),
+        (["--yes", "--high", "500"], None, 2, "pass --high TOKENS above 1,000"),
+    ],
+)
+def test_the_command_says_what_it_costs_before_it_asks(monkeypatch, capsys, arguments, typed, code, said):
+    """And remembers what was found."""
+    model = model_of(3_000, overflow=llama_overflow)
+    info = ModelInfo(name="m", context_window=4_000, input_price=Decimal(5), output_price=Decimal(5))
+    monkeypatch.setattr(cli.ModelRegistry, "standard", lambda **_: Known(info))
+    monkeypatch.setattr(cli, "_real_model", lambda *_: model)
+    monkeypatch.setattr(cli.sys.stdin, "isatty", lambda: typed is not None, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: typed)
+    Known.learned.clear()
+    assert main(["models", "--probe", "maker:m", *arguments]) == code
+    told = capsys.readouterr()
+    assert said in told.out + told.err
+    assert bool(Known.learned) is (code == 0)
+    assert bool(model.requests) is (code == 0)
