@@ -124,7 +124,7 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
             if overflow is None:
                 stopped = reason_of(error)
                 break
-            refused, stated = size, stated or overflow.limit or 0
+            refused, stated = size, min(overflow.limit or stated, stated or overflow.limit or 0)
         else:
             accepted = max(accepted, size)
             usage = Usage.of(answer.usage_metadata if isinstance(answer, AIMessage) else None)
@@ -150,10 +150,10 @@ def _sizes(low: int, high: int, accepted: int, refused: int, stated: int) -> Ite
             yield min(high, max(low, 2 * accepted))
         return
     # A little below what was stated: there is a frame around every message, and words are not tokens everywhere.
-    confirming = int(stated * (1 - ACCURACY / 2)) if stated else 0
+    confirming = int(stated * (1 - ACCURACY / 2))
     if accepted < confirming < refused:
         yield confirming
-    elif refused - accepted > ACCURACY * refused and refused > 1:
+    elif (not stated or accepted < confirming) and refused - accepted > max(1, ACCURACY * refused):
         yield (accepted + refused) // 2
 
 

@@ -31,7 +31,7 @@ def model_of(limit: int, **options: Any) -> ScriptedChatModel:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(200, 3_000), st.booleans(), st.booleans())
+@given(st.integers(300, 3_000), st.booleans(), st.booleans())
 def test_the_limit_that_is_enforced_is_found(limit, is_stated, is_async):
     """To 2 %, whether a refusal states it or not, with no more calls and no more tokens than were said."""
     model = model_of(limit, overflow=llama_overflow if is_stated else silent)
