@@ -14,6 +14,7 @@ from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.reporting import Reporter
 
 
@@ -74,7 +75,7 @@ def recovery_event(
 
 def refusal_event(window: Window, error: Exception) -> RefusalEvent:
     """Return the event of a request that cannot be made to fit, by the size of its smallest form if that is known."""
-    sizes = getattr(error, "report", None) or window.report
+    sizes = (error.report if isinstance(error, BudgetExceededError) else None) or window.report
     return RefusalEvent(
         model=window.about.model,
         reason=type(error).__name__,

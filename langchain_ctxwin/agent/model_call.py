@@ -90,6 +90,8 @@ class ModelCall:
                 raise
             except Exception as refusal:
                 error, overflow = refusal, self._overflow(step.window, attempt, refusal)
+                if overflow is not None and number > most:
+                    self._report(refusal_event(step.window, refusal))
                 if overflow is None or number > most:
                     raise
             if overflow is None or number > most:

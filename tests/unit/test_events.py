@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -159,6 +160,16 @@ def test_a_refusal_and_a_recovery_are_told(adapter):
     [refusal] = sink.of(RefusalEvent)
     assert (refusal.reason, refusal.input_limit, sink.of(StepEvent)) == ("BudgetExceededError", LIMIT, [])
     assert refusal.total_tokens > LIMIT
+
+
+@on_both
+def test_a_request_that_its_provider_refuses_to_the_end_is_told(adapter):
+    """After the last recovery the provider's own error leaves the step."""
+    sink = MemorySink()
+    model = model_of(LIMIT, faults=[core_overflow(1_200, 900 - number) for number in range(5)])
+    with pytest.raises(ContextOverflowError):
+        ask(agent_of(adapter, model, sink), "hello " + WORD * 200)
+    assert (len(sink.of(RecoveryEvent)), len(sink.of(RefusalEvent)), sink.of(StepEvent)) == (2, 1, [])
 
 
 @on_both
