@@ -75,7 +75,8 @@ def recovery_event(
 
 def refusal_event(window: Window, error: Exception) -> RefusalEvent:
     """Return the event of a request that cannot be made to fit, by the size of its smallest form if that is known."""
-    sizes = (error.report if isinstance(error, BudgetExceededError) else None) or window.report
+    known = error.report if isinstance(error, BudgetExceededError) else None
+    sizes: Mapping[str, Any] = known or window.report
     return RefusalEvent(
         model=window.about.model,
         reason=type(error).__name__,
