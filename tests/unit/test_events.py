@@ -30,6 +30,7 @@ from langchain_ctxwin import (
     ModelRouter,
     NoModelFitsError,
     RoutedChatModel,
+    RoutingConfig,
     ToolResultConfig,
     ToolResultGuard,
     create_context_agent,
@@ -246,7 +247,8 @@ def routed(**options: Any) -> tuple[RoutedChatModel, list[ScriptedChatModel]]:
         for one in models
     }
     registry = type("Known", (), {"lookup": lambda self, model: infos[getattr(model, "model_name", model)]})()
-    return RoutedChatModel(ModelRouter(models, registry, counter=COUNT), **options), models
+    config = RoutingConfig(quality=0, cost=1)
+    return RoutedChatModel(ModelRouter(models, registry, config, counter=COUNT), **options), models
 
 
 @on_both
