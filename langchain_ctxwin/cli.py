@@ -65,7 +65,7 @@ UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
 MAX_SINCE_CHARS = 9
 """Longer numbers are before all history, and some are none that a clock can count back to."""
 
-GATE = re.compile(r"(?P<name>.+?)\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
+GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
 BOUNDS = {">=": "at_least", "<=": "at_most"}
 
 PROBED_BEYOND = 1.25

@@ -11,12 +11,12 @@ from langchain_ctxwin.config import (
     RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
-    changes,
     defaults,
     listed,
 )
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_faults import SECRET_NAMES
+from langchain_ctxwin.settings_listing import changes
 
 TOML = """
 keep = 0.4
