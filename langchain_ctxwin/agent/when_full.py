@@ -70,7 +70,11 @@ class Full:
         prefix = window.report["system_tokens"] + window.report["tool_tokens"]
         added = max(1, sum(steps) // max(1, len(steps)))
         output = self.router.config.expected_output_tokens
-        seen = request.cached_tokens if request.cached_tokens is not None else view.total_tokens - steps[-1]
+        seen = (
+            request.cached_tokens
+            if request.cached_tokens is not None
+            else view.total_tokens - (steps[-1] if steps else 0)
+        )
         stay = Course(
             info=info,
             tokens=max(view.total_tokens, window.budget.input_limit + 1),

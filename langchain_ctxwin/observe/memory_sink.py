@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TypeVar
 
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.util.forks import ForkSafeLock
 
 E = TypeVar("E", bound=Event)
 
@@ -37,7 +37,7 @@ class MemorySink:
         if not isinstance(max_events, int) or max_events < 1:
             raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
         self._events: deque[Event] = deque(maxlen=max_events)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def emit(self, event: Event) -> None:
         """Keep an event."""

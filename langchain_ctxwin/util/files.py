@@ -203,7 +203,7 @@ def place(path: str | os.PathLike[str]) -> Path:
     """
     try:
         return Path(os.path.realpath(Path(path).expanduser()))
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, TypeError, ValueError, OSError) as error:
         raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
 
 
