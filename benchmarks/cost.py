@@ -16,6 +16,7 @@ import structlog
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 import exact
+import growing
 import order_size
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core import planning
@@ -191,7 +192,12 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[8_192, 32_768, 131_072])
     parser.add_argument("--sessions", type=int, default=40, help="recorded sessions per window")
     parser.add_argument("--family", default="openai")
+    help_text = "only the drill of growing conversations over three models, see growing.py"
+    parser.add_argument("--drill", action="store_true", help=help_text)
     options = parser.parse_args()
+    if options.drill:
+        growing.drill(options.data, most=options.sessions)
+        return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = list(load(options.data))
     print(f"{'recorded' if options.data else 'generated'} sessions, tokenizer {exact.ENCODING}")

@@ -231,9 +231,14 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=40)
     parser.add_argument("--prices", nargs=3, default=PRICES, help="USD per million input tokens of the three windows")
     options = parser.parse_args()
-    infos = list(map(info_of, WINDOWS, options.prices))
-    chosen = sessions(options.data, options.half, options.sessions)
-    print(f"{len(chosen)} conversations over windows {WINDOWS}, {', '.join(options.prices)} USD per million tokens")
+    drill(options.data, half=options.half, most=options.sessions, prices=options.prices)
+
+
+def drill(data: Path | None, *, half: str = "b", most: int = 40, prices: Sequence[str] = PRICES) -> None:
+    """Print what each setting costs beside the cheapest plan."""
+    infos = list(map(info_of, WINDOWS, prices))
+    chosen = sessions(data, half, most)
+    print(f"{len(chosen)} conversations over windows {WINDOWS}, {', '.join(prices)} USD per million tokens")
     print(
         f"{'when_full':10}{'USD':>10}{'cheapest':>10}{'mean':>8}{'worst':>8}{f'over {GOAL}':>12}{'moves':>10}"
         f"{'compact.':>10}{'refused':>9}{'requests':>10}"

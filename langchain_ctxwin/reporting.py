@@ -229,6 +229,8 @@ class Prices:
 
 
 def _checked(sinks: Any) -> list[MetricsSink]:
+    if sinks is None:
+        return []
     if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable):
         raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
     given = list(sinks)
