@@ -7,6 +7,7 @@ import contextvars
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any
 from weakref import WeakSet
 
@@ -237,4 +238,8 @@ def _checked(sinks: Any) -> list[MetricsSink]:
     for sink in given:
         if isinstance(sink, type) or not callable(getattr(sink, "emit", None)):
             raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
+        if iscoroutinefunction(sink.emit):
+            raise ConfigError(
+                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method, it has a thread"
+            )
     return given

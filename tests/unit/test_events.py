@@ -470,9 +470,17 @@ def test_prices_are_asked_for_once_and_never_waited_for():
     assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
 
 
+class Async:
+    """A sink that nobody would await."""
+
+    async def emit(self, event: Event) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
+        (lambda: Reporter([Async()]), "whose emit is async: make it a plain method"),
         (lambda: Reporter([print]), "sinks holds <built-in function print>: a sink is an object with a method emit"),
         (lambda: Reporter([MemorySink]), "a sink is an object with a method emit"),
         (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
