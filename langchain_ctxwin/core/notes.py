@@ -85,8 +85,11 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
 MAX_SCAN_CHARS = 60_000
 """Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
 
-MAX_JUDGED = 50
+MAX_JUDGED = 20
 """Newest tool results of a compaction that are looked through for use: each is searched for in all that followed."""
+
+JUDGED_CHARS = 50_000
+"""Characters after a result in which its use is looked for: some dozens of calls, and a search of milliseconds."""
 
 MAX_VALUES = 2_000
 """Values taken from one message: many times more than a record holds."""
@@ -281,6 +284,7 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
     for index in reversed(results[-MAX_JUDGED:]):
         answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
         later += "\n".join(f"{text_of(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
+        later = later[-JUDGED_CHARS:]  # what follows soonest stands last
         values = {value for _, value in islice(labelled(text_of(messages[index].content)), MAX_VALUES)}
         if values and not any(value in later for value in values):
             unused.append(index)
