@@ -195,7 +195,8 @@ def test_threads_share_a_validator():
         verdicts.append(check(validator, 100, 100))
     resets = sum(verdict.reset for verdict in verdicts)
     assert 0 < resets <= len(events(logs, "validation.accuracy_dropped"))
-    assert validator.accuracy("m").samples <= WINDOW
+    seen = validator.accuracy("m")  # None where the last comparison of all dropped the share once more
+    assert seen is None or seen.samples <= WINDOW
 
 
 def test_a_sample_is_counted_exactly():
