@@ -109,9 +109,11 @@ class ModelCall:
             raise error
         window = step.window
         step.note(self._flow.choices.answered(step.state, reply))
+        # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
+        told = step.window if self._flow.engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         step.note({"context_counts": counts})
-        self._report_step(step, window, answer, seconds=perf_counter() - began, calls=number)
+        self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
     def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:

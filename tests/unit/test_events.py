@@ -268,6 +268,21 @@ def test_a_route_is_told_for_each_answer(adapter):
 
 
 @on_both
+def test_an_answer_of_another_candidate_is_told_with_its_own_limits_and_prices(adapter):
+    """Those of the one that was asked first and failed say nothing about it."""
+    sink = MemorySink()
+    model, models = routed()
+    agent = agent_on(adapter, model, sinks=[sink], config=ContextConfig(output_reserve=0))
+    ask(agent, "hello")
+    models[0].faults.append(ConnectionError("down"))
+    ask(agent, "hello again")
+    first, second = sink.of(StepEvent)
+    assert (first.model, first.context_window, second.model, second.context_window) == ("small", 500, "large", 5_000)
+    assert second.input_limit == 5_000
+    assert second.cost == Decimal(10) * (second.reported_tokens + second.output_tokens) / 1_000_000
+
+
+@on_both
 def test_a_request_that_no_candidate_takes_is_told(adapter):
     """It was refused before anybody was asked."""
     sink = MemorySink()
