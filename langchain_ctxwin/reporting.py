@@ -191,7 +191,8 @@ class Prices:
             source if callable(source) else getattr(source, "lookup", None)
         )
         self._info = source if isinstance(source, ModelInfo) else None
-        if source is not None and self._ask is None and self._info is None:
+        is_known = self._ask is not None or self._info is not None
+        if source is not None and (not is_known or isinstance(source, type) or iscoroutinefunction(source)):
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
@@ -222,11 +223,16 @@ class Prices:
 
     def _look_up(self, ask: Callable[[str], ModelInfo | None], model: str) -> None:
         try:
-            self._known.put(model, (ask(model),))
+            info: Any = ask(model)
         except UnknownModelError:
             return
         except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
             self._failures.note("metrics.no_prices", f"{model}: {reason_of(error)}")
+            return
+        if isinstance(info, ModelInfo | None):
+            self._known.put(model, (info,))
+        else:
+            self._failures.note("metrics.no_prices", f"{model}: a {type(info).__name__} instead of a ModelInfo")
 
 
 def _checked(sinks: Any) -> list[MetricsSink]:

@@ -485,6 +485,27 @@ def test_prices_are_asked_for_once_and_never_waited_for():
     assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
 
 
+def settle_prices() -> None:
+    """Wait until the threads that look prices up have ended."""
+    for thread in threading.enumerate():
+        if thread.name == "ctxwin":
+            thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])
+def test_prices_that_are_none_are_unknown(said):
+    """Whatever a function returns costs no turn anything, and is named once."""
+    sink = MemorySink()
+    agent = agent_of("nodes", model_of(LIMIT), sink, prices=lambda name: said)
+    with capture_logs() as logs:
+        for n in range(3):
+            ask(agent, f"hello {n}")
+            settle_prices()
+    assert [event.cost for event in sink.of(StepEvent)] == [None] * 3
+    reasons = [entry["reason"] for entry in logs if entry["event"] == "metrics.no_prices"]
+    assert reasons == [f"scripted: a {type(said).__name__} instead of a ModelInfo"]
+
+
 class Async:
     """A sink that nobody would await."""
 
@@ -501,6 +522,8 @@ class Async:
         (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
         (lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3), "sinks=3: pass a list of sinks"),
         (lambda: create_context_agent(model_of(LIMIT), [], prices=3), "prices=3: pass a ModelInfo, a ModelRegistry"),
+        (lambda: Prices(Async().emit), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
+        (lambda: Prices(ModelInfo), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
         (lambda: ToolResultGuard(sinks=[3]), "sinks holds 3"),
         (lambda: RoutedChatModel(ModelRouter([model_of(LIMIT)]), sinks=[3]), "sinks holds 3"),
         (lambda: MemorySink(0), "max_events=0: give a whole number of events, at least 1"),
