@@ -247,6 +247,7 @@ KINDS: Mapping[str, type[Event]] = {
             *(ToolResultEvent, ToolsEvent),
         )
     },
+    RouteEvent.KEPT: RouteEvent,
     RouteEvent.ANSWERED: RouteEvent,
     "tool_result.reduced": ToolResultEvent,
     **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},

@@ -76,6 +76,7 @@ EVENTS = [
         has_answered=True,
     ),
     RouteEvent(**ABOUT, before="large", reason="cheapest"),
+    RouteEvent(**ABOUT, before=ABOUT["model"], compact_cost=Decimal("0.1"), move_cost=Decimal("0.2"), coming_calls=9),
     ToolsEvent(**ABOUT, added=("search",), tokens=50),
     ToolResultEvent(**ABOUT, tool="search", tokens=500),
     ToolResultEvent(**ABOUT, tool="search", tokens=5_000, is_oversized=True, is_reduced=True),
