@@ -152,7 +152,9 @@ class _Outlet:
     def _hand_over(self, event: Event) -> None:
         try:
             self._sink.emit(event)
-        except Exception as error:  # noqa: BLE001  # whatever a sink does, the turn goes on
+        except BaseException as error:  # whatever a sink does, the turn and its thread go on
+            if self.worker is None and not isinstance(error, Exception):
+                raise
             self._failures.note("metrics.sink_failed", reason_of(error))
         else:
             self._failures.note("metrics.sink_failed", "")

@@ -346,6 +346,29 @@ def test_a_sink_that_hangs_or_raises_costs_no_turn(adapter):
     }
 
 
+class Quitting(MemorySink):
+    """A sink that wants to end the process at its first event."""
+
+    inline = False
+
+    def emit(self, event: Event) -> None:
+        super().emit(event)
+        if len(self.events) == 1:
+            raise SystemExit
+
+
+def test_a_sink_that_ends_its_thread_hears_what_follows():
+    """What is no `Exception` is a failure like any other."""
+    sink = Quitting()
+    reporter = Reporter([sink])
+    with capture_logs() as logs:
+        for _ in range(3):
+            reporter.emit(Event())
+        assert reporter.flush(PATIENCE)
+    assert len(sink.events) == 3
+    assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == ["SystemExit"]
+
+
 def test_events_that_a_slow_sink_cannot_take_are_lost_with_one_warning(monkeypatch):
     """Its memory is bounded."""
     monkeypatch.setattr("langchain_ctxwin.reporting.MAX_WAITING", 2)
