@@ -20,6 +20,7 @@ from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import Worker, in_few_daemons
 from langchain_ctxwin.util.failures import FailureLog, reason_of
+from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
@@ -102,7 +103,7 @@ class Reporter:
         self.sinks = tuple(given)
         """The sinks that were given."""
         self._clock = clock
-        self._outlets = [_Outlet(sink) for sink in (*always, *given)]
+        self._outlets = [_Outlet.of(sink) for sink in (*always, *given)]
 
     @classmethod
     def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
@@ -121,13 +122,20 @@ class Reporter:
 
 
 _outlets: WeakSet[_Outlet] = WeakSet()
+_outlets_lock = ForkSafeLock()
 
 
 class _Outlet:
-    """The way to one sink."""
+    """The way to one sink, shared by all who report to it: so it takes one event after the other."""
+
+    @classmethod
+    def of(cls, sink: MetricsSink) -> _Outlet:
+        """Return the way to a sink; one that there is already is shared."""
+        with _outlets_lock:
+            return next((one for one in _outlets if one.sink is sink), None) or cls(sink)
 
     def __init__(self, sink: MetricsSink) -> None:
-        self._sink = sink
+        self.sink = sink
         self._failures = FailureLog(sink=type(sink).__name__)
         self._lost = 0
         inline = getattr(sink, "inline", False)
@@ -151,7 +159,7 @@ class _Outlet:
 
     def _hand_over(self, event: Event) -> None:
         try:
-            self._sink.emit(event)
+            self.sink.emit(event)
         except BaseException as error:  # whatever a sink does, the turn and its thread go on
             if self.worker is None and not isinstance(error, Exception):
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -367,6 +368,31 @@ def test_a_sink_that_ends_its_thread_hears_what_follows():
         assert reporter.flush(PATIENCE)
     assert len(sink.events) == 3
     assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == ["SystemExit"]
+
+
+class Counting:
+    """A sink that notes how many threads are in it at once."""
+
+    def __init__(self) -> None:
+        self.inside, self.most = 0, 0
+        self.entered = threading.Barrier(2)
+
+    def emit(self, event: Event) -> None:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        with suppress(threading.BrokenBarrierError):
+            self.entered.wait(0.2)
+        self.inside -= 1
+
+
+def test_a_sink_of_several_agents_has_one_thread():
+    """It takes one event after the other, whoever reports them."""
+    sink = Counting()
+    reporters = [Reporter([sink]) for _ in range(3)]
+    for reporter in reporters:
+        reporter.emit(Event())
+    assert all(reporter.flush(PATIENCE) for reporter in reporters)
+    assert sink.most == 1
 
 
 def test_events_that_a_slow_sink_cannot_take_are_lost_with_one_warning(monkeypatch):
