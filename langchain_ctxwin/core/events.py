@@ -68,6 +68,15 @@ class Event:
 FINISH_KEYS = ("finish_reason", "stop_reason")
 """Where the metadata of an answer say why it ended."""
 
+
+def finish_reason_of(metadata: Mapping[str, Any]) -> str:
+    """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
+    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API says nothing else of an answer cut off
+    said = [metadata.get(key) for key in FINISH_KEYS]
+    said.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    return next((reason for reason in said if isinstance(reason, str) and reason), "")
+
+
 COMMON = frozenset({"thread", "model", "time"})
 """Fields that every event has."""
 
@@ -155,7 +164,6 @@ class StepEvent(Event):
             **request: the fields that are known of its request.
         """
         usage = Usage.of(answer.usage_metadata)
-        said = (answer.response_metadata.get(key) for key in FINISH_KEYS)
         provider = answer.response_metadata.get("model_provider") or (info.provider if info else "")
         return cls(
             provider=provider if isinstance(provider, str) else "",
@@ -166,7 +174,7 @@ class StepEvent(Event):
             output_tokens=usage.output_tokens,
             cost=usage.cost(info),
             uncached_cost=usage.uncached().cost(info),
-            finish_reason=next((reason for reason in said if isinstance(reason, str)), ""),
+            finish_reason=finish_reason_of(answer.response_metadata),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
             **request,
         )

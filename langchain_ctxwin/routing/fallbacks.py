@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
@@ -14,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin.core.events import FINISH_KEYS
+from langchain_ctxwin.core.events import finish_reason_of
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
@@ -136,21 +138,38 @@ class AnswerSigns:
 
     reason: str = ""
     has_content: bool = False
+    has_refusal: bool = False
     has_invalid_calls: bool = False
+    arguments: defaultdict[Any, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Of calls that come in chunks, whose parts are not valid by themselves."""
 
     def note(self, reply: AIMessage) -> None:
         """Take up an answer or a chunk of one."""
-        said = (reply.response_metadata.get(key) for key in FINISH_KEYS)
-        self.reason = next((reason for reason in said if isinstance(reason, str) and reason), self.reason)
+        self.reason = finish_reason_of(reply.response_metadata) or self.reason
+        blocks = reply.content if isinstance(reply.content, list) else [reply.content]
+        says = any(one if isinstance(one, str) else one.get("type") != "text" or one.get("text") for one in blocks)
+        refused = any(isinstance(one, dict) and one.get("type") == "refusal" for one in blocks)
         chunks = getattr(reply, "tool_call_chunks", None)
-        self.has_content = self.has_content or bool(reply.content or reply.tool_calls or chunks)
-        # The parts of a call that comes in chunks are not valid by themselves.
+        for chunk in chunks or ():
+            self.arguments[chunk.get("index")].append(chunk.get("args") or "")
+        self.has_content = self.has_content or bool(says or reply.tool_calls or chunks)
+        self.has_refusal = self.has_refusal or refused or bool(reply.additional_kwargs.get("refusal"))
         self.has_invalid_calls = self.has_invalid_calls or bool(reply.invalid_tool_calls and chunks is None)
 
     @property
     def failed(self) -> bool:
         """True for an answer that was refused, cut off or empty, or that calls tools in a form that nobody can run."""
-        return bool(NO_ANSWER.search(self.reason)) or not self.has_content or self.has_invalid_calls
+        if NO_ANSWER.search(self.reason) or self.has_refusal or not self.has_content:
+            return True
+        return self.has_invalid_calls or not all(map(_is_json, map("".join, self.arguments.values())))
+
+
+def _is_json(arguments: str) -> bool:
+    """True for arguments of a tool in their full length; none at all are fine."""
+    try:
+        return not arguments or isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class Fallbacks:

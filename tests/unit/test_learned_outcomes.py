@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages.tool import tool_call_chunk
 from pydantic import Field
 
 from langchain_ctxwin import RoutingConfig
 from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
+from langchain_ctxwin.routing.fallbacks import AnswerSigns
 from support.agents import ADAPTERS, agent_on
 from support.fakes import ScriptedChatModel
 from support.routing import info
@@ -24,14 +26,14 @@ STRENGTHS = {"strengths": [0.0, 1.0]}
 class Ending(ScriptedChatModel):
     """A model whose answers end for a reason."""
 
-    ending: dict[str, str] = Field(default_factory=dict)
+    ending: dict[str, Any] = Field(default_factory=dict)
 
     def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
         made = super()._metered(answer, tokens)
         return made.model_copy(update={"response_metadata": {**made.response_metadata, **self.ending}})
 
 
-def routed(answer: AIMessage | None = None, ending: dict[str, str] | None = None, **config: Any) -> Any:
+def routed(answer: AIMessage | None = None, ending: dict[str, Any] | None = None, **config: Any) -> Any:
     model = Ending(
         model_name="one",
         ending=ending or {},
@@ -69,6 +71,7 @@ INVALID = {"name": "f", "args": "{", "id": "1", "error": "no JSON", "type": "inv
         {"stop_reason": "refusal"},
         {"finish_reason": "content_filter"},
         {"finish_reason": "SAFETY"},
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
     ],
 )
 def test_an_answer_that_was_cut_or_refused_counts_against_its_model(way, ending):
@@ -91,13 +94,33 @@ def test_an_answer_that_came_leaves_the_chances_as_they_are(way, ending):
     assert chance(model) == pytest.approx(before)
 
 
-@pytest.mark.parametrize("answer", [AIMessage(""), AIMessage("", invalid_tool_calls=[INVALID])])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AIMessage(""),
+        AIMessage([{"type": "text", "text": ""}]),
+        AIMessage([{"type": "refusal", "refusal": "I cannot help with that."}]),
+        AIMessage("", invalid_tool_calls=[INVALID]),
+    ],
+)
 def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
     """Their arguments are no JSON."""
     model = routed(answer)
     before = chance(model)
     asked(model, "invoke")
     assert chance(model) < before
+
+
+@pytest.mark.parametrize(
+    ("parts", "failed"), [(['{"a": ', "1}"], False), (["{}"], False), ([""], False), (['{"a": ', "1"], True)]
+)
+def test_calls_in_chunks_are_judged_as_a_whole(parts, failed):
+    """A call of another index between its parts is none of its business."""
+    signs = AnswerSigns()
+    for part in parts:
+        for index, args in ((0, part), (1, "{}" if part is parts[0] else None)):
+            signs.note(AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="f", args=args, index=index)]))
+    assert signs.failed is failed
 
 
 def test_a_request_that_a_thread_sends_again_counts_against_the_answer_before():
