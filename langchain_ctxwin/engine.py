@@ -439,6 +439,8 @@ class ContextEngine:
 
     def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
+        if self.reporter.sinks:
+            self.prices.of(self.summarizer_model)  # looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
             messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them

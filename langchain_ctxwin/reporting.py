@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from inspect import iscoroutinefunction
+from math import inf
 from typing import Any
 from weakref import WeakSet
 
@@ -19,7 +20,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import Worker, in_few_daemons
-from langchain_ctxwin.util.failures import FailureLog, reason_of
+from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, reason_of
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
@@ -32,6 +33,10 @@ IDLE_SECONDS = 1.0
 
 LINGER_SECONDS = 0.05
 """How long events gather before a slow sink gets them: a thread that wakes for each costs a step some 5 %."""
+
+ASK_AGAIN_SECONDS = LONGEST_PAUSE_SECONDS
+"""After this time a model's prices are asked for again, whether or not there were any: prices change, and a service
+that was down is back."""
 
 EXIT_SECONDS = 1.0
 """How long the end of the process waits for slow sinks, all of them together."""
@@ -188,15 +193,16 @@ class Prices:
 
     Args:
         source: a `ModelInfo`, a `ModelRegistry`, a function that returns the `ModelInfo` for a name, or None. A
-            registry or function may be slow: it is asked in the background, once per model.
+            registry or function may be slow: it is asked in the background, for each model at most every five minutes.
         is_instant: the function answers at once, and is asked each time.
+        clock: monotonic seconds.
 
     Raises:
         ConfigError: it is none of these.
     """
 
-    def __init__(self, source: Any = None, *, is_instant: bool = False) -> None:
-        self._is_instant = is_instant
+    def __init__(self, source: Any = None, *, is_instant: bool = False, clock: Clock = time.monotonic) -> None:
+        self._is_instant, self._clock = is_instant, clock
         self._ask: Callable[[str], ModelInfo | None] | None = (
             source if callable(source) else getattr(source, "lookup", None)
         )
@@ -206,7 +212,8 @@ class Prices:
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
-        self._known: Lru[tuple[ModelInfo | None]] = Lru(MAX_TEXTS)
+        self._known: Lru[tuple[ModelInfo | None, float]] = Lru(MAX_TEXTS)
+        """What was answered last, and when; never, while it is being asked."""
         self._failures = FailureLog()
 
     @classmethod
@@ -222,27 +229,31 @@ class Prices:
             return self._info
         if self._is_instant:
             return self._ask(model)
-        if known := self._known.get(model):
-            return known[0]
-        self._known.put(model, (None,))
+        info, at = self._known.get(model) or (None, -inf)
+        if self._clock() - at < ASK_AGAIN_SECONDS:
+            return info
+        self._known.put(model, (info, inf))
         try:
-            in_few_daemons(partial(self._look_up, self._ask, model))
+            in_few_daemons(partial(self._look_up, self._ask, model, info))
         except RuntimeError as error:
+            self._known.put(model, (info, self._clock()))
             self._failures.note("metrics.no_prices", reason_of(error))
-        return None
+        return info
 
-    def _look_up(self, ask: Callable[[str], ModelInfo | None], model: str) -> None:
+    def _look_up(self, ask: Callable[[str], Any], model: str, info: ModelInfo | None) -> None:
+        """Ask, and keep what was known where no answer comes."""
         try:
-            info: Any = ask(model)
+            answer = ask(model)
         except UnknownModelError:
-            return
-        except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
+            info = None
+        except BaseException as error:  # noqa: BLE001  # costs are unknown then, nothing else
             self._failures.note("metrics.no_prices", f"{model}: {reason_of(error)}")
-            return
-        if isinstance(info, ModelInfo | None):
-            self._known.put(model, (info,))
         else:
-            self._failures.note("metrics.no_prices", f"{model}: a {type(info).__name__} instead of a ModelInfo")
+            if isinstance(answer, ModelInfo | None):
+                info = answer
+            else:
+                self._failures.note("metrics.no_prices", f"{model}: a {type(answer).__name__} instead of a ModelInfo")
+        self._known.put(model, (info, self._clock()))
 
 
 def _checked(sinks: Any) -> list[MetricsSink]:

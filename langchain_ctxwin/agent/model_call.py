@@ -183,6 +183,8 @@ class ModelCall:
     def _attempt(self, step: Step, request: list[AnyMessage]) -> Attempt:
         """A call that asks for no more output than its window leaves."""
         window, route = step.window, self._flow.choices.arguments(step.state)
+        if self._flow.engine.reporter.sinks:
+            self._flow.engine.info_of(window)  # prices are looked up while the model answers
         size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
             return Attempt(request, route=route)

@@ -537,8 +537,53 @@ def test_prices_are_asked_for_once_and_never_waited_for():
 def settle_prices() -> None:
     """Wait until the threads that look prices up have ended."""
     for thread in threading.enumerate():
-        if thread.name == "ctxwin":
+        if thread.name == "ctxwin" and thread is not threading.current_thread():
             thread.join(PATIENCE)
+
+
+@on_both
+def test_the_first_answer_and_the_first_summary_have_their_costs(adapter):
+    """Prices are looked up while models are at work; they take longer than that."""
+    sink, known = MemorySink(), []
+
+    def at_work(*_: Any) -> AIMessage:
+        settle_prices()
+        return AIMessage("They talked.")
+
+    def lookup(name: str) -> ModelInfo:
+        known.append(name)
+        return replace(PRICED, name=name)
+
+    writer = ScriptedChatModel(policy=at_work, model_name="writer")
+    options = {"config": ContextConfig(output_reserve=0, summarize="inline", trigger=0.5), "prices": lookup}
+    chat(agent_of(adapter, model_of(LIMIT, policy=at_work), sink, summarizer=writer, **options), 8, words=120)
+    assert known == ["scripted", "writer"]
+    assert all(event.cost for event in sink.of(StepEvent))
+    assert sink.of(SummaryEvent)
+    assert all(event.cost for event in sink.of(SummaryEvent))
+
+
+def test_prices_are_asked_for_again_after_some_minutes():
+    """A service that was down is back, prices change, and what was known serves where it is down again."""
+    dearer = replace(PRICED, input_price=Decimal(2))
+    answers: list[Any] = [OSError("down"), PRICED, dearer, OSError("down"), SystemExit()]
+    now = [0.0]
+
+    def lookup(name: str) -> ModelInfo:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    prices = Prices(lookup, clock=lambda: now[0])
+    told = []
+    for _ in range(5):
+        for _ in range(3):
+            info = prices.of("m")
+            settle_prices()
+        told.append(info and info.input_price)
+        now[0] += 300.0
+    assert (told, answers) == ([None, *map(Decimal, "1222")], [])
 
 
 @pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])
