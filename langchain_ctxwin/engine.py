@@ -30,7 +30,6 @@ from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
 from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
@@ -423,12 +422,16 @@ class ContextEngine:
         """Report what became of a summary, and what it cost where one was written."""
         facts: dict[str, Any] = {}
         if written is not None:
-            usage = Usage(input_tokens=written.input_tokens, output_tokens=written.output_tokens)
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.request.price_text(written.text)
-            facts["cost"] = usage.cost(self.prices.of(self.summarizer_model)) if written.calls else None
+            facts["cost"] = written.usage.cost(self._summarizer_info()) if written.calls else None
         facts |= {"reason": own_words(reason), "detail": reason, "messages": messages}
         self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
+
+    def _summarizer_info(self) -> ModelInfo | None:
+        """The prices of the model that writes summaries; those of the agent's are not taken for another's."""
+        name = self.summarizer_model
+        return self.prices.of(name) if name == self.model else self.prices.of_other(name)
 
     def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
         start, stop = compaction.snapshot or (0, 0)
@@ -440,7 +443,7 @@ class ContextEngine:
     def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
         if self.reporter.sinks:
-            self.prices.of(self.summarizer_model)  # looked up while it is written
+            self._summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
             messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them

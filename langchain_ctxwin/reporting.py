@@ -17,6 +17,7 @@ from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.reported import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import Worker, in_few_daemons
@@ -192,8 +193,9 @@ class Prices:
     """Says what the models cost, as far as it is known; it never waits.
 
     Args:
-        source: a `ModelInfo`, a `ModelRegistry`, a function that returns the `ModelInfo` for a name, or None. A
-            registry or function may be slow: it is asked in the background, for each model at most every five minutes.
+        source: a `ModelInfo` of the agent's model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
+            name, or None. A registry or function may be slow: it is asked in the background, for each model at most
+            every five minutes.
         is_instant: the function answers at once, and is asked each time.
         clock: monotonic seconds.
 
@@ -239,6 +241,12 @@ class Prices:
             self._known.put(model, (info, self._clock()))
             self._failures.note("metrics.no_prices", reason_of(error))
         return info
+
+    def of_other(self, model: str) -> ModelInfo | None:
+        """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""
+        if self._info is not None and not may_be(self._info.name, model):
+            return None
+        return self.of(model)
 
     def _look_up(self, ask: Callable[[str], Any], model: str, info: ModelInfo | None) -> None:
         """Ask, and keep what was known where no answer comes."""

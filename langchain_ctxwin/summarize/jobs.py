@@ -22,10 +22,11 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
-from langchain_ctxwin.summarize.store import Lease, SummaryStore, Written, count
+from langchain_ctxwin.summarize.store import COUNTS, Lease, SummaryStore, Written
 from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
@@ -406,7 +407,7 @@ class _Meter(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cost = {"calls": 0, "input_tokens": 0, "output_tokens": 0}
+        self._cost = dict.fromkeys(COUNTS, 0)
         self._started = time.perf_counter()
 
     def on_llm_start(self, *_: Any, **__: Any) -> None:
@@ -416,10 +417,10 @@ class _Meter(BaseCallbackHandler):
     on_chat_model_start = on_llm_start
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        usage = _usage(response)
+        usage = Usage.of(_usage(response))
         with self._lock:
-            for name in ("input_tokens", "output_tokens"):
-                self._cost[name] += count(usage.get(name))
+            for name in COUNTS[1:]:
+                self._cost[name] += getattr(usage, name) or 0
 
     def written(self, text: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""

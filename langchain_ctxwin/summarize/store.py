@@ -15,6 +15,7 @@ from uuid import uuid4
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.redis import redis_client
@@ -41,6 +42,10 @@ RELEASE_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.cal
 V = TypeVar("V")
 
 
+COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+"""What of a summary is counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A finished summary and what it cost."""
@@ -50,12 +55,20 @@ class Written:
     """Model calls, failed ones included."""
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    """Parts of the input that were read from the prompt cache, and written to it."""
     seconds: float = 0.0
 
     @property
     def cost(self) -> dict[str, int]:
         """Calls and tokens, to be added up."""
         return {"calls": self.calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all calls together, to be priced."""
+        return Usage(**{name: getattr(self, name) for name in COUNTS[1:]})
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -69,7 +82,7 @@ class Written:
         text, seconds = value.get("text"), value.get("seconds")
         if not isinstance(text, str) or not text.strip():
             return None
-        counts = {name: count(value.get(name)) for name in ("calls", "input_tokens", "output_tokens")}
+        counts = {name: count(value.get(name)) for name in COUNTS}
         return cls(text=text, seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, **counts)
 
 

@@ -56,6 +56,7 @@ from langchain_ctxwin.observe import (
     ToolsEvent,
     Usage,
 )
+from langchain_ctxwin.summarize import SummaryJobs
 from support import agents
 from support.agents import PATIENCE, THREAD, WAYS, WORD, agent_on, ask, call, on_both, talk, values
 from support.conversations import CharCounter
@@ -188,6 +189,34 @@ def test_summaries_are_told_with_what_they_cost(adapter):
     assert len(ready) == len(writer.requests) > 0
     assert [event.input_tokens for event in ready] == [request.tokens for request in writer.requests]
     assert all((event.model, event.calls) == ("writer", 1) and event.cost > 0 for event in ready)
+
+
+class Caching(ScriptedChatModel):
+    """A model whose requests are read from the cache but for ten tokens."""
+
+    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
+        made = super()._metered(answer, tokens)
+        return made.model_copy(
+            update={"usage_metadata": {**made.usage_metadata, "input_token_details": {"cache_read": tokens - 10}}}
+        )
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+@pytest.mark.parametrize("name", ["scripted", "writer"])
+def test_a_summary_costs_what_its_own_model_takes_for_it(name, mode):
+    """Input from the cache is cheap, and the price of the agent's model says nothing about another one."""
+    sink, jobs = MemorySink(), SummaryJobs()
+    config = ContextConfig(output_reserve=0, summarize=mode, prepare=0.3, trigger=0.5)
+    writer = Caching(policy=lambda *_: AIMessage("They talked."), model_name=name)
+    agent = agent_of("nodes", model_of(LIMIT), sink, summarizer=writer, config=config, jobs=jobs)
+    for n in range(8):
+        ask(agent, f"{n} " + WORD * 60)
+        jobs.drain(PATIENCE)
+    ready = [event for event in sink.of(SummaryEvent) if event.status == "ready"]
+    assert ready
+    for event in ready:
+        price = Decimal(10) + (event.input_tokens - 10) * Decimal("0.1") + 10 * event.output_tokens
+        assert event.cost == (price / 1_000_000 if name == "scripted" else None)
 
 
 def test_messages_are_never_told():
