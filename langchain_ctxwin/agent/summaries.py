@@ -94,16 +94,18 @@ class Summaries:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
         most_tokens = min(accepted_tokens(pending.max_tokens), self._replaced_tokens(window, pending) - 1)
-        window = self._kept(window, pending, written.text.strip(), most_tokens)
+        window = self._kept(window, pending, written.text.strip(), most_tokens, written=written)
         if kept := window.session.pending:
             self._engine.report_summary(window, "ready", kept.key, replace(written, text=kept.text))
         return window
 
-    def _kept(self, window: Window, pending: Pending, text: str, most_tokens: int) -> Window:
-        """The window with as much of a summary as may be shown."""
+    def _kept(
+        self, window: Window, pending: Pending, text: str, most_tokens: int, *, written: Written | None = None
+    ) -> Window:
+        """The window with as much of a summary as may be shown; what was written is told where nothing may."""
         kept = first_part(text, most_tokens, window.request.price_text)
         if not kept:
-            return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens")
+            return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens", written)
         return replace(window, session=replace(window.session, pending=replace(pending, text=kept)))
 
     def repeated(self, window: Window, pending: Pending, written: Written) -> Window:
@@ -111,9 +113,9 @@ class Summaries:
         digest = content_digest(window.request.messages, pending.start.index, pending.stop)
         return self.finished(window, replace(pending, digest=digest), written)
 
-    def failed(self, window: Window, pending: Pending, reason: str) -> Window:
-        """Return the window after a summary that failed: nothing is lost, and it is counted."""
-        self._engine.report_summary(window, "failed", pending.key, reason=reason)
+    def failed(self, window: Window, pending: Pending, reason: str, written: Written | None = None) -> Window:
+        """Return the window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
+        self._engine.report_summary(window, "failed", pending.key, written, reason=reason)
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 

@@ -219,6 +219,27 @@ def test_a_summary_costs_what_its_own_model_takes_for_it(name, mode):
         assert event.cost == (price / 1_000_000 if name == "scripted" else None)
 
 
+def test_a_summary_that_was_paid_for_and_left_out_is_told_with_its_cost():
+    """What has no place to be cut at fits nowhere, and stands in the bill all the same."""
+    sink, jobs = MemorySink(), SummaryJobs()
+    config = ContextConfig(output_reserve=0, prepare=0.3, trigger=0.5)
+    writer = ScriptedChatModel(policy=lambda *_: AIMessage("novel" * 9_000), model_name="scripted")
+
+    class Bare:
+        def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
+            return writer.invoke([HumanMessage("Sum up.")]).text
+
+    agent = agent_of("nodes", model_of(LIMIT), sink, summarizer=Bare(), config=config, jobs=jobs)
+    for n in range(8):
+        ask(agent, f"{n} " + WORD * 60)
+        jobs.drain(PATIENCE)
+    failed = [event for event in sink.of(SummaryEvent) if event.status == "failed"]
+    assert failed
+    for event, request in zip(failed, writer.requests, strict=False):
+        assert (event.calls, event.input_tokens) == (1, request.tokens)
+        assert event.cost == (Decimal(event.input_tokens) + 10 * event.output_tokens) / 1_000_000
+
+
 def test_messages_are_never_told():
     """No word of a message, a result, a prompt or an error of a summarizer is in any event."""
     sink = MemorySink()
