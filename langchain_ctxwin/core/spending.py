@@ -29,6 +29,9 @@ class Usage:
     hour_write_tokens: int = 0
     """Part of the written input that is kept for an hour."""
 
+    is_free: bool = False
+    """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
+
     @classmethod
     def of(cls, usage: Mapping[str, Any] | None) -> Usage:
         """Read the `usage_metadata` of an answer."""
@@ -49,6 +52,7 @@ class Usage:
             cached_tokens=None if cached is None else min(size, cached),
             cache_write_tokens=None if written is None else min(room, written),
             hour_write_tokens=min(room, written or 0, hour or 0),
+            is_free=stated.get("total_cost") == 0,
         )
 
     def uncached(self) -> Usage:
@@ -64,6 +68,8 @@ class Usage:
             return None
         if self.input_tokens is None or self.output_tokens is None:
             return None
+        if self.is_free:
+            return Decimal(0)
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
         write_price = _first(info.cache_write_price, info.input_price)
         priced = (

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -648,6 +649,17 @@ def test_prices_that_are_none_are_unknown(said):
     assert [event.cost for event in sink.of(StepEvent)] == [None] * 3
     reasons = [entry["reason"] for entry in logs if entry["event"] == "metrics.no_prices"]
     assert reasons == [f"scripted: a {type(said).__name__} instead of a ModelInfo"]
+
+
+def test_an_answer_from_langchains_own_cache_costs_nothing():
+    """It has the usage of the answer that was paid for."""
+    sink = MemorySink()
+    model = model_of(LIMIT, cache=InMemoryCache())
+    for _ in range(2):
+        model.invoke("hello", {"callbacks": [ContextCallbackHandler([sink], prices=PRICED)]})
+    first, second = sink.of(StepEvent)
+    assert len(model.requests) == 1
+    assert (first.cost > 0, second.cost) == (True, Decimal(0))
 
 
 class Async:
