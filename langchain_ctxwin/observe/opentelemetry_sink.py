@@ -44,7 +44,8 @@ Attributes = dict[str, Any]
 class OpenTelemetrySink:
     """Writes a span for each call of a model, each compaction and each summary, and counts all events as metrics.
 
-    A span begins when its work began and is a child of the span in which the agent ran. Attributes of metrics name the
+    A span begins when its work began and is a child of the span in which the agent ran. A warning is an event of that
+    span, or a span without length below it where it has ended. Attributes of metrics name the
     model only, so that their number stays small: threads and answers are on spans alone. The text of a message is in
     none of them. Exporters run as the SDK is set up; whatever they do costs no turn anything.
 
@@ -192,7 +193,10 @@ class OpenTelemetrySink:
             self._count("ctxwin.alerts", {"ctxwin.alert": event.alert})
         if event.level == "warning":
             told = {f"ctxwin.{name}": value for name, value in event.facts().items()}
-            trace.get_current_span().add_event(event.name, _known(told), timestamp=int(event.time * NANOSECONDS))
+            if (span := trace.get_current_span()).is_recording():
+                span.add_event(event.name, _known(told), timestamp=int(event.time * NANOSECONDS))
+            else:  # it ended before the thread of the sink came to this
+                self._span(event.name, event, None, told)
 
     def _count(self, name: str, attributes: Attributes, amount: Any = 1) -> None:
         if amount:  # an unknown amount is none, and a counter takes no negative one

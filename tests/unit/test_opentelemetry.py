@@ -153,6 +153,18 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
     assert not attributes & {"gen_ai.conversation.id", "gen_ai.response.id"}
 
 
+def test_a_warning_outlives_the_span_it_was_reported_in():
+    """A refusal is the last that happens in a run; the thread of the sink comes to it when the run's span has ended."""
+    watched = Watched()
+    reporter = Reporter([watched.sink])
+    with watched.tracers.get_tracer("test").start_as_current_span("agent") as parent:
+        reporter.emit(RefusalEvent(model="m", reason="BudgetExceededError", thread="1"))
+    assert reporter.flush(PATIENCE)
+    (told,) = watched.spans["context.refused"]
+    assert told.parent.span_id == parent.get_span_context().span_id
+    assert told.attributes["ctxwin.reason"] == "BudgetExceededError"
+
+
 def test_chat_spans_can_be_left_to_the_client():
     """Where the provider's own client writes them."""
     watched = Watched(chat_spans=False)
