@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 NAME = "langchain_ctxwin"
@@ -16,7 +17,7 @@ class EventLog:
     """Writes events with what belongs to them, such as `log.info("context.compacted", kind="force")`.
 
     They are records of the standard library: the message is `event key=value ...`, and `record.ctxwin` has it all as a
-    dict. Where an application has configured structlog, they go through its processors instead.
+    dict. Where an application has configured structlog, they go through its processors instead, unless those fail.
     """
 
     def __init__(self) -> None:
@@ -41,8 +42,10 @@ class EventLog:
     def _write(self, level: int, event: str, values: dict[str, Any]) -> None:
         structlog = sys.modules.get("structlog")  # who has not imported it has not configured it, and it takes long
         if structlog is not None and structlog.is_configured():
-            getattr(structlog.get_logger(NAME), logging.getLevelName(level).lower())(event, **values)
-        elif self._logger.isEnabledFor(level):
+            with suppress(Exception):  # what cannot be logged, because a pipe is closed, say, ends no turn
+                getattr(structlog.get_logger(NAME), logging.getLevelName(level).lower())(event, **values)
+                return
+        if self._logger.isEnabledFor(level):
             has_failed = values.pop("exc_info", False)
             told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])
             extra = {"ctxwin": {"event": event, **values}}

@@ -51,6 +51,21 @@ def test_what_nobody_wants_to_hear_is_not_written(caplog, level):
     assert not caplog.records
 
 
+def test_a_structlog_that_fails_costs_no_turn(caplog):
+    """As the standard library's handlers do, whose logger tells it then."""
+
+    def fail(_, level, event):
+        raise BrokenPipeError
+
+    structlog.configure(processors=[fail])
+    try:
+        with caplog.at_level(logging.INFO, "langchain_ctxwin"):
+            compact()
+    finally:
+        structlog.reset_defaults()
+    assert "context.compacted" in {record.ctxwin["event"] for record in caplog.records}
+
+
 def test_a_structlog_that_is_configured_gets_them():
     """With the processors of the application."""
     seen = list[dict[str, object]]()
