@@ -18,10 +18,12 @@ from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.provider_call import begun_anew, forgets_history
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
-from langchain_ctxwin.core.reported import answered_by
+from langchain_ctxwin.core.reported import answered_by, sent_tokens
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
@@ -42,10 +44,13 @@ class Attempt:
     route: dict[str, Any] = field(default_factory=dict)
     """The argument that names the candidate of a routed model."""
 
+    native: dict[str, Any] = field(default_factory=dict)
+    """What goes along for the provider's prompt cache and its own compaction."""
+
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments for this call alone."""
-        return {**self.route, **self.options}
+        return {**self.native, **self.route, **self.options}
 
 
 Send = Callable[[Attempt], Wait]
@@ -84,7 +89,7 @@ class ModelCall:
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield send(attempt)
+                reply = yield from self._sent(attempt, send)
                 overflow = self._silent(step.window, attempt, reply)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
@@ -113,6 +118,17 @@ class ModelCall:
         step.note({"context_counts": counts})
         self._report_step(step, window, answer, seconds=perf_counter() - began, calls=number)
         return answer
+
+    @staticmethod
+    def _sent(attempt: Attempt, send: Send) -> Work[Any]:
+        """The reply; a server that has forgotten the history it was to go on from is sent all of it."""
+        try:
+            return (yield send(attempt))
+        except Exception as refusal:
+            whole = begun_anew(attempt.request)
+            if not forgets_history(refusal) or whole == attempt.request:
+                raise
+        return (yield send(replace(attempt, request=whole)))
 
     def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""
@@ -181,12 +197,15 @@ class ModelCall:
     def _attempt(self, step: Step, request: list[AnyMessage]) -> Attempt:
         """A call that asks for no more output than its window leaves."""
         window, route = step.window, self._flow.choices.arguments(step.state)
-        size, requested = window.limits.context_window, self._requested_output
+        size, requested, native = window.limits.context_window, self._requested_output, dict[str, Any]()
+        if self._flow.choices.router is None:
+            thread = step.place.thread
+            native = self._flow.engine.call_options(window, request, conversation=thread, call=self._call)
         if size is None or requested is None:
-            return Attempt(request, route=route)
+            return Attempt(request, route=route, native=native)
         room = size - window.priced_view.upper_tokens
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
-        return Attempt(request, options=options, route=route)
+        return Attempt(request, options=options, route=route, native=native)
 
     def _fit(self, step: Step) -> None:
         """Compact the request when a state edit made it too large since it was checked."""
@@ -240,7 +259,7 @@ class ModelCall:
             messages=window.priced_view.messages(),
             tools=window.about.tools,
             expected_tokens=window.total_tokens,
-            reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,
+            reported_tokens=None if compaction_in(answer) else sent_tokens(answer),
         )
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:

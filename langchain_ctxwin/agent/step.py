@@ -356,7 +356,7 @@ class Flow:
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
         is_off = self.engine.in_background(window) or is_hopeless
-        plan = None if is_off else planning.due(window, is_local=self.engine.is_local)
+        plan = None if is_off else self.engine.due(window)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}, plan
         if relief is not None:
