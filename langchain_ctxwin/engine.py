@@ -206,7 +206,7 @@ class ContextEngine:
             settings=settings,
             info=called if isinstance(called, ModelInfo) else None,
         )
-        rules = self._rules_of(called if called is not None else model)
+        rules = self.rules_of(called if called is not None else model)
         request = self._request(messages, system_prompt, tools, pricing, settings, rules)
         checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
@@ -504,8 +504,8 @@ class ContextEngine:
         session = replace(window.session, counts=counts)
         return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
 
-    def _rules_of(self, model: Any) -> Rules:
-        """What is known of a provider; asked for with every request."""
+    def rules_of(self, model: Any) -> Rules:
+        """Return what the provider of a model takes; None is the one of the engine's limits."""
         if model is None:
             return self._rules
         # The model in the value stays alive, so an id in the key cannot come to mean another one.

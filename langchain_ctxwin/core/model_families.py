@@ -5,6 +5,7 @@ Model names change monthly, classes do not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +65,9 @@ turn or a function response; its integration and Anthropic's move system message
 CALL_SETTINGS = ("betas", "context_management", "truncation", "prompt_cache_key", "cache_control")
 """Settings of chat models that go along with every call and concern the context."""
 
+LOADS_TOOLS = "mid_conversation_tools"
+"""Key of a model's profile that says that tools can come in the midst of a conversation."""
+
 RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
 """Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history."""
 
@@ -78,7 +82,12 @@ def rules_of(model: object) -> Rules:
     rules = RULES.get(family, UNKNOWN)
     if getattr(inner, "openai_api_base", None):
         rules = replace(UNKNOWN, provider="openai" if uses_responses(inner) else "other")
-    return replace(rules, keeps_history=True) if getattr(inner, "use_previous_response_id", False) is True else rules
+    profile = getattr(inner, "profile", None)
+    return replace(
+        rules,
+        loads_tools=family == "anthropic" and isinstance(profile, Mapping) and profile.get(LOADS_TOOLS) is True,
+        keeps_history=getattr(inner, "use_previous_response_id", False) is True,
+    )
 
 
 def uses_responses(model: object) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.core.edits import (
     CALL_TYPES,
@@ -38,6 +39,9 @@ PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
 
 NEVER_DEFER = frozenset({"gemini", "other"})
 """Providers whose prompt holds the definition of every tool, however it is marked."""
+
+FOUND_KEY = "ctxwin_tools"
+"""Key of an artifact that names the tools which a search found."""
 
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
@@ -101,6 +105,23 @@ def loaded_tools(message: BaseMessage) -> list[str]:
     if not isinstance(message.content, list) or not isinstance(message, AIMessage | ToolMessage):
         return []
     return [str(block.get("tool_name") or "") for block in _references(message.content)]
+
+
+def loading(message: AnyMessage) -> AnyMessage:
+    """Return the result of a search for tools as references that load what it found; any other message as it is."""
+    artifact = message.artifact if isinstance(message, ToolMessage) else None
+    names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
+    if not names or not isinstance(names, list):
+        return message
+    references = [{"type": TOOL_REFERENCE_TYPE, "tool_name": str(name)} for name in names]
+    return message.model_copy(update={"content": references})
+
+
+def deferred(tool: Any) -> Any:
+    """Return a tool that is not in the prompt until a message loads it; None for a form that cannot say so."""
+    if isinstance(tool, BaseTool):
+        return tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
+    return {**tool, "defer_loading": True} if isinstance(tool, Mapping) and "input_schema" in tool else None
 
 
 def is_deferred(tool: Any) -> bool:

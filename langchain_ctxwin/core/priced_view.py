@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.lazy import lazy
-from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, only_compaction, readable
+from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
 from langchain_ctxwin.core.pairing import (
     UNKNOWN,
     Rules,
@@ -446,6 +446,7 @@ def show_step(step: Step, view: View, before: Before, taken: set[str], price: Pr
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
     previous, rules = before.message, before.rules
     messages = [readable(message, rules.provider) for message in messages] if rules.provider else messages
+    messages = [loading(message) for message in messages] if rules.loads_tools else messages
     is_valid = is_valid_step(messages, previous, rules)
     valid = tuple(messages) if is_valid else repair_step(messages, previous, rules, before.unanswered)
     shown = unique_calls(valid, taken)

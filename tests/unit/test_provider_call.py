@@ -10,13 +10,13 @@ from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, ToolSelector, create_context_agent
 from langchain_ctxwin.core.caching import MAX_BREAKPOINTS, with_breakpoints
 from langchain_ctxwin.core.provider_call import forgets_history
 from langchain_ctxwin.middleware import ContextWindowMiddleware
@@ -262,3 +262,40 @@ def test_the_record_stands_in_for_a_provider_that_cannot_compact(limits, called,
     window = engine.measure([*history, HumanMessage("Now?")], called=called)
     assert window.over_by == 0
     assert (engine.plan(window) is not None) is is_ours
+
+
+def make_tool(number, words):
+    return StructuredTool.from_function(
+        lambda what: f"{what} done", name=f"tool{number}", description=f"Can {words}. " + "More on it. " * 40,
+        args_schema={"type": "object", "properties": {"what": {"type": "string"}}},
+    )  # fmt: skip
+
+
+TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [make_tool(29, "repair violins")]
+
+
+def calls(name, **args):
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+@pytest.mark.parametrize("can_load", [True, False])
+def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_load):
+    """All tools are sent with every request, most of them deferred; what a search finds is loaded by its result."""
+    model = claude(profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000})
+    model.metadata["answers"] += [calls("search_tools", query="repair violins"), calls("tool29", what="viola")]
+    selector = ToolSelector(TOOLS, 1_000)
+    if adapter == "nodes":
+        agent = create_context_agent(model, [look], limits=LIMITS, tool_selector=selector)
+    else:
+        agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=LIMITS, tool_selector=selector)])
+    state = agent.invoke({"messages": [HumanMessage("Book a train to city3, please.")]})
+    assert [message.content for message in state["messages"] if isinstance(message, ToolMessage)][-1] == "viola done"
+    sets = [json.dumps(request["tools"], sort_keys=True) for request in sent_by(model)]
+    assert len(sets) == 3
+    assert (len(set(sets)) == 1) is can_load
+    result = sent_by(model)[1]["messages"][-1]["content"][0]["content"]
+    found = [{"type": "tool_reference", "tool_name": "tool29"}]
+    assert (result == found) is can_load
+    deferred = sum(tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"])
+    assert (deferred > 20) is can_load
