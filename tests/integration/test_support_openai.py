@@ -7,7 +7,7 @@ from openai import BadRequestError, NotFoundError
 
 from support.loopback import script
 from support.openai_server import ANSWER, SUMMARY, OpenAIServer
-from support.oracle import text_tokens
+from support.oracle import json_tokens, text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -188,6 +188,24 @@ async def test_a_server_side_compaction_is_part_of_the_answer():
     assert [block["type"] for block in calm.content] == ["text"]
     later = size_of("Be brief.", ANSWER, "And now?") + text_tokens(SUMMARY)
     assert {request.tokens for request in server.requests[5:]} == {later}
+
+
+def test_a_deferred_function_shows_its_name_until_it_is_found():
+    """Its parameters are not in the prompt; in a namespace, nothing of it is; a search result holds it whole."""
+    wide = LOOK | {"parameters": {"type": "object", "properties": {"at": {"type": "string", "description": LONG}}}}
+    late = wide | {"defer_loading": True}
+    space = {"type": "namespace", "name": "crm", "description": "Look.", "tools": [late]}
+    shown = {"type": "function", "name": "look", "description": "Look."}
+    search = {"type": "tool_search"}
+    output = {"type": "tool_search_output", "id": "o", "execution": "server", "status": "completed", "tools": [wide]}
+    with OpenAIServer() as server:
+        for tools in ([wide], [late, search], [space, search]):
+            server.chat_model().bind_tools(tools).invoke("hi")
+        server.chat_model().bind_tools([late, search]).invoke(["hi", AIMessage([output]), "Well?"])
+    extra = [request.tokens - size_of("hi") for request in server.requests]
+    one = json_tokens(shown) + json_tokens(search)
+    assert extra[:3] == [json_tokens(wide), one, json_tokens({**space, "tools": []}) + json_tokens(search)]
+    assert extra[3] == one + json_tokens(output) + size_of("Well?")
 
 
 def cached(reply):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ class AnthropicServer(Loopback):
 
         self._thoughts: dict[str, list[Item]] = {}  # call id -> the thinking of its message
         self._cache = PromptCache(clock)
-        self._count = 0
+        self._numbers = itertools.count(1)
 
     def chat_model(self, **options: Any) -> ChatAnthropic:
         """Return the real client, pointed at this server, without retries."""
@@ -156,8 +157,7 @@ class AnthropicServer(Loopback):
         return message, sum(block.tokens for block in blocks)
 
     def _reply(self, seen: Item, content: list[Item], reason: str, usage: Item) -> Item:
-        self._count += 1
-        head = {"id": f"msg_{self._count}", "type": "message", "role": "assistant", "model": seen["model"]}
+        head = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": seen["model"]}
         return head | {"content": content, "stop_reason": reason, "stop_sequence": None, "usage": usage}
 
     def _compaction(self, seen: Item, *, signed: bool) -> tuple[list[Item], Item]:
@@ -191,13 +191,12 @@ class AnthropicServer(Loopback):
 
     def _finish(self, block: Item) -> None:
         if block["type"] == "tool_use" and "id" not in block:
-            self._count += 1
-            block["id"] = f"toolu_{self._count}"
+            block["id"] = f"toolu_{next(self._numbers)}"
         if block["type"] == "thinking":
             block.setdefault("signature", self._seal(block["thinking"]))
 
     def _seal(self, text: str) -> str:
-        seed = f"{len(self.issued)} {text}".encode()
+        seed = f"{next(self._numbers)} {text}".encode()
         return base64.b64encode(hashlib.sha256(seed).digest()).decode()
 
 

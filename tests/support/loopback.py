@@ -64,11 +64,10 @@ def script(*answers: str | list[Item]) -> Policy:
 
 
 class Loopback:
-    """Answers HTTP requests on a free port of the loopback interface, one at a time, while the `with` block runs."""
+    """Answers HTTP requests on a free port of the loopback interface while the `with` block runs."""
 
     def __init__(self) -> None:
-        self.requests: list[Exchange] = []
-        self._turn = threading.Lock()
+        self.requests: list[Any] = []
 
     def __enter__(self) -> Self:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -99,16 +98,19 @@ class Loopback:
         """Write a refusal as the provider does."""
         raise NotImplementedError
 
-    def handle(self, call: Call) -> Answer:
+    def respond(self, call: Call) -> Answer:
         """Answer one request and record it."""
-        with self._turn:
-            try:
-                answer = self.answer(call)
-            except RefusalError as refusal:
-                answer = Answer(body=self.error_body(refusal), status=refusal.status)
-            seen = {"path": call.path, "body": call.body, "status": answer.status, "reply": answer.body}
-            self.requests.append(Exchange(**seen, tokens=answer.tokens))
+        try:
+            answer = self.answer(call)
+        except RefusalError as refusal:
+            answer = Answer(body=self.error_body(refusal), status=refusal.status)
+        self.record(call, answer)
         return answer
+
+    def record(self, call: Call, answer: Answer) -> None:
+        """Keep what a test may ask for."""
+        seen = {"path": call.path, "body": call.body, "status": answer.status, "reply": answer.body}
+        self.requests.append(Exchange(**seen, tokens=answer.tokens))
 
 
 def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
@@ -119,7 +121,7 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
             headers = {key.lower(): value for key, value in self.headers.items()}
             path = self.path.partition("?")[0]
-            answer = api.handle(Call(method=self.command, path=path, headers=headers, body=body))
+            answer = api.respond(Call(method=self.command, path=path, headers=headers, body=body))
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json" if answer.events is None else "text/event-stream")
             self.end_headers()
@@ -127,7 +129,8 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(json.dumps(answer.body).encode())
                 return
             for event in answer.events:
-                self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                name = f"event: {event['type']}\n" if "type" in event else ""
+                self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
                 self.wfile.flush()
 
         do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815  # the names that the standard library calls

@@ -148,7 +148,7 @@ def prompt_blocks(
     body: Mapping[str, Any], seen: list[Item], vault: Vault, *, ttl_seconds: float | None = None
 ) -> list[Block]:
     """Return the prompt in its order: tools, instructions, items; breakpoints are kept for `ttl_seconds`."""
-    shown = [tool for tool in body.get("tools") or [] if not tool.get("defer_loading")]
+    shown = map(_shown, body.get("tools") or [])
     blocks = [Block(key=compact_json(tool), tokens=json_tokens(tool)) for tool in shown]
     if body.get("instructions"):
         blocks.append(Block(key=body["instructions"], tokens=FRAME_TOKENS + text_tokens(body["instructions"])))
@@ -159,6 +159,18 @@ def prompt_blocks(
         block = Block(key=_key(item), tokens=item_tokens(item, vault))
         blocks.append(replace(block, ttl_seconds=ttl_seconds) if ttl_seconds and _is_marked(item) else block)
     return blocks
+
+
+def _shown(tool: Item) -> Item:
+    """Return what the model sees of a tool before a search: of a deferred one its name and description.
+
+    Source: the guide on tools-tool-search; of the deferred functions in a namespace it sees nothing. A search puts the
+    definitions that it found into a `tool_search_output` item.
+    """
+    if tool.get("defer_loading"):
+        return {key: tool[key] for key in ("type", "name", "description") if key in tool}
+    inner = [each for each in tool.get("tools") or [] if not each.get("defer_loading")]
+    return {**tool, "tools": inner} if "tools" in tool else tool
 
 
 def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:

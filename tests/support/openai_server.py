@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ class OpenAIServer(Loopback):
 
         self._vault = rules.Vault()
         self._cache = PromptCache(clock)
-        self._count = 0
+        self._numbers = itertools.count(1)
 
     def chat_model(self, **options: Any) -> ChatOpenAI:
         """Return the real client on the Responses API, pointed at this server, without retries."""
@@ -175,12 +176,10 @@ class OpenAIServer(Loopback):
         return rules.item_tokens(item, self._vault)
 
     def _id(self, kind: str) -> str:
-        self._count += 1
-        return f"{kind}_{self._count}"
+        return f"{kind}_{next(self._numbers)}"
 
     def _seal(self, text: str) -> str:
-        self._count += 1
-        return base64.b64encode(hashlib.sha256(f"{self._count} {text}".encode()).digest()).decode()
+        return base64.b64encode(hashlib.sha256(f"{next(self._numbers)} {text}".encode()).digest()).decode()
 
 
 def _usage(use: CacheUse, output: int) -> Item:
