@@ -52,6 +52,10 @@ def thought(text):
     return {"type": "thinking", "thinking": text}
 
 
+LATE = tool("look", defer_loading=True)
+REFERENCE = {"type": "tool_reference", "tool_name": "look"}
+
+
 async def answers(model, messages):
     """Return the answer of every way to ask, streams merged."""
     chunks = list(model.stream(messages))
@@ -156,8 +160,8 @@ def test_what_precedes_the_newest_compaction_block_is_ignored():
 
 def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
     """A definition is in the prompt once, from the result that refers to it."""
-    tools = [tool("search"), tool("look", defer_loading=True), tool("listen", defer_loading=True)]
-    found = [{"type": "tool_reference", "tool_name": "look"}]
+    tools = [tool("search"), LATE, tool("listen", defer_loading=True)]
+    found = [REFERENCE]
     with AnthropicServer() as server:
         chat = server.chat_model().bind_tools(tools)
         sizes = []
@@ -176,6 +180,48 @@ def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
     loaded = sizes[1] - sizes[0] - reference + text_tokens("nothing")
     assert loaded == json_tokens(tool("look"))
     assert sizes[2] - sizes[1] == reference
+
+
+async def test_server_tools_come_back_whole_in_every_way():
+    """A search that the server ran loads tools from its result on; the result needs its call before it."""
+    found = {"type": "tool_search_tool_search_result", "tool_references": [REFERENCE]}
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_regex", "input": {"query": "l"}}
+    result = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": found}
+    secret = {"type": "redacted_thinking", "data": "c2VjcmV0"}
+    tools = [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}, LATE]
+    with AnthropicServer(policy=script([secret, search, result, use("look")])) as server:
+        chat = server.chat_model(max_tokens=2048, thinking=THINK).bind_tools(tools)
+        for reply in await answers(chat, "Where?"):
+            done = ToolMessage("here", tool_call_id=reply.tool_calls[0]["id"])
+            chat.invoke(["Where?", reply, done])
+            assert server.requests[-1].body["messages"][1]["content"][1:3] == [search, result]
+            for lost in (0, 1):
+                broken = [block for at, block in enumerate(reply.content) if at != lost]
+                with pytest.raises(AnthropicInvalidRequestError, match=r"thinking|corresponding `server_tool_use`"):
+                    chat.invoke(["Where?", reply.model_copy(update={"content": broken}), done])
+    sizes = {request.tokens for request in server.requests if len(request.body["messages"]) > 1 and request.tokens}
+    assert len(sizes) == 1
+    assert sizes.pop() - server.requests[0].tokens > json_tokens(tool("look"))
+
+
+def test_a_tool_can_be_added_in_mid_conversation():
+    """A system message in the conversation loads a deferred tool where it stands."""
+    added = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}]
+    profile = {"mid_conversation_system_messages": True}
+    with AnthropicServer() as server:
+        chat = server.chat_model(profile=profile).bind_tools([tool("search"), LATE])
+        for extra in ([], [SystemMessage(added)]):
+            chat.invoke([HumanMessage("hi"), *extra])
+    before, after = (request.tokens for request in server.requests)
+    assert after - before == json_tokens(tool("look")) + json_tokens(added[0]) + 4
+
+
+def test_the_count_endpoint_agrees_with_the_bill():
+    """What the client asks beforehand is what it is billed for."""
+    with AnthropicServer() as server:
+        chat = server.chat_model()
+        messages = [SystemMessage("Be brief."), HumanMessage("How long is this?")]
+        assert chat.get_num_tokens_from_messages(messages) == chat.invoke(messages).usage_metadata["input_tokens"]
 
 
 def tool_steps(count, *, size=LONG):

@@ -60,6 +60,7 @@ def check(body: Body, betas: str) -> None:
     _check_edits(body, betas)
     seen = visible(body)
     _check_pairs(seen["messages"])
+    _check_server_tools(seen["messages"])
     _check_thinking(seen)
 
 
@@ -129,6 +130,21 @@ def _check_pairs(messages: list[Body]) -> None:
                 )
 
 
+def _check_server_tools(messages: list[Body]) -> None:
+    used: set[str] = set()
+    for index, message in enumerate(messages):
+        for place, block in enumerate(message["content"]):
+            kind = block["type"]
+            if kind == "server_tool_use":
+                used.add(block["id"])
+            if kind.endswith("_tool_result") and block["tool_use_id"] not in used:
+                raise RefusalError(
+                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `{kind}` blocks: "
+                    f"{block['tool_use_id']}. Each `{kind}` block must have a corresponding `server_tool_use` block "
+                    "before it."
+                )
+
+
 def _check_thinking(seen: Body) -> None:
     """With `enabled`, not with `adaptive`, the message with the pending calls must begin with thinking."""
     pending = pending_call(seen)
@@ -146,7 +162,7 @@ def _check_thinking(seen: Body) -> None:
 
 def pending_call(seen: Body) -> int | None:
     """Return the index of the assistant message whose results the request ends with."""
-    last = len(seen["messages"]) - 1
+    last = max(i for i, message in enumerate(seen["messages"]) if message["role"] != "system")
     return last - 1 if last and _ids(seen["messages"][last], "tool_result") else None
 
 
@@ -156,7 +172,9 @@ def thinks(body: Mapping[str, Any]) -> bool:
 
 
 def references(block: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the tools that a block of a result loads."""
+    """Yield the names of the deferred tools that a block loads: a result, or an addition in mid-conversation."""
+    if block.get("type") == "tool_addition" and block["tool"]["type"] == "tool_reference":
+        yield block["tool"]["name"]
     if block.get("type") == "tool_reference":
         yield block["tool_name"]
     content = block.get("content")

@@ -248,7 +248,7 @@ def _pieces(block: Item) -> tuple[Item, list[Item]]:
         seal = {"type": "signature_delta", "signature": block["signature"]}
         thought = {"type": "thinking_delta", "thinking": block["thinking"]}
         return {"type": "thinking", "thinking": "", "signature": ""}, [thought, seal]
-    if block["type"] == "tool_use":
+    if block["type"] in {"tool_use", "server_tool_use"}:
         return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
     if block["type"] == "compaction":
         return {"type": "compaction", "content": None}, [{**block, "type": "compaction_delta"}]

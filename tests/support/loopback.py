@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -41,9 +42,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What goes back; with `events` as a stream of server-sent events instead of `body`."""
+    """What goes back: JSON, bytes as they are, or with `events` a stream of server-sent events."""
 
-    body: dict[str, Any]
+    body: Any
     status: int = OK
     tokens: int = 0
     events: Iterable[Item] | None = None
@@ -122,11 +123,16 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
             headers = {key.lower(): value for key, value in self.headers.items()}
             path = self.path.partition("?")[0]
             answer = api.respond(Call(method=self.command, path=path, headers=headers, body=body))
+            with suppress(ConnectionError):  # the caller may have gone
+                self._send(answer)
+
+        def _send(self, answer: Answer) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json" if answer.events is None else "text/event-stream")
             self.end_headers()
             if answer.events is None:
-                self.wfile.write(json.dumps(answer.body).encode())
+                raw = isinstance(answer.body, bytes)
+                self.wfile.write(answer.body if raw else json.dumps(answer.body).encode())
                 return
             for event in answer.events:
                 name = f"event: {event['type']}\n" if "type" in event else ""
