@@ -103,10 +103,17 @@ def test_a_fifth_breakpoint_is_refused_wherever_it_stands():
         chat.invoke(four)
         with pytest.raises(AnthropicInvalidRequestError, match=r"maximum of 4 blocks .* Found 5"):
             chat.invoke([*four, AIMessage("so"), said(marked("c"))])
+        chat.invoke(four, cache_control=MARK)  # the last block has one already
         with pytest.raises(AnthropicInvalidRequestError, match="Found 5"):
-            chat.invoke(four, cache_control=MARK)
+            chat.invoke([*four, AIMessage("so"), HumanMessage("c")], cache_control=MARK)
+        with pytest.raises(AnthropicInvalidRequestError, match="another ttl"):
+            chat.invoke(four, cache_control=MARK | {"ttl": "1h"})
         with pytest.raises(AnthropicInvalidRequestError, match=r"ttl='1h' .* must not come after"):
             chat.invoke([said(marked("a", ttl="5m"), marked("b", ttl="1h"))])
+        with pytest.raises(AnthropicInvalidRequestError, match="cannot be set for empty text"):
+            chat.invoke([SystemMessage([marked("")]), HumanMessage("hi")])
+        with pytest.raises(AnthropicInvalidRequestError, match=r"thinking.cache_control: Extra inputs"):
+            chat.invoke(["hi", AIMessage([thought("Hm.") | {"cache_control": MARK}]), HumanMessage("hi")])
 
 
 @pytest.mark.parametrize(
@@ -144,6 +151,16 @@ def test_thinking_comes_back_as_it_was_issued(kind):
         with pytest.raises(AnthropicInvalidRequestError, match="Invalid `signature`"):
             chat.invoke(["Where?", edited, done, last, "Sure?"])
         server.chat_model().bind_tools([tool("look")]).invoke(["Where?", edited, done])  # thinking is off
+
+
+def test_a_pending_call_begins_with_thinking_unless_it_is_adaptive():
+    """A call that another model made has none: manual thinking refuses it, adaptive thinking does not."""
+    history = [HumanMessage("hi"), called("a"), result("a")]
+    with AnthropicServer() as server:
+        with pytest.raises(AnthropicInvalidRequestError, match="Expected `thinking` or `redacted_thinking`, but found"):
+            server.chat_model(max_tokens=2048, thinking=THINK).invoke(history)
+        server.chat_model(max_tokens=2048, thinking={"type": "adaptive"}).invoke(history)
+        server.chat_model(max_tokens=2048, thinking=THINK).invoke([*history, AIMessage("So."), HumanMessage("Well?")])
 
 
 def test_what_precedes_the_newest_compaction_block_is_ignored():
@@ -318,18 +335,22 @@ def test_a_compaction_can_pause_and_has_a_least_trigger():
 
 def test_a_requested_compaction_is_signed_and_comes_first():
     """The block answers alone; later requests begin with it, and with no second one."""
-    native = {"compaction": {"type": "summarize"}, "betas": ["compact-2026-09-04"]}
+    native = {"type": "summarize"}
     with AnthropicServer() as server:
         chat = server.chat_model(betas=["compact-2026-09-04"])
-        reply = chat.invoke(LONG, compaction=native["compaction"])
+        reply = chat.invoke(LONG, compaction=native)
         chat.invoke([reply, "And now?"])
+        forged = reply.model_copy(update={"content": [reply.content[0] | {"signature": "AAAA"}]})
+        with pytest.raises(AnthropicInvalidRequestError, match="cannot be combined"):
+            server.chat_model(**clearing()).invoke(LONG, compaction=native)
         for history, code in (
-            (["Hm.", reply, "And now?"], "misplaced"),
-            ([reply, "So?", reply, "And now?"], "ambiguous"),
+            (["Hm.", reply, "And now?"], "block_misplaced"),
+            ([reply, "So?", reply, "And now?"], "block_ambiguous"),
+            ([forged, "And now?"], "signature_invalid"),
         ):
             with pytest.raises(AnthropicInvalidRequestError) as error:
                 chat.invoke(history)
-            assert error.value.error_code == f"compaction_block_{code}"
+            assert error.value.error_code == f"compaction_{code}"
     assert (reply.content[0]["type"], reply.response_metadata["stop_reason"]) == ("compaction", "compaction")
 
 

@@ -60,6 +60,12 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
     assert {request.tokens for request in server.requests} == {size}
 
 
+def test_another_api_is_not_served():
+    """A client that talks Chat Completions by mistake is told so."""
+    with OpenAIServer() as server, pytest.raises(NotFoundError, match="not found: /v1/chat/completions"):
+        server.chat_model(use_responses_api=False).invoke("hi")
+
+
 def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
     """The error has OpenAI's code; with `truncation="auto"` the instructions stay, and the oldest items go."""
     with OpenAIServer(context_window=100) as server:

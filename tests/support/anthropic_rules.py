@@ -65,8 +65,14 @@ def check(body: Body, betas: str) -> None:
 
 
 def _check_breakpoints(body: Body) -> None:
-    marks = [mark for block in _in_prompt_order(body) for mark in _marks(block)]
-    count = len(marks) + ("cache_control" in body)
+    blocks, automatic = _in_prompt_order(body), body.get("cache_control")
+    marks = [mark for block in blocks for mark in _marks(block)]
+    own = _marks(blocks[-1])[-1:]
+    if automatic and own and _ttl(own[0]) != _ttl(automatic):
+        raise RefusalError("cache_control: the last block has a breakpoint with another ttl")
+    if automatic and not own:  # beside one of the same ttl it does nothing
+        marks.append(automatic)
+    count = len(marks)
     if count > MAX_BREAKPOINTS:
         raise RefusalError(f"A maximum of 4 blocks with cache_control may be provided. Found {count}.")
     ttls = [mark.get("ttl", "5m") for mark in marks]
@@ -74,7 +80,7 @@ def _check_breakpoints(body: Body) -> None:
         order = "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
         text = "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
         raise RefusalError(f"cache_control.ttl: {text}. {order}")
-    for block in _in_prompt_order(body):
+    for block in blocks:
         if "cache_control" in block and block.get("type") in THINKING:
             raise RefusalError(f"{block['type']}.cache_control: Extra inputs are not permitted")
         if "cache_control" in block and block.get("type") == "text" and not block["text"]:
@@ -273,7 +279,7 @@ def prompt_blocks(seen: Body) -> list[Block]:
             frame = 0 if role == message["role"] else FRAME_TOKENS
             blocks.append(_block(f"{message['role']} {how}", inner, tokens + frame))
             role = message["role"]
-    if "cache_control" in seen and blocks and not blocks[-1].ttl_seconds:
+    if seen.get("cache_control") and not blocks[-1].ttl_seconds:
         last = blocks[-1]
         blocks[-1] = Block(key=last.key, tokens=last.tokens, ttl_seconds=_ttl(seen["cache_control"]))
     return blocks

@@ -66,6 +66,8 @@ class AnthropicServer(Loopback):
     def answer(self, call: Call) -> Answer:
         """Answer one request by the rules."""
         body = call.body
+        if call.path not in {"/v1/messages", "/v1/messages/count_tokens"}:
+            raise RefusalError(f"not found: {call.path}", status=404)
         rules.check(body, call.headers.get("anthropic-beta", ""))
         self._check_issued(body)
         edited, applied = rules.apply_clearing(visible(body))
@@ -162,8 +164,6 @@ class AnthropicServer(Loopback):
 
     def _compaction(self, seen: Item, *, signed: bool) -> tuple[list[Item], Item]:
         """Return the block of a compaction and what it cost, which the usage beside it leaves out."""
-        if signed and not any(message["content"] for message in seen["messages"]):
-            raise RefusalError("nothing to summarize", code="compaction_nothing_to_summarize")
         key = "signature" if signed else "encrypted_content"
         block = {"type": "compaction", "content": self.summary, key: self._seal(self.summary or "")}
         self.issued[block[key]] = block

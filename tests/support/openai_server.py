@@ -65,6 +65,8 @@ class OpenAIServer(Loopback):
     def answer(self, call: Call) -> Answer:
         """Answer one request by the rules."""
         body = call.body
+        if call.path not in {"/v1/responses", "/v1/responses/compact"}:
+            raise RefusalError(f"not found: {call.path}", status=404)
         items = [*self._chain(body), *rules.items_of(body)]
         rules.check(items, self._vault)
         if call.path.endswith("/compact"):
