@@ -1,6 +1,7 @@
 """The loopback Anthropic API works with the real client and refuses what the real API refuses."""
 
 import pytest
+from anthropic import NotFoundError
 from langchain_anthropic.chat_models import AnthropicInvalidRequestError
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -82,6 +83,12 @@ async def test_thinking_and_calls_arrive_whole_in_every_way():
     assert {reply.content[0]["signature"] for reply in found} == set(server.issued)
     assert {reply.content[0]["thinking"] for reply in found} == {"Hm."}
     assert [reply.tool_calls[0]["args"] for reply in found] == [{"at": "mill"}] * 4
+
+
+def test_another_api_is_not_served():
+    """What the server does not know is not found, not answered."""
+    with AnthropicServer() as server, pytest.raises(NotFoundError, match="not found: /v1/models"):
+        server.chat_model()._client.models.list()
 
 
 def test_a_prompt_over_the_window_raises_the_real_overflow_error():

@@ -205,6 +205,8 @@ def test_models_and_count_tokens():
     with GeminiServer(input_limit=4096) as server:
         chat = server.chat_model()  # its HTTP client closes when it is collected
         (model,) = chat.client.models.list()
+        with pytest.raises(ClientError, match="404 NOT_FOUND"):
+            list(chat.client.files.list())
         counted = chat.client.models.count_tokens(model="gemini-test", contents="How long is this?")
         billed = chat.invoke("How long is this?").usage_metadata["input_tokens"]
     assert (model.name, model.input_token_limit) == ("models/gemini-test", 4096)
