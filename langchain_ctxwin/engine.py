@@ -21,7 +21,6 @@ from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limi
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.native import NEVER_DEFER, is_deferred
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, own_words, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
@@ -583,7 +582,7 @@ class ContextEngine:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         system = merge_system(prompt, messages[:first])
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
-        at_once = tools if rules.provider in NEVER_DEFER else [tool for tool in tools if not is_deferred(tool)]
+        at_once = pricing.in_prompt(tools, rules.provider)
         tool_tokens = pricing.tools(at_once)
         plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
         return Request(
@@ -601,7 +600,7 @@ class ContextEngine:
             fill=pricing.fill,
             rules=rules,
             compacted=pricing.compacted(messages),
-            loaded=None if len(at_once) == len(tools) else pricing.loaded(tools),
+            loaded=None if at_once is tools else pricing.loaded(tools),
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
 

@@ -18,7 +18,7 @@ from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.model_families import family_of
-from langchain_ctxwin.core.native import compaction_in, is_deferred
+from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.record import Record
@@ -75,6 +75,7 @@ class Pricing:
         self.fill = Fills()
         self.compacted = Places(_compacted)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
+        self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
         self._takes_tools = takes_tools(self.counter)
 
     @property
@@ -100,6 +101,16 @@ class Pricing:
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
         return self._tool_set(tools)[1] if tools else 0
+
+    def in_prompt(self, tools: Sequence[Any], provider: str) -> Sequence[Any]:
+        """Return what the prompt of a provider holds of these tools at once; the same object each time."""
+        # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
+        kept = tuple(tools)
+        if not any(map(is_deferred, kept)):
+            return tools
+        key = (provider, *map(id, kept))
+        shown = once(self._in_prompt, key, lambda: (kept, in_prompt(kept, provider)))[1]
+        return tools if shown is kept else shown
 
     def loaded(self, tools: Sequence[Any]) -> Callable[[str], int]:
         """Return what says how many tokens a message adds that loads one of these tools, by name; 0 for another."""

@@ -131,6 +131,23 @@ def is_deferred(tool: Any) -> bool:
     return any(isinstance(found, Mapping) and found.get("defer_loading") is True for found in (marks, nested))
 
 
+def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
+    """Return what the prompt holds of these tools before any is loaded; the same object where nothing is deferred.
+
+    Nothing of a deferred one; with OpenAI its name and description (OpenAI, tool search guide).
+    """
+    if provider in NEVER_DEFER:
+        return tools
+    if provider != "openai":
+        return [tool for tool in tools if not is_deferred(tool)]
+    return [_announced(tool) if is_deferred(tool) else tool for tool in tools]
+
+
+def _announced(tool: Any) -> Any:
+    about = tool if isinstance(tool, Mapping) else {"name": tool.name, "description": tool.description}
+    return {"name": str(about.get("name") or ""), "description": str(about.get("description") or ""), "parameters": {}}
+
+
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
     """The provider that made a block: as the message states it, else by the shape of some blocks; may be empty."""
     stated = provider_named(message.response_metadata.get("model_provider"))
