@@ -35,6 +35,7 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
+from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
@@ -141,6 +142,8 @@ class ContextEngine:
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
+        self.gemini_cache = GeminiCache()
+        """Names of what Gemini's explicit cache keeps, with `gemini_cache_seconds`."""
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
         self.prices = Prices.made(limits if prices is None and isinstance(limits, ModelInfo) else prices)

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
@@ -18,6 +18,7 @@ from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import arguments_of
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
@@ -28,6 +29,7 @@ from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
@@ -89,7 +91,7 @@ class ModelCall:
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield from self._sent(attempt, send)
+                reply = yield from self._sent(step, attempt, send)
                 overflow = self._silent(step.window, attempt, reply)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
@@ -119,16 +121,42 @@ class ModelCall:
         self._report_step(step, window, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
-    @staticmethod
-    def _sent(attempt: Attempt, send: Send) -> Work[Any]:
-        """The reply; a server that has forgotten the history it was to go on from is sent all of it."""
+    def _sent(self, step: Step, attempt: Attempt, send: Send) -> Work[Any]:
+        """The reply; a server that no longer has what the request goes on from is sent all of it."""
+        stored, key = yield from self._stored(step, attempt)
         try:
-            return (yield send(attempt))
+            return (yield send(stored))
         except Exception as refusal:
             whole = begun_anew(attempt.request)
-            if not forgets_history(refusal) or whole == attempt.request:
+            if key and is_gone(refusal):
+                self._flow.engine.gemini_cache.forget(key)
+            elif not forgets_history(refusal) or whole == attempt.request:
                 raise
         return (yield send(replace(attempt, request=whole)))
+
+    def _stored(self, step: Step, attempt: Attempt) -> Work[tuple[Attempt, str]]:
+        """The attempt that names what Gemini has stored in the place of prompt and tools, and the key it is kept by."""
+        window, call = step.window, only_model(self._call)
+        if window.request.rules.provider != "gemini" or self._flow.choices.router is not None or call is None:
+            return attempt, ""
+        without_tools = {**attempt.native, "tools": []}
+        if arguments_of(self._call).get("cached_content"):  # what somebody stored has the tools
+            return replace(attempt, native=without_tools), ""
+        ttl, size = settings_of(window).gemini_cache_seconds, window.priced_view.size.regions
+        has_record = bool(window.priced_view.preamble.record) and window.request.placement == "system"
+        if ttl is None or has_record or size.system_tokens + size.tool_tokens < LEAST_CACHED_TOKENS:
+            return attempt, ""
+        first, tools = attempt.request[0], window.about.tools
+        system = first if isinstance(first, SystemMessage) else None
+        key = f"{window.about.model}|{system.content if system else ''}|{window.about.tools_digest}"
+        cache, about = self._flow.engine.gemini_cache, dict[str, Any](key=key, ttl=ttl)
+        name = yield Wait(
+            lambda: cache.name(call[0], system, tools, **about), lambda: cache.aname(call[0], system, tools, **about)
+        )
+        if not name:
+            return attempt, ""
+        request = attempt.request[1:] if system else attempt.request
+        return replace(attempt, request=request, native={**without_tools, "cached_content": name}), key
 
     def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""

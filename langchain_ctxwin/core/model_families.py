@@ -62,7 +62,7 @@ RULES = {
 """What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
 turn or a function response; its integration and Anthropic's move system messages to the front."""
 
-CALL_SETTINGS = ("betas", "context_management", "truncation", "prompt_cache_key", "cache_control")
+CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
 """Settings of chat models that go along with every call and concern the context."""
 
 LOADS_TOOLS = "mid_conversation_tools"

@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -19,6 +23,7 @@ from langchain_ctxwin.observe import MemorySink, StepEvent
 from support.anthropic_server import AnthropicServer
 from support.loopback import Loopback
 from support.openai_server import OpenAIServer
+from support.oracle import text_tokens
 
 WINDOW = 6_000
 LEARNING_STEPS = 3  # sizes are learned from the first answers
@@ -33,6 +38,11 @@ COMPACT_EDIT = {
     "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
 }
 SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+PROMPT = "Answer in French. " * 60
+READ_PRICE, WRITE_PRICE = 0.1, 1.25
+ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE = 5, 8
+# Over the price of uncached input, as published by Anthropic for Sonnet and by OpenAI for GPT-5, 2026-11.
+
 EDIT_BETAS = ["context-management-2025-06-27", "compact-2026-01-12"]
 THREAD = {"configurable": {"thread_id": "talk"}}
 
@@ -80,6 +90,12 @@ class Outcome:
     compactions: int
     """Of our own, begun by the provider or by us."""
 
+    cost: float
+    """What the provider billed, in uncached input tokens."""
+
+    failed_turns: int = 0
+    """Turns that ended with an error."""
+
     texts: list[str] = field(default_factory=list)
     """Every request, as JSON."""
 
@@ -114,22 +130,57 @@ def play(server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] 
     limits = ModelLimits(context_window=WINDOW, max_output_tokens=model.max_tokens)
     # The servers count with one tokenizer, OpenAI's: what is off then is what a provider manages, not the tokenizer.
     options = {"limits": limits, "counter": TokenEstimator("openai"), **options}
-    agent = create_context_agent(
-        model,
-        list(tools),
-        system_prompt="Answer in French. " * 60,
-        checkpointer=InMemorySaver(),
-        sinks=[sink],
-        **options,
+    options |= {"checkpointer": InMemorySaver(), "sinks": [sink]}
+    agent = create_context_agent(model, list(tools), system_prompt=PROMPT, **options)
+    failed = talk(agent, turns)
+    steps = [event for event in sink.events if isinstance(event, StepEvent)]
+    return outcome_of(server, steps, agent.get_state(THREAD).values, failed)
+
+
+def play_peer(
+    server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] = (look,), limits: Any = None, **_: Any
+) -> Outcome:
+    """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
+    window = limits.context_window if limits else WINDOW
+    room = window - model.max_tokens - text_tokens(PROMPT)
+    summarizing = SummarizationMiddleware(model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room)))
+    caching = [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
+    agent = create_agent(
+        model, list(tools), system_prompt=PROMPT, middleware=[summarizing, *caching], checkpointer=InMemorySaver()
     )
+    failed = talk(agent, turns)
+    return outcome_of(server, [], agent.get_state(THREAD).values, failed)
+
+
+def talk(agent: Any, turns: int) -> int:
+    """Ask so many questions; return how many ended with an error."""
+    failed = 0
     for number in range(turns):
         text = f"Question {number}: what is to be seen? " + "The river ran past the mill. " * 8
-        agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
-    state = agent.get_state(THREAD).values
-    return outcome_of(server, [event for event in sink.events if isinstance(event, StepEvent)], state)
+        try:
+            agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
+        except Exception:  # noqa: BLE001  # whatever a provider or a middleware says ends the turn, not the talk
+            failed += 1
+    return failed
 
 
-def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any]) -> Outcome:
+def billed(exchange: Any) -> float:
+    """What a provider bills for a request, in uncached input tokens, compactions included."""
+    usage = exchange.reply.get("usage") or {}
+    if "input_tokens_details" in usage:
+        cached = usage["input_tokens_details"].get("cached_tokens") or 0
+        return usage["input_tokens"] - (1 - READ_PRICE) * cached + OPENAI_OUTPUT_PRICE * usage["output_tokens"]
+    rounds = usage.get("iterations") or [usage]
+    return sum(
+        (one.get("input_tokens") or 0)
+        + READ_PRICE * (one.get("cache_read_input_tokens") or 0)
+        + WRITE_PRICE * (one.get("cache_creation_input_tokens") or 0)
+        + ANTHROPIC_OUTPUT_PRICE * (one.get("output_tokens") or 0)
+        for one in rounds
+    )
+
+
+def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any], failed: int) -> Outcome:
     """Read what became of a talk off the server's requests and our events."""
     known = [step for step in steps if step.estimated_tokens and step.reported_tokens][LEARNING_STEPS:]
     usages = [message.usage_metadata for message in state["messages"] if isinstance(message, AIMessage)]
@@ -143,6 +194,8 @@ def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, An
         kept=list(_kept(sent)),
         cached_share=read / max(1, sum((usage or {}).get("input_tokens", 0) for usage in usages)),
         compactions=int((state.get("context_guard") or {}).get("compactions", 0)),
+        cost=sum(map(billed, sent)),
+        failed_turns=failed,
         texts=[json.dumps(exchange.body) for exchange in sent],
     )
 
@@ -167,7 +220,11 @@ def _kept(sent: Sequence[Any]) -> Iterator[bool]:
         newest = json.dumps(blocks[-1].get("content") or blocks[-1].get("encrypted_content")) if blocks else newest
 
 
-def anthropic_compaction() -> Outcome:
+Play = Callable[..., Outcome]
+"""Holds a talk on a server with a model."""
+
+
+def anthropic_compaction(play: Play = play) -> Outcome:
     """The server compacts, as the model was set to."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True), min_compaction_trigger=1_000) as server:
         management = {"edits": [COMPACT_EDIT]}
@@ -176,33 +233,33 @@ def anthropic_compaction() -> Outcome:
         return play(server, server.chat_model(**options))
 
 
-def anthropic_editing() -> Outcome:
+def anthropic_editing(play: Play = play) -> Outcome:
     """The server clears old tool results."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
         model = server.chat_model(context_management={"edits": [CLEAR_EDIT]}, betas=EDIT_BETAS)
         return play(server, model)
 
 
-def anthropic_thinking() -> Outcome:
+def anthropic_thinking(play: Play = play) -> Outcome:
     """We compact; thinking stays as it was signed."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True)) as server:
         model = server.chat_model(thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=1_280)
         return play(server, model)
 
 
-def anthropic_deferred() -> Outcome:
+def anthropic_deferred(play: Play = play) -> Outcome:
     """A hundred deferred tools, far more than the window holds."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
         return play(server, server.chat_model(), tools=[look, *many_tools(100)])
 
 
-def openai_chain() -> Outcome:
+def openai_chain(play: Play = play) -> Outcome:
     """The server keeps the history."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
         return play(server, server.chat_model(use_previous_response_id=True, max_tokens=256))
 
 
-def openai_forgetting() -> Outcome:
+def openai_forgetting(play: Play = play) -> Outcome:
     """The server forgets what it kept, now and then."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
         policy, calls = server.policy, iter(range(1_000))
@@ -218,21 +275,21 @@ def openai_forgetting() -> Outcome:
     return outcome
 
 
-def openai_compaction() -> Outcome:
+def openai_compaction(play: Play = play) -> Outcome:
     """The server compacts, as the model was set to."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
         management = [{"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}]
         return play(server, server.chat_model(context_management=management, max_tokens=256))
 
 
-def openai_stateless() -> Outcome:
+def openai_stateless(play: Play = play) -> Outcome:
     """Nothing is stored; encrypted reasoning goes back and forth."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
         options = {"store": False, "include": ["reasoning.encrypted_content"], "output_version": "responses/v1"}
         return play(server, server.chat_model(max_tokens=256, **options))
 
 
-def native() -> Outcome:
+def native(play: Play = play) -> Outcome:
     """Our engine lets Anthropic compact where it can: past 50,000 tokens."""
     long = StructuredTool.from_function(look_long, name="look", description="Look.")
     with AnthropicServer(context_window=70_000, policy=speaking(thinks=False)) as server:
@@ -246,7 +303,7 @@ def look_long(place: str) -> str:
     return f"At {place}: " + "a heron. " * 1_200
 
 
-TALKS: dict[str, Callable[[], Outcome]] = {
+TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: native compaction": anthropic_compaction,
     "anthropic: context editing": anthropic_editing,
     "anthropic: thinking": anthropic_thinking,
