@@ -19,8 +19,9 @@ from langchain_core.runnables.config import RunnableConfig, ensure_config, merge
 
 from langchain_ctxwin.core.events import RefusalEvent, RouteEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY, family_of_provider
+from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.native import provider_named
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage
@@ -177,14 +178,14 @@ class ContextCallbackHandler(BaseCallbackHandler):
         )
 
     def _count(self, begun: Begun) -> int:
-        family = family_of_provider(str(begun.metadata.get("ls_provider") or "")) or UNKNOWN_FAMILY
+        family = provider_named(begun.metadata.get("ls_provider")) or UNKNOWN_FAMILY
         counter: TokenCounter = TokenEstimator(family) if self._counter is None else self._counter
         messages = cast("list[AnyMessage]", list(begun.messages))
         return counter(messages, tools=list(begun.tools) or None) if takes_tools(counter) else counter(messages)
 
 
 def _summary_event(begun: Begun, answer: AIMessage, model: str, info: ModelInfo | None, seconds: float) -> SummaryEvent:
-    usage = Usage.of(answer.usage_metadata)
+    usage = Usage.of_answer(answer)
     return SummaryEvent(
         status="ready",
         thread=begun.thread,

@@ -322,6 +322,12 @@ class ContextConfig(Settings):
     """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
     which another tenth is full. By our own estimate, so that a line that was sent never changes."""
 
+    prompt_cache: Literal["5m", "1h", "off"] = "5m"
+    """Set breakpoints for Anthropic's prompt cache, kept this long, and a key per conversation for OpenAI's."""
+
+    gemini_cache_seconds: Annotated[float, Field(ge=120, le=MAX_SECONDS, allow_inf_nan=False)] | None = None
+    """Store system prompt and tools in Gemini's explicit cache for so long, from 1,024 tokens on; hours are billed."""
+
     max_recoveries: CountOrZero = 2
     """How often one model call is repeated after the provider refused it as too large."""
 

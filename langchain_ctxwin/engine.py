@@ -19,13 +19,14 @@ from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.measuring import measure_request
-from langchain_ctxwin.core.model_families import family_of, model_name, rules_of
+from langchain_ctxwin.core.model_families import arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, own_words, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.priced_view import PinWhen, Request
+from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself, dressed
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
@@ -33,6 +34,7 @@ from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
+from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
@@ -48,7 +50,7 @@ from langchain_ctxwin.summarize import (
     write_summary,
 )
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
 
 __all__ = ["Compacted", "ContextEngine", "check_collaborators", "settings_of"]
 
@@ -126,7 +128,8 @@ class ContextEngine:
         """The limits that hold when a request names no model of its own."""
         self.model = model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
-        self._rules, self._known_rules = rules_of(limits), Lru[tuple[Any, Rules]](MAX_TEXTS)
+        self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
+        self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._marks, self._records = Marks(pin_when), Records()
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
@@ -138,6 +141,8 @@ class ContextEngine:
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
+        self.gemini_cache = GeminiCache()
+        """Names of what Gemini's explicit cache keeps, with `gemini_cache_seconds`."""
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
         self.prices = Prices.made(limits if prices is None and isinstance(limits, ModelInfo) else prices)
@@ -202,8 +207,8 @@ class ContextEngine:
             settings=settings,
             info=called if isinstance(called, ModelInfo) else None,
         )
-        request = self._request(messages, system_prompt, tools, pricing, settings)
-        request = replace(request, rules=self._rules_of(called if called is not None else model))
+        rules = self.rules_of(called if called is not None else model)
+        request = self._request(messages, system_prompt, tools, pricing, settings, rules)
         checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
@@ -254,9 +259,15 @@ class ContextEngine:
         def due(measured: Window) -> Compaction | None:
             if planned is not None and measured is window:
                 return planned
-            return planning.due(measured, is_local=self.is_local)
+            return self.due(measured)
 
         return self._agreed(window, due)
+
+    def due(self, window: Window) -> Compaction | None:
+        """Return what `plan` returns when no hook has a say."""
+        if self.is_native and compacts_itself(window):
+            return None
+        return planning.due(window, is_local=self.is_local)
 
     def prepare(self, window: Window) -> planning.Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
@@ -322,8 +333,41 @@ class ContextEngine:
         return self._taken(compaction, window, written, began)
 
     def build(self, window: Window) -> list[AnyMessage]:
-        """Return the message list that the model sees, the system message first when there is one."""
-        return window.priced_view.messages()
+        """Return the message list that the model sees, the system message first when there is one.
+
+        For Anthropic with breakpoints of its prompt cache; see `call_options` for what goes along with the messages.
+
+        Raises:
+            ConfigError: tools and system prompt have more cache breakpoints than a request may have.
+        """
+        return dressed(window, settings_of(window).prompt_cache)
+
+    def call_options(
+        self, window: Window, messages: Sequence[AnyMessage], *, conversation: str = "", call: Any = None
+    ) -> dict[str, Any]:
+        """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
+
+        Anthropic's breakpoint behind the newest message, the key of OpenAI's cache, and with `summarizer="native"` the
+        provider's own compaction past the trigger.
+
+        Args:
+            window: the request as measured.
+            messages: the request as built.
+            conversation: its name, such as the thread id; a digest of it is the key of OpenAI's cache.
+            call: the chat model that is called, tools bound: what it is set to already is left as it is.
+
+        Example:
+            >>> from langchain_core.messages import HumanMessage
+            >>> from langchain_ctxwin import ContextEngine, ModelInfo
+            >>> engine = ContextEngine(ModelInfo(name="claude", provider="anthropic", context_window=200_000))
+            >>> window = engine.measure([HumanMessage("Hello!")])
+            >>> engine.call_options(window, engine.build(window))
+            {'cache_control': {'type': 'ephemeral'}}
+        """
+        cached, given = settings_of(window).prompt_cache, arguments_of(call)
+        return call_arguments(
+            window, messages, cached, conversation=conversation, given=given, is_native=self.is_native
+        )
 
     def learn(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
         """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
@@ -367,6 +411,11 @@ class ContextEngine:
     def is_local(self) -> bool:
         """True when no model writes summaries: the record is all there is, and takes milliseconds."""
         return bool(getattr(self.summarizer, "is_local", False))
+
+    @property
+    def is_native(self) -> bool:
+        """True when a provider that can compact a conversation itself is asked to."""
+        return bool(getattr(self.summarizer, "is_native", False))
 
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
@@ -462,12 +511,19 @@ class ContextEngine:
         session = replace(window.session, counts=counts)
         return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
 
-    def _rules_of(self, model: Any) -> Rules:
-        """What is known of a provider; asked for with every request."""
+    def rules_of(self, model: Any) -> Rules:
+        """Return what the provider of a model takes; None is the one of the engine's limits."""
         if model is None:
             return self._rules
         # The model in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._known_rules, id(model), lambda: (model, rules_of(model)))[1]
+        return once(self._known_rules, id(model), lambda: (model, self._read_rules(model)))[1]
+
+    def _read_rules(self, model: Any) -> Rules:
+        """Look at a model for the first time."""
+        if arguments_of(model).get("truncation") == "auto" and self._truncating.is_new(model_name(model)):
+            advice = "leave truncation out, the request fits without it"
+            log.warning("provider.truncates", model=model_name(model), reason="its server drops the middle", do=advice)
+        return rules_of(model)
 
     def _remote_for(self, window: Window) -> RequestCounter | None:
         """The counter to ask about this request, if it is its model's and the answer decides anything."""
@@ -529,11 +585,13 @@ class ContextEngine:
         tools: Sequence[Any],
         pricing: Pricing,
         settings: ContextConfig,
+        rules: Rules,
     ) -> Request:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         system = merge_system(prompt, messages[:first])
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
-        tool_tokens = pricing.tools(tools)
+        at_once = pricing.in_prompt(tools, rules.provider)
+        tool_tokens = pricing.tools(at_once)
         plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
         return Request(
             messages=messages,
@@ -548,6 +606,9 @@ class ContextEngine:
             price=pricing.price,
             show=pricing.show,
             fill=pricing.fill,
+            rules=rules,
+            compacted=pricing.compacted(messages),
+            loaded=None if at_once is tools else pricing.loaded(tools),
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )
 

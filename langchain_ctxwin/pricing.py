@@ -6,7 +6,7 @@ Pricings.of(model) -> Pricing(counter):  price(message), tools(tools), show(mess
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from math import sqrt
@@ -18,11 +18,13 @@ from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.session import valid_record
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
+from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.turns import Shown, Step, call_ids, checksum, starts_turn
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
@@ -71,7 +73,9 @@ class Pricing:
         self.price = PerMessage(self._price)
         self.show = Steps(self.price)
         self.fill = Fills()
+        self.compacted = Places(_compacted)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
+        self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
         self._takes_tools = takes_tools(self.counter)
 
     @property
@@ -97,6 +101,26 @@ class Pricing:
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
         return self._tool_set(tools)[1] if tools else 0
+
+    def in_prompt(self, tools: Sequence[Any], provider: str) -> Sequence[Any]:
+        """Return what the prompt of a provider holds of these tools at once; the same object each time."""
+        # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
+        kept = tuple(tools)
+        if not any(map(is_deferred, kept)):
+            return tools
+        key = (provider, *map(id, kept))
+        shown = once(self._in_prompt, key, lambda: (kept, in_prompt(kept, provider)))[1]
+        return tools if shown is kept else shown
+
+    def loaded(self, tools: Sequence[Any]) -> Callable[[str], int]:
+        """Return what says how many tokens a message adds that loads one of these tools, by name; 0 for another."""
+        by_name = {name_of(tool): tool for tool in tools if is_deferred(tool)}
+
+        def price(name: str) -> int:
+            tool = by_name.get(name)
+            return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
+
+        return price
 
     def tools_digest(self, tools: Sequence[Any]) -> str:
         """Fingerprint of the tool definitions."""
@@ -327,34 +351,58 @@ class Records:
         return once(self._known, id(value), lambda: (value, valid_record(value)))[1]
 
 
-class Marks:
-    """Finds the explicit pins of a history, looking only at what changed since the last time."""
+class Places:
+    """Finds the messages of a history for which something holds, looking only at what changed since the last time.
 
-    def __init__(self, pin_when: PinWhen | None = None) -> None:
-        if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
-            raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
-        self._pin_when = pin_when
+    Args:
+        find: returns the positions from a given one on for which it holds.
+        checked_messages: newest messages that are looked at each time, because they may have changed in place.
+    """
+
+    def __init__(
+        self, find: Callable[[Sequence[AnyMessage], int], list[int]], checked_messages: int = CHECKED_MESSAGES
+    ) -> None:
+        self._find, self._checked_messages = find, checked_messages
         self._known: Lru[tuple[list[AnyMessage], frozenset[int]]] = Lru(MAX_CONVERSATIONS)
 
     def __call__(self, messages: Sequence[AnyMessage]) -> frozenset[int]:
-        """Return the positions of messages that were marked through `pin` or for which `pin_when` holds.
-
-        Raises:
-            ConfigError: `pin_when` failed.
-        """
+        """Return the positions of the messages for which it holds."""
         key = (messages[0].id or id(messages[0])) if messages else None
         old, found = self._known.get(key) or ([], frozenset[int]())
         same = len(old) if starts_with(messages, old) else 0
-        begin = same if self._pin_when else max(0, same - CHECKED_MESSAGES)
-        if self._pin_when is None:
-            new = [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
-        else:
-            new = [index for index in range(begin, len(messages)) if self._holds(messages, index)]
-        marks = frozenset(index for index in found if index < begin).union(new)
+        begin = max(0, same - self._checked_messages)
+        places = self._find(messages, begin)
+        marks = frozenset(index for index in found if index < begin).union(places)
         if same == len(messages) and marks == found:
             return found
         self._known.put(key, ([*old[:same], *messages[same:]], marks))
         return marks
+
+
+def _compacted(messages: Sequence[AnyMessage], begin: int) -> list[int]:
+    """The positions of the answers with which a provider compacted what was before."""
+    found = enumerate(messages[begin:], begin)
+    return [index for index, message in found if type(message.content) is list and compaction_in(message)]
+
+
+class Marks(Places):
+    """Finds the explicit pins of a history.
+
+    Raises:
+        ConfigError: `pin_when` cannot be called, or failed.
+    """
+
+    def __init__(self, pin_when: PinWhen | None = None) -> None:
+        if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
+            raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
+        super().__init__(self._marked, 0 if pin_when else CHECKED_MESSAGES)
+        self._pin_when = pin_when
+
+    def _marked(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
+        """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
+        if self._pin_when is None:
+            return [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
+        return [index for index in range(begin, len(messages)) if self._holds(messages, index)]
 
     def _holds(self, messages: Sequence[AnyMessage], index: int) -> bool:
         message = messages[index]

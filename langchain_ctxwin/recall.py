@@ -26,7 +26,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.core.edits import Call, Piece, compact_json, pieces
+from langchain_ctxwin.core.edits import REASONING_TYPES, Call, Piece, compact_json, pieces
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.priced_view import last_user
 from langchain_ctxwin.core.session import read_session
@@ -103,7 +103,6 @@ LABEL_CHARS = 50
 SEPARATOR = "\n\n"
 
 _ROLES = {"human": "user", "ai": "assistant"}
-_REASONING = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
 
 DESCRIPTION = (
     "Look up earlier messages of this conversation that you no longer see: what was said, tool calls, and tool results "
@@ -504,7 +503,7 @@ def _is_reasoning(block: Any) -> bool:
     if not isinstance(block, Mapping):
         return False
     kind = block.get("type")
-    return _is_reasoning(block.get("value")) if kind == "non_standard" else kind in _REASONING
+    return _is_reasoning(block.get("value")) if kind == "non_standard" else kind in REASONING_TYPES
 
 
 def _readable(piece: Piece) -> str:

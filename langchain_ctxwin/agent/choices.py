@@ -18,6 +18,8 @@ from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.native import is_deferred
+from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
@@ -127,7 +129,9 @@ class Choices:
             )
         self.asked = asked
 
-    def tools(self, state: State, given: Sequence[Any], *, only_given: bool = False) -> Sequence[Any]:
+    def tools(
+        self, state: State, given: Sequence[Any], *, only_given: bool = False, loads_tools: bool = False
+    ) -> Sequence[Any]:
         """Return the tools of a request: those that the adapter has beside the selector's, and the chosen ones.
 
         Args:
@@ -135,6 +139,8 @@ class Choices:
             given: the adapter's tools; a chosen one among them is shown in this form.
             only_given: of the chosen ones that the agent runs, show only those among `given`: somebody may have left
                 out the others. Those that the provider runs are no part of the agent.
+            loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
+                when one of them is found.
 
         Raises:
             ConfigError: a tool has the name of the selector's own `search_tools`.
@@ -150,7 +156,14 @@ class Choices:
             own.get(name_of(tool), _unless_left_out(tool, only_given=only_given)) for tool in selector.named(names)
         ]
         finds_more = len(chosen) < len(selector.tools) and (search.name in own or not only_given)
-        return [*others, *([search] if finds_more else []), *(tool for tool in chosen if tool is not None)]
+        found = [tool for tool in chosen if tool is not None]
+        if loads_tools and finds_more:
+            found += [tool for tool in selector.deferred_forms if _is_left(tool, own, names, only_given=only_given)]
+        return [*others, *([search] if finds_more else []), *found]
+
+    def are_loaded(self, rules: Rules) -> bool:
+        """True when messages load further tools, so that the chosen ones stay as they are."""
+        return rules.loads_tools and self.selector is not None and bool(self.selector.deferred_forms)
 
     def model(self, state: State) -> NamedLimits | None:
         """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
@@ -180,9 +193,10 @@ class Choices:
         """
         if self.selector is None:
             return {}
-        names = set(tools_of(state))
-        others = [tool for tool in window.about.tools if name_of(tool) not in names]
-        fixed_tokens = window.priced_view.fixed_tokens - window.about.tool_tokens(window.about.tools)
+        names, tools = set(tools_of(state)), window.about.tools
+        shown = tools if window.request.loaded is None else [tool for tool in tools if not is_deferred(tool)]
+        others = [tool for tool in shown if name_of(tool) not in names]
+        fixed_tokens = window.priced_view.fixed_tokens - window.about.tool_tokens(shown)
         room = window.budget.input_limit - fixed_tokens - window.about.tool_tokens(others)
         left = int(TOOL_SHARE * max(0, room))
         return {
@@ -319,6 +333,11 @@ def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSel
                 "leave it out"
             )
     return ""
+
+
+def _is_left(tool: Any, own: Mapping[str, Any], names: Sequence[str], *, only_given: bool) -> bool:
+    """True for a tool of a selector that is not among the chosen ones, and that nobody has left out."""
+    return name_of(tool) not in names and (name_of(tool) in own or not only_given)
 
 
 def known_name(state: State) -> str:

@@ -143,7 +143,7 @@ class AgentCall:
         system = first if isinstance(first, SystemMessage) else None
         messages = attempt.request[1:] if system else attempt.request
         settings = {**self._request.model_settings, **attempt.arguments}
-        tools = list(self._step.tools)
+        tools = [] if attempt.native.get("tools") == [] else list(self._step.tools)
         return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
 
     def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:

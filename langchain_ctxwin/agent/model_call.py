@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
@@ -18,14 +18,18 @@ from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.model_families import arguments_of
+from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.provider_call import begun_anew, forgets_history
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
-from langchain_ctxwin.core.reported import answered_by
+from langchain_ctxwin.core.reported import answered_by, sent_tokens
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
@@ -42,10 +46,13 @@ class Attempt:
     route: dict[str, Any] = field(default_factory=dict)
     """The argument that names the candidate of a routed model."""
 
+    native: dict[str, Any] = field(default_factory=dict)
+    """What goes along for the provider's prompt cache and its own compaction."""
+
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments for this call alone."""
-        return {**self.route, **self.options}
+        return {**self.native, **self.route, **self.options}
 
 
 Send = Callable[[Attempt], Wait]
@@ -84,7 +91,7 @@ class ModelCall:
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield send(attempt)
+                reply = yield from self._sent(step, attempt, send)
                 overflow = self._silent(step.window, attempt, reply)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
@@ -115,6 +122,43 @@ class ModelCall:
         step.note({"context_counts": counts})
         self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
+
+    def _sent(self, step: Step, attempt: Attempt, send: Send) -> Work[Any]:
+        """The reply; a server that no longer has what the request goes on from is sent all of it."""
+        stored, key = yield from self._stored(step, attempt)
+        try:
+            return (yield send(stored))
+        except Exception as refusal:
+            whole = begun_anew(attempt.request)
+            if key and is_gone(refusal):
+                self._flow.engine.gemini_cache.forget(key)
+            elif not forgets_history(refusal) or whole == attempt.request:
+                raise
+        return (yield send(replace(attempt, request=whole)))
+
+    def _stored(self, step: Step, attempt: Attempt) -> Work[tuple[Attempt, str]]:
+        """The attempt that names what Gemini has stored in the place of prompt and tools, and the key it is kept by."""
+        window, call = step.window, only_model(self._call)
+        if window.request.rules.provider != "gemini" or self._flow.choices.router is not None or call is None:
+            return attempt, ""
+        without_tools = {**attempt.native, "tools": []}
+        if arguments_of(self._call).get("cached_content"):  # what somebody stored has the tools
+            return replace(attempt, native=without_tools), ""
+        ttl, size = settings_of(window).gemini_cache_seconds, window.priced_view.size.regions
+        has_record = bool(window.priced_view.preamble.record) and window.request.placement == "system"
+        if ttl is None or has_record or size.system_tokens + size.tool_tokens < LEAST_CACHED_TOKENS:
+            return attempt, ""
+        first, tools = attempt.request[0], window.about.tools
+        system = first if isinstance(first, SystemMessage) else None
+        key = f"{window.about.model}|{system.content if system else ''}|{window.about.tools_digest}"
+        cache, about = self._flow.engine.gemini_cache, dict[str, Any](key=key, ttl=ttl)
+        name = yield Wait(
+            lambda: cache.name(call[0], system, tools, **about), lambda: cache.aname(call[0], system, tools, **about)
+        )
+        if not name:
+            return attempt, ""
+        request = attempt.request[1:] if system else attempt.request
+        return replace(attempt, request=request, native={**without_tools, "cached_content": name}), key
 
     def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""
@@ -185,12 +229,15 @@ class ModelCall:
         window, route = step.window, self._flow.choices.arguments(step.state)
         if self._flow.engine.reporter.sinks:
             self._flow.engine.info_of(window)  # prices are looked up while the model answers
-        size, requested = window.limits.context_window, self._requested_output
+        size, requested, native = window.limits.context_window, self._requested_output, dict[str, Any]()
+        if self._flow.choices.router is None:
+            thread = step.place.thread
+            native = self._flow.engine.call_options(window, request, conversation=thread, call=self._call)
         if size is None or requested is None:
-            return Attempt(request, route=route)
+            return Attempt(request, route=route, native=native)
         room = size - window.priced_view.upper_tokens
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
-        return Attempt(request, options=options, route=route)
+        return Attempt(request, options=options, route=route, native=native)
 
     def _fit(self, step: Step) -> None:
         """Compact the request when a state edit made it too large since it was checked."""
@@ -244,7 +291,7 @@ class ModelCall:
             messages=window.priced_view.messages(),
             tools=window.about.tools,
             expected_tokens=window.total_tokens,
-            reported_tokens=answer.usage_metadata["input_tokens"] if answer.usage_metadata else None,
+            reported_tokens=None if compaction_in(answer) else sent_tokens(answer),
         )
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:

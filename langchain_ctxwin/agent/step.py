@@ -24,6 +24,7 @@ from langchain_ctxwin.agent.state import (
     changed,
     flags_of,
     report_of,
+    tools_of,
 )
 from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.callbacks import metadata_of
@@ -114,7 +115,7 @@ class Step:
     @property
     def tools(self) -> Sequence[Any]:
         """The tools of the request, without those of a response format."""
-        return self._flow.choices.tools(self.state, self.call.tools, only_given=self.call.only_given)
+        return self._flow.tools(self.state, self.call)
 
     @property
     def called(self) -> Any:
@@ -151,7 +152,7 @@ class Flow:
     def measured(self, state: State, call: Call) -> Window:
         """Measure the next request of a state."""
         chosen = self.choices.model(state)
-        tools = self.choices.tools(state, call.tools, only_given=call.only_given)
+        tools = self.tools(state, call)
         return self.engine.measure(
             state.get("messages") or [],
             system_prompt=call.system_prompt,
@@ -160,6 +161,15 @@ class Flow:
             model=limited_by(self.engine, chosen) if chosen and call.is_bounded else chosen or call.model,
             called=self.choices.provider(state) or call.called,
         )
+
+    def tools(self, state: State, call: Call) -> Sequence[Any]:
+        """Return the tools of a request, without those of a response format."""
+        loads_tools = self.are_loaded(state, call)
+        return self.choices.tools(state, call.tools, only_given=call.only_given, loads_tools=loads_tools)
+
+    def are_loaded(self, state: State, call: Call) -> bool:
+        """True when messages load further tools, so that the chosen ones stay as they are."""
+        return self.choices.are_loaded(self.engine.rules_of(self.choices.provider(state) or call.called))
 
     def keep_window(self, step: Step) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
@@ -227,7 +237,8 @@ class Flow:
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        if selector := self.choices.selector:
+        selector = self.choices.selector
+        if selector and not (tools_of(step.state) and self.are_loaded(step.state, step.call)):
             messages, room = list(step.state.get("messages") or ()), self.choices.room(step.state, step.window)
             selection = yield Wait(
                 lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
@@ -356,7 +367,7 @@ class Flow:
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
         is_off = self.engine.in_background(window) or is_hopeless
-        plan = None if is_off else planning.due(window, is_local=self.engine.is_local)
+        plan = None if is_off else self.engine.due(window)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}, plan
         if relief is not None:

@@ -214,6 +214,7 @@ def cut(request: Request, priced_view: PricedView, start: int, goal: Goal) -> Vi
         start,
         first=request.first,
         marked=request.pins,
+        compacted=request.kept_compactions(view),
         pin_first_user=goal.pin_first_user,
         carry=lambda answer: request.price(answer) <= carry_tokens,
     )

@@ -99,10 +99,24 @@ def _clamp_content(content: Any, key: str, clamp: Clamp) -> Any:
         return clamp_text(content, key, clamp) if isinstance(content, str) else content
     whole = text_of(content)
     clamped = clamp_text(whole, key, clamp)
-    if clamped is whole:
-        return content
-    others = [block for block in content if _block_text(block) is None]
-    return [{"type": "text", "text": clamped}, *others]
+    return content if clamped is whole else [*_cut_blocks(content, len(whole), clamped, clamp)]
+
+
+def _cut_blocks(content: list[Any], whole_chars: int, clamped: str, clamp: Clamp) -> Iterator[Any]:
+    """The blocks in their places, signatures and all; the first that is cut carries the marker."""
+    marker, begin = clamped[clamp.head_chars : len(clamped) - clamp.tail_chars], 0
+    for block in content:
+        text = _block_text(block)
+        if text is None:
+            yield block
+            continue
+        head = text[: max(0, clamp.head_chars - begin)]
+        tail = text[max(0, whole_chars - clamp.tail_chars - begin) :]
+        begin += len(text)
+        is_cut = len(head) + len(tail) < len(text)
+        shown, marker = (f"{head}{marker}{tail}", "") if is_cut else (text, marker)
+        if shown:
+            yield {**block, "text": shown} if isinstance(block, dict) else shown
 
 
 def _edit_call_blocks(content: Any, shorten: TextEdit) -> Any:
@@ -154,8 +168,17 @@ CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_
 CALL_ARGUMENTS = ("input", "args", "arguments", "partial_json")
 """Where blocks keep the arguments of a call."""
 
+REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
+"""Blocks of what a model thought before it answered."""
+
 ENCRYPTED_TYPE = "redacted_thinking"
 """A block whose data is reasoning that only the provider can read."""
+
+COMPACTION_TYPE = "compaction"
+"""A block in which a provider wrote down what was before it, as text or encrypted; it ignores the rest."""
+
+TOOL_REFERENCE_TYPE = "tool_reference"
+"""A block that brings the definition of a deferred tool into the prompt."""
 
 UNSENT_KEYS = frozenset(
     {"type", "id", "index", "signature", "cache_control", "extras", "annotations", "encrypted_content"}
@@ -273,6 +296,8 @@ def _block(block: Mapping[str, Any], sent: tuple[Any, ...], depth: int) -> Itera
         yield from _media(MEDIA_TYPES[kind], block, depth)
     elif kind == ENCRYPTED_TYPE:
         yield Media("encrypted", block)
+    elif kind == COMPACTION_TYPE and not block.get("content") and block.get("encrypted_content"):
+        yield Media("encrypted", {"data": block["encrypted_content"]})
     elif kind == "tool_result":
         yield from _content(block.get("content"), (), depth + 1)
     elif kind == "non_standard":

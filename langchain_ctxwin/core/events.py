@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.native import compaction_in
+from langchain_ctxwin.core.reported import cleared_tokens
 from langchain_ctxwin.core.spending import Usage
 
 Level = Literal["debug", "info", "warning"]
@@ -117,7 +119,7 @@ class StepEvent(Event):
 
     counted_by: str = ""
     reported_tokens: int | None = None
-    """Input tokens by the provider's own word."""
+    """Input tokens by the provider's own word, with what it cleared itself; None for a request that it compacted."""
 
     cached_tokens: int | None = None
     """Part of the input that was read from the provider's prompt cache."""
@@ -163,12 +165,12 @@ class StepEvent(Event):
             info: the prices of the model; None when they are unknown.
             **request: the fields that are known of its request.
         """
-        usage = Usage.of(answer.usage_metadata)
+        usage = Usage.of_answer(answer)
         provider = answer.response_metadata.get("model_provider") or (info.provider if info else "")
         return cls(
             provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
-            reported_tokens=usage.input_tokens or None,
+            reported_tokens=_sent(usage, answer),
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
@@ -551,6 +553,13 @@ class AlertEvent(Event):
     def reported(self, *, thread: str, time: float) -> Self:  # noqa: ARG002  # the signature of all events
         """Return it with the time; one that is about several conversations stays without a thread."""
         return replace(self, time=self.time or time)
+
+
+def _sent(usage: Usage, answer: AIMessage) -> int | None:
+    """The size of the request as it was sent."""
+    if not usage.input_tokens or compaction_in(answer):
+        return None
+    return usage.input_tokens + cleared_tokens(answer)
 
 
 def _ratio(part: int | None, whole: int | None) -> float | None:

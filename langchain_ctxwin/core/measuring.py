@@ -9,12 +9,13 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
-from langchain_ctxwin.core.compaction import Goal
+from langchain_ctxwin.core.compaction import Goal, cut, noted
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
-from langchain_ctxwin.core.priced_view import Head, PricedView, Request
+from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
-from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.session import Session, counted
+from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -72,6 +73,9 @@ def measure_request(
         sized = _sized(*_calibrated(session, replace(request, full_tokens=limit), about), about)
     budget = _budget(sized.priced_view, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
+    if begun := begun_by_provider(sized.session, sized.request, sized.priced_view, aim):
+        sized = _sized(*_calibrated(begun, sized.request, about), about)
+        budget = _budget(sized.priced_view, limit, reserve)
     report = make_report(
         sized.priced_view,
         budget,
@@ -94,6 +98,32 @@ def measure_request(
         session=sized.session,
         goal=aim,
     )
+
+
+def begun_by_provider(session: Session, request: Request, priced_view: PricedView, goal: Goal) -> Session | None:
+    """Return the session whose view begins where the provider says; None when it does so already.
+
+    Its newest compaction stands for what is before, and only what follows is in the prompt. The record tells of what
+    left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
+    Each counts as one compaction, because the prefix changes.
+    """
+    view, messages = session.view, request.messages
+    lead = request.lead(view)
+    if view.begun_by and not request.kept_compactions(view):
+        after, reason = View(), "the view began with a compaction that this provider cannot read"
+    elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
+        return None
+    else:
+        begun = cut(request, priced_view, start, goal)
+        begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
+        after, reason = (
+            noted(request, view, request.priced_view(begun, ""), goal).view,
+            "the provider compacted what was before",
+        )
+    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
+    guard = counted(session, messages, reason=reason)
+    faults = (*session.faults, f"{reason}: the view begins anew")
+    return replace(session, view=after, summary="", counts=counts, guard=guard, pending=None, faults=faults)
 
 
 def _lowered(

@@ -5,8 +5,11 @@ Model names change monthly, classes do not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from langchain_ctxwin.core.native import provider_named
 from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.tool_schemas import FRAMING
 
@@ -47,19 +50,26 @@ def family_of(model: object) -> str:
     return next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), UNKNOWN_FAMILY)
 
 
-OPENAI = Rules(starts_with_ai=True, takes_system=True)
+OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
+LIKE_OPENAI = replace(OPENAI, provider="other")
 RULES = {
-    "anthropic": Rules(),
-    "deepseek": OPENAI,
-    "gemini": Rules(starts_with_ai=True, calls_after_ai=False),
+    "anthropic": Rules(provider="anthropic"),
+    "deepseek": LIKE_OPENAI,
+    "gemini": Rules(starts_with_ai=True, calls_after_ai=False, provider="gemini"),
     "openai": OPENAI,
-    "qwen": OPENAI,
+    "qwen": LIKE_OPENAI,
 }
 """What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
 turn or a function response; its integration and Anthropic's move system messages to the front."""
 
-PROVIDERS = {"google": "gemini", "gemini": "gemini", "vertex": "gemini", "anthropic": "anthropic", "openai": "openai"}
-"""Words in the name of a provider, for candidates that are stated without a chat model."""
+CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
+"""Settings of chat models that go along with every call and concern the context."""
+
+LOADS_TOOLS = "mid_conversation_tools"
+"""Key of a model's profile that says that tools can come in the midst of a conversation."""
+
+RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
+"""Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history."""
 
 
 def rules_of(model: object) -> Rules:
@@ -68,16 +78,35 @@ def rules_of(model: object) -> Rules:
     names = (cls.__name__ for cls in type(inner).__mro__)
     family = next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), "")
     provider = getattr(inner, "provider", None)
-    if not family and isinstance(provider, str):
-        family = family_of_provider(provider)
+    family = family or provider_named(provider)
+    rules = RULES.get(family, UNKNOWN)
     if getattr(inner, "openai_api_base", None):
-        return UNKNOWN
-    return RULES.get(family, UNKNOWN)
+        rules = replace(UNKNOWN, provider="openai" if uses_responses(inner) else "other")
+    profile = getattr(inner, "profile", None)
+    return replace(
+        rules,
+        loads_tools=family == "anthropic" and isinstance(profile, Mapping) and profile.get(LOADS_TOOLS) is True,
+        keeps_history=getattr(inner, "use_previous_response_id", False) is True,
+    )
 
 
-def family_of_provider(provider: str) -> str:
-    """Return the family of a provider's own models; empty where its name says nothing."""
-    return next((family for word, family in PROVIDERS.items() if word in provider.lower()), "")
+def uses_responses(model: object) -> bool:
+    """True for a chat model, bindings looked through, that is set to use OpenAI's Responses API."""
+    inner = _unbound(model)
+    is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
+    return is_marked or getattr(inner, "output_version", None) == "responses/v1"
+
+
+def arguments_of(model: Any) -> dict[str, Any]:
+    """Return what a chat model is set to send with each call, those of its bindings before its own."""
+    given: dict[str, Any] = {}
+    for _ in range(MAX_BINDINGS):
+        bound = getattr(model, "bound", None)
+        if bound is None:
+            break
+        given, model = {**getattr(model, "kwargs", {}), **given}, bound
+    own = {name: getattr(model, name, None) for name in CALL_SETTINGS}
+    return {**own, **(getattr(model, "model_kwargs", None) or {}), **given}
 
 
 def model_name(model: Any) -> str:

@@ -23,7 +23,15 @@ from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
-from langchain_ctxwin.core.reported import AGREEING_REPORTS, agreeing, answered_by, fault_of, may_be, reported_tokens
+from langchain_ctxwin.core.reported import (
+    AGREEING_REPORTS,
+    agreeing,
+    answered_by,
+    fault_of,
+    may_be,
+    reported_tokens,
+    sent_tokens,
+)
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.view import Position, message_id
@@ -174,7 +182,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     tokens, fault = reported_tokens(reply, expected(priced_view))
     answering_model = answered_by(reply) or window.answering_model
     if fault and reply.usage_metadata:
-        stated, estimate = reply.usage_metadata.get("input_tokens"), priced_view.estimates.total_tokens
+        stated, estimate = sent_tokens(reply), priced_view.estimates.total_tokens
         row = agreeing(counts.get("contradicted"), answering_model, stated, estimate)
         if row is None or row["reports"] < AGREEING_REPORTS:
             return Lesson(counts={**counts, "contradicted": row} if row else counts, ignored=fault)

@@ -41,6 +41,16 @@ class Rules:
     """System messages stay in their place. Elsewhere integrations move them to the front, and the cached prefix is
     lost."""
 
+    provider: str = ""
+    """Whose blocks it reads: `anthropic`, `openai` or `gemini`; `other` for one that reads none; empty when nobody
+    knows."""
+
+    loads_tools: bool = False
+    """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
+
+    keeps_history: bool = False
+    """Its server goes on from the newest response id among the messages, so that those before it are not sent."""
+
 
 UNKNOWN = Rules()
 """Rules of a provider that nobody knows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import Literal, Protocol, TypeVar
@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.lazy import lazy
+from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
 from langchain_ctxwin.core.pairing import (
     UNKNOWN,
     Rules,
@@ -69,6 +70,7 @@ def pins_before(
     marked: Iterable[int],
     pin_first_user: bool,
     carry: Callable[[AnyMessage], bool],
+    compacted: Collection[int] = (),
 ) -> tuple[Position, ...]:
     """Return what is shown although it lies before `start`, in order.
 
@@ -79,12 +81,13 @@ def pins_before(
         marked: positions of explicit pins.
         pin_first_user: keep the first user message.
         carry: True when a final answer is short enough to be kept with its pinned question.
+        compacted: positions of compactions by a provider that stay, without the rest of their steps.
     """
     wanted = {index for index in marked if first <= index < start}
     current = last_user(messages)
     first_user = next((i for i in range(first, start) if isinstance(messages[i], HumanMessage)), None)
     wanted.update(index for index in (current, first_user if pin_first_user else None) if index is not None)
-    shown: set[int] = set()
+    shown = {index for index in compacted if index < start}
     for index in sorted(i for i in wanted if i < start):
         shown.update(_with_step(messages, index, start))
         shown.update(_answer(messages, index, start, carry) if index != current else ())
@@ -204,6 +207,9 @@ class PricedView:
     size: Size
     """The same in the provider's counts, as far as they are known, with bounds."""
 
+    leading: int = 0
+    """Messages of the history that precede pins and record: the provider ignores what is before its own compaction."""
+
     @property
     def fixed_tokens(self) -> int:
         """Everything but the history."""
@@ -251,7 +257,8 @@ class PricedView:
 
     def messages(self) -> list[AnyMessage]:
         """Return the request."""
-        return assemble(self.preamble, _flatten(self.pinned), self.shown.messages)
+        lead, history = self.shown.messages[: self.leading], self.shown.messages[self.leading :]
+        return assemble(self.preamble, [*lead, *_flatten(self.pinned)], history)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +299,13 @@ class Request:
     rules: Rules = UNKNOWN
     """What its provider takes; what it would refuse is repaired."""
 
+    compacted: frozenset[int] = frozenset()
+    """Positions of the answers with which a provider compacted what was before."""
+
+    loaded: Callable[[str], int] | None = None
+    """Tokens of a deferred tool, by name, whose definition comes into the prompt where a message loads it; None where
+    there is none."""
+
     def priced_view(self, view: View, summary: str) -> PricedView:
         """Price the request as `view` shows it."""
         preamble = Preamble(
@@ -309,13 +323,16 @@ class Request:
             pinned_tokens=self.price_text(preamble.constraints) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        head = None if view.cleared or view.clamped or self.full_tokens else self.head
+        lead = self.lead(view)
+        is_first = lead is not None and lead >= start
+        head = None if view.cleared or view.clamped or self.full_tokens or self.loaded or is_first else self.head
         if head is not None and head.start != start:
             head = None
         head_tokens = head.total_tokens - estimates.fixed_tokens if head else 0
         before = after_steps(pinned, Before(rules=self.rules))
+        before = replace(before, message=None) if is_first else before
         steps = self.show(self.messages, start, view, before, head, head_tokens=head_tokens)
-        steps = self._with_fill(steps, estimates.fixed_tokens)
+        steps = self._with_fill(self._with_loaded(steps), estimates.fixed_tokens)
         estimates = replace(estimates, history_tokens=steps.total_tokens)
         return PricedView(
             view=view,
@@ -326,7 +343,25 @@ class Request:
             start=start,
             estimates=estimates,
             size=self.sizing.size(estimates, steps),
+            leading=len(steps[0].messages) if is_first and steps else 0,
         )
+
+    def lead(self, view: View) -> int | None:
+        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
+        return max(
+            (i for i in self._shown_compactions(view) if is_read(self.messages[i], self.rules.provider)), default=None
+        )
+
+    def kept_compactions(self, view: View) -> set[int]:
+        """Position of the newest compaction by a provider that is shown, and of use to this one, if there is one."""
+        usable = (i for i in self._shown_compactions(view) if is_kept(self.messages[i], self.rules.provider))
+        return {*sorted(usable)[-1:]}
+
+    def _shown_compactions(self, view: View) -> Iterator[int]:
+        if not self.compacted:
+            return iter(())
+        start, pinned = self.start_of(view), {position.index for position in view.pinned}
+        return (index for index in self.compacted if index >= start or index in pinned)
 
     def least_tokens(self, priced_view: PricedView) -> int:
         """Lower bound of a candidate: one that is over the limit by this count is refused."""
@@ -352,13 +387,31 @@ class Request:
         told = with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
         return Shown.of(told)
 
+    def _with_loaded(self, steps: Shown) -> Shown:
+        """The steps with the definitions of the deferred tools that each of them loads."""
+        if self.loaded is None:
+            return steps
+        known, loaded = set[str](), list[Step]()
+        for step in steps:
+            names = {name for message in step.messages for name in loaded_tools(message)} - known
+            known |= names
+            loaded.append(replace(step, tokens=step.tokens + sum(map(self.loaded, names))))
+        return Shown.of(loaded)
+
     def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
-        """The pinned messages before the start, by step; a finished question never looks open."""
+        """The pinned messages before the start, by step; a finished question never looks open.
+
+        Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
+        """
         before, taken = Before(rules=self.rules), set[str]()
+        lead, kept = self.lead(view), self.kept_compactions(view)
         groups = list(_pinned_groups(self.messages, view.pinned, start))
+        groups.sort(key=lambda group: lead not in group)
         for number, group in enumerate(groups):
             index = group[0]
             messages = [self.messages[i] for i in group]
+            if len(group) == 1 and index in kept:
+                messages = [only_compaction(messages[0])]
             step = Step(index=index, size=len(group), messages=tuple(messages))
             step = show_step(step, view, before, taken, self.price)
             following = groups[number + 1][0] if number + 1 < len(groups) else start
@@ -392,6 +445,8 @@ def show_step(step: Step, view: View, before: Before, taken: set[str], price: Pr
     if view.cleared or view.clamped:
         messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
     previous, rules = before.message, before.rules
+    messages = [readable(message, rules.provider) for message in messages] if rules.provider else messages
+    messages = [loading(message) for message in messages] if rules.loads_tools else messages
     is_valid = is_valid_step(messages, previous, rules)
     valid = tuple(messages) if is_valid else repair_step(messages, previous, rules, before.unanswered)
     shown = unique_calls(valid, taken)

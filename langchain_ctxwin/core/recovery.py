@@ -20,8 +20,10 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
+from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.reported import sent_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.window import Window
 
@@ -297,14 +299,14 @@ def _near_multiple(tokens: int, step_tokens: int, slack_tokens: int) -> bool:
 
 
 def _reported(reply: AIMessage) -> tuple[int, int] | None:
-    """Input and output tokens, or None when the reply does not state both, or leaves cached input out."""
+    """Input and output tokens; None when the reply leaves some of them out, or the provider compacted the request."""
     usage: object = reply.usage_metadata
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, Mapping) or compaction_in(reply):
         return None
     details = usage.get("input_token_details")
     parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []
     cached = sum(tokens for tokens in map(_count, parts) if tokens)
-    input_tokens, output_tokens = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    input_tokens, output_tokens = _count(sent_tokens(reply)), _count(usage.get("output_tokens"))
     return (
         (input_tokens, output_tokens) if input_tokens and output_tokens is not None and cached <= input_tokens else None
     )

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS
+from langchain_ctxwin.core.native import compaction_in
 
 MIN_REPORTED_SHARE = 0.5
 """Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
@@ -33,12 +34,30 @@ def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | No
         reply: the answer.
         expected: our counts of the request, in tokens; the size has to be near one of them.
     """
-    usage = reply.usage_metadata
-    if not usage:
+    if not reply.usage_metadata or compaction_in(reply):  # the size of what the provider made of the request
         return None, ""
-    tokens = usage.get("input_tokens")
+    tokens = sent_tokens(reply)
     fault = fault_of(tokens, expected)
     return (None, fault) if fault else (tokens, "")
+
+
+def sent_tokens(reply: AIMessage) -> Any:
+    """Return the size of the request behind an answer as its provider states it, in tokens; None when it does not."""
+    usage: Mapping[str, Any] = reply.usage_metadata or {}
+    tokens = usage.get("input_tokens")
+    return tokens + cleared_tokens(reply) if isinstance(tokens, int) else tokens
+
+
+def cleared_tokens(reply: AIMessage) -> int:
+    """Return what the provider left out of the prompt by its own edits, Anthropic's `context_management`, in tokens.
+
+    It was sent all the same, and counts again in the next request.
+    """
+    managed = reply.response_metadata.get("context_management")
+    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
+    listed = edits if isinstance(edits, list) else []
+    found = [edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)]
+    return sum(size for size in found if isinstance(size, int) and size > 0)
 
 
 def fault_of(tokens: object, expected: Sequence[int]) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.edits import COMPACTION_TYPE
 from langchain_ctxwin.core.model_info import ModelInfo
 
 PRICED_TOKENS = 1_000_000
@@ -31,6 +34,30 @@ class Usage:
 
     is_free: bool = False
     """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
+
+    compaction: Usage | None = None
+    """What the provider spent beside it on compacting the conversation, before it answered."""
+
+    @classmethod
+    def of_answer(cls, answer: object) -> Usage:
+        """Read all that a provider billed for an answer; Anthropic states its compactions apart from the usage."""
+        if not isinstance(answer, AIMessage):
+            return cls()
+        raw = answer.response_metadata.get("usage")
+        rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
+        compactions = [one for one in rounds if _is_compaction(one)] if isinstance(rounds, list) else []
+        spent = [cls.of(_as_metadata(one)) for one in compactions]
+        return replace(cls.of(answer.usage_metadata), compaction=sum(spent[1:], spent[0]) if spent else None)
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together."""
+        return Usage(
+            input_tokens=(self.input_tokens or 0) + (other.input_tokens or 0),
+            output_tokens=(self.output_tokens or 0) + (other.output_tokens or 0),
+            cached_tokens=(self.cached_tokens or 0) + (other.cached_tokens or 0),
+            cache_write_tokens=(self.cache_write_tokens or 0) + (other.cache_write_tokens or 0),
+            hour_write_tokens=self.hour_write_tokens + other.hour_write_tokens,
+        )
 
     @classmethod
     def of(cls, usage: Mapping[str, Any] | None) -> Usage:
@@ -57,7 +84,7 @@ class Usage:
 
     def uncached(self) -> Usage:
         """Return the usage of the same call where nothing is cached."""
-        return Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return replace(self, cached_tokens=None, cache_write_tokens=None, hour_write_tokens=0)
 
     def cost(self, info: ModelInfo | None) -> Decimal | None:
         """Return USD by a model's prices; None when a price or the usage is unknown.
@@ -70,6 +97,9 @@ class Usage:
             return None
         if self.is_free:
             return Decimal(0)
+        beside = self.compaction.cost(info) if self.compaction else Decimal(0)
+        if beside is None:
+            return None
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
         write_price = _first(info.cache_write_price, info.input_price)
         priced = (
@@ -79,7 +109,20 @@ class Usage:
             + self.hour_write_tokens * _first(info.cache_write_hour_price, write_price)
             + self.output_tokens * info.output_price
         )
-        return priced / PRICED_TOKENS
+        return beside + priced / PRICED_TOKENS
+
+
+def _is_compaction(iteration: object) -> bool:
+    return isinstance(iteration, Mapping) and iteration.get("type") == COMPACTION_TYPE
+
+
+def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Anthropic's usage in LangChain's shape: there the input holds what was read from the cache and written to it."""
+    read, written = _count(raw.get("cache_read_input_tokens")), _count(raw.get("cache_creation_input_tokens"))
+    kinds = raw.get("cache_creation")
+    details = {**(kinds if isinstance(kinds, Mapping) else {}), "cache_read": read, "cache_creation": written}
+    size = (_count(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
+    return {"input_tokens": size, "output_tokens": raw.get("output_tokens"), "input_token_details": details}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

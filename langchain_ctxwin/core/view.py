@@ -61,6 +61,9 @@ class View:
     covered_tokens: int = 0
     """How much had left, by the record's count, when the summary was shown: what left since is in no summary."""
 
+    begun_by: str = ""
+    """Id of the answer with which a provider compacted what lies before the view; empty when none did."""
+
     record: Record = field(default_factory=Record)
     """What the messages that left the view leave behind; stored under a key of its own."""
 
@@ -84,6 +87,7 @@ class View:
             "cleared": sorted(self.cleared),
             "clamped": {key: shown[key] for key in sorted(shown)},
             "covered": covered if self.covered else {},
+            **({"begun_by": self.begun_by} if self.begun_by else {}),
         }
 
     @classmethod
@@ -103,6 +107,7 @@ class View:
             covered=_position(covered.get("through")),
             covered_digest=_text(covered.get("digest") or ""),
             covered_tokens=stored_count(covered.get("left") or 0),
+            begun_by=_text(value.get("begun_by") or ""),
             record=record or Record(),
         )
 

@@ -9,7 +9,7 @@ from functools import partial
 from math import ceil, log2
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_families import family_of
@@ -127,7 +127,7 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
             refused, stated = size, min(overflow.limit or stated, stated or overflow.limit or 0)
         else:
             accepted = max(accepted, size)
-            usage = Usage.of(answer.usage_metadata if isinstance(answer, AIMessage) else None)
+            usage = Usage.of_answer(answer)
             reported = max(reported, usage.input_tokens or counter(request))
     return Probe(
         accepted_tokens=reported or None,

@@ -134,8 +134,8 @@ class RequestRecord:
             reason=kind_of_reason(_text(route.get("reason"))),
             fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
             overflows=refused_as_too_long(listed),
-            cost=Usage.of(usage).cost(info) if info or largest else _amount(route.get("estimated_cost")),
-            largest_cost=Usage.of(usage).cost(largest),
+            cost=Usage.of_answer(message).cost(info) if info or largest else _amount(route.get("estimated_cost")),
+            largest_cost=Usage.of_answer(message).cost(largest),
         )
 
 

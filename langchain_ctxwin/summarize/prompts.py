@@ -13,6 +13,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
+from langchain_ctxwin.core.edits import REASONING_TYPES
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import TokenCounter
@@ -208,7 +209,6 @@ def text_tokens(counter: TokenCounter, text: str) -> int:
 
 
 CALL = "Assistant called"
-_LEFT_OUT = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
 _SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
@@ -266,7 +266,7 @@ def _block_text(block: Any) -> str:
     if not isinstance(block, Mapping):
         return ""
     kind = str(block.get("type") or "")
-    if kind in _LEFT_OUT or kind in _SHOWN_AS_CALLS:
+    if kind in REASONING_TYPES or kind in _SHOWN_AS_CALLS:
         return ""
     text = block.get("text")
     return text if isinstance(text, str) else f"[{block.get('mime_type') or kind or 'content'}]"

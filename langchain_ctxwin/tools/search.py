@@ -10,6 +10,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.native import FOUND_KEY
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.protocols import TokenCounter
@@ -36,6 +37,9 @@ DESCRIPTION = (
 NOTHING_FOUND = "No other tool matches these words. Try others, or go on with the tools that you have."
 
 INTRODUCTION = "Found; you can call these now:"
+
+Answer = tuple[str, dict[str, list[str]] | None]
+"""What the model reads, and the names of the tools that were found."""
 
 Runtime = Annotated[Any, InjectedToolArg]
 """LangGraph gives its `ToolRuntime` to an argument with the name `runtime`; a plain call has none."""
@@ -68,14 +72,19 @@ def create_search_tool(
         loaded = _loaded(runtime)
         return {index for index, entry in enumerate(entries) if index in never or entry.name in loaded}
 
-    def search_tools(query: str, runtime: Runtime = None) -> str:
+    def search_tools(query: str, runtime: Runtime = None) -> Answer:
         return _answer(entries, ranker.rank(needs_of(query, SEARCH_NAME)), left_out(runtime), price)
 
-    async def asearch_tools(query: str, runtime: Runtime = None) -> str:
+    async def asearch_tools(query: str, runtime: Runtime = None) -> Answer:
         return _answer(entries, await ranker.arank(needs_of(query, SEARCH_NAME)), left_out(runtime), price)
 
     return StructuredTool.from_function(
-        search_tools, asearch_tools, name=SEARCH_NAME, description=DESCRIPTION, args_schema=_arguments()
+        search_tools,
+        asearch_tools,
+        name=SEARCH_NAME,
+        description=DESCRIPTION,
+        args_schema=_arguments(),
+        response_format="content_and_artifact",
     )
 
 
@@ -98,13 +107,14 @@ def _loaded(runtime: Any) -> set[str]:
     return set(valid_tools(state.get("context_tools"))[0]) if isinstance(state, Mapping) else set()
 
 
-def _answer(entries: Sequence[Entry], ranking: Ranking, left_out: set[int], price: Callable[[str], int]) -> str:
-    """The best tools that can be loaded, a line each, as many as there is room for."""
+def _answer(entries: Sequence[Entry], ranking: Ranking, left_out: set[int], price: Callable[[str], int]) -> Answer:
+    """The best tools that can be loaded, a line each, as many as there is room for; and their names."""
     matching = [index for index in ranking.order if ranking.scores[index] > 0 and index not in left_out]
     least = MATCH_SHARE * ranking.scores[matching[0]] if matching else 0
     new = [entries[index] for index in matching[:MAX_RESULTS] if ranking.scores[index] >= least]
     fit = take_while_fits(map(_line, new), MAX_RESULT_TOKENS - price(INTRODUCTION), price, on_overflow="skip")
-    return "\n".join([INTRODUCTION, *fit.kept]) if fit.kept else NOTHING_FOUND
+    names = [entry.name for entry in new if _line(entry) in fit.kept]
+    return ("\n".join([INTRODUCTION, *fit.kept]), {FOUND_KEY: names}) if names else (NOTHING_FOUND, None)
 
 
 def _line(entry: Entry) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 from math import inf
 from typing import Any
@@ -13,6 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.tools import BaseTool
 
+from langchain_ctxwin.core.native import deferred
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import UNREADABLE
 from langchain_ctxwin.errors import ConfigError
@@ -182,6 +184,12 @@ class ToolSelector:
     def holds_all(self) -> bool:
         """True when all tools fit together, so that nothing has to be chosen."""
         return self._room.holds_all
+
+    @cached_property
+    def deferred_forms(self) -> tuple[Any, ...]:
+        """All tools as definitions that a message loads, where a provider can; empty when one of them cannot say so."""
+        forms = tuple(deferred(entry.tool) for entry in self._entries)
+        return () if None in forms else forms
 
     def __contains__(self, name: object) -> bool:
         return name in self._numbers

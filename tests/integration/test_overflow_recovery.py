@@ -7,7 +7,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.models.sources import LearnedSource
-from support.anthropic_server import AnthropicServer, input_tokens
+from support.anthropic_rules import prompt_tokens
+from support.anthropic_server import AnthropicServer
 from support.desk import Calls, agent_of, ask, state_of
 from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
@@ -232,11 +233,11 @@ async def test_input_and_output_together_too_large_are_cured_by_less_output_or_b
     with AnthropicServer(context_window=4096) as server:
         agent = chat_on(engine_for("claude-test", 4 * 4096), server.chat_model(max_tokens=max_tokens))
         await talk(agent, thread("t", Calls()), way=way, turns=12)
-    (refusal,), bodies = server.refused, [body for _, body in server.requests]
+    (refusal,), bodies = server.refused, [request.body for request in server.requests]
     assert len(bodies) == 12 + 1
     again = bodies[bodies.index(refusal) + 1]
     if max_tokens == 1000:
-        room = server.context_window - input_tokens(again)
+        room = server.context_window - prompt_tokens(again)
         assert again == {**refusal, "max_tokens": again["max_tokens"]}
         assert 0.9 * room < again["max_tokens"] <= room < 1000
     else:
@@ -244,6 +245,6 @@ async def test_input_and_output_together_too_large_are_cured_by_less_output_or_b
         record, question = again["messages"][-1]["content"]
         assert record["text"].startswith("<record>")
         assert question["text"] == refusal["messages"][-1]["content"]
-        assert input_tokens(again) < input_tokens(refusal)
+        assert prompt_tokens(again) < prompt_tokens(refusal)
     limits = state_of(agent, thread("t", Calls()))["context_counts"]["limits"]
     assert limits == {"claude-test": {"context_window": 4096}}

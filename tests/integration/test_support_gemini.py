@@ -1,11 +1,12 @@
 """The loopback Gemini API works with the real client and refuses what the real API refuses."""
 
 import pytest
-from google.genai.errors import ServerError
+from google.genai.errors import ClientError, ServerError
 from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_google_genai.chat_models import GoogleInvalidRequestError
+from langchain_google_genai import create_context_cache
+from langchain_google_genai.chat_models import GoogleInvalidRequestError, GooglePermissionDeniedError
 
 from support.fakes import digest
 from support.gemini_policy import answer, tool_loop
@@ -204,7 +205,72 @@ def test_models_and_count_tokens():
     with GeminiServer(input_limit=4096) as server:
         chat = server.chat_model()  # its HTTP client closes when it is collected
         (model,) = chat.client.models.list()
+        with pytest.raises(ClientError, match="404 NOT_FOUND"):
+            list(chat.client.files.list())
         counted = chat.client.models.count_tokens(model="gemini-test", contents="How long is this?")
         billed = chat.invoke("How long is this?").usage_metadata["input_tokens"]
     assert (model.name, model.input_token_limit) == ("models/gemini-test", 4096)
     assert counted.total_tokens == billed
+
+
+LONG = "The river ran past the mill. " * 200  # 1,400 tokens: more than the least that may be cached
+
+
+def test_cached_content_stands_for_prompt_and_tools():
+    """It is counted once as cached; saying prompt or tools again is refused, and so is another model."""
+    with GeminiServer(policy=tool_loop(steps=1)) as server:
+        chat = server.chat_model()
+        name = create_context_cache(chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen])
+        stated = chat.client.caches.get(name=name)
+        reply = chat.invoke([AIMessage("Yes?"), HumanMessage("And now?")], cached_content=name)
+        twice = "setting system_instruction, tools or tool_config"
+        with pytest.raises(GoogleInvalidRequestError, match=twice):
+            chat.invoke([SystemMessage("Be brief."), HumanMessage("And now?")], cached_content=name)
+        with pytest.raises(GoogleInvalidRequestError, match=twice):
+            chat.bind_tools([listen]).invoke("And now?", cached_content=name)
+        with pytest.raises(GoogleInvalidRequestError, match="has to be the same"):
+            server.chat_model(model="gemini-other").invoke("And now?", cached_content=name)
+    size = stated.usage_metadata.total_token_count
+    usage = reply.usage_metadata
+    assert [call["name"] for call in reply.tool_calls] == ["listen"]
+    assert usage["input_token_details"]["cache_read"] == size == server.requests[0].cached_tokens
+    assert usage["input_tokens"] == size + text_tokens("Yes?") + text_tokens("And now?") + 4
+    assert [request.status for request in server.requests] == [200, 400, 400, 400]
+
+
+def test_cached_content_has_a_least_size_and_a_time_to_live():
+    """Below 1,024 tokens none is made; after an hour, the time it was given, or its deletion it is gone."""
+    now = [1_000_000.0]
+    with GeminiServer(clock=lambda: now[0]) as server:
+        chat = server.chat_model()
+        with pytest.raises(ClientError, match=r"Cached content is too small\. total_token_count=4, min_total_tok"):
+            create_context_cache(chat, [HumanMessage("Look!")])
+        messages = [SystemMessage(LONG), HumanMessage("Look!")]
+        hour, minute, deleted = (create_context_cache(chat, messages, ttl=ttl) for ttl in (None, "60s", None))
+        chat.client.caches.delete(name=deleted)
+        now[0] += 59
+        chat.invoke("hi", cached_content=minute)
+        now[0] += 1
+        for gone in (minute, deleted):
+            with pytest.raises(GooglePermissionDeniedError, match="CachedContent not found"):
+                chat.invoke("hi", cached_content=gone)
+        chat.client.caches.update(name=hour, config={"ttl": "7200s"})
+        now[0] += 7199
+        chat.invoke("hi", cached_content=hour)
+        assert [cache.name for cache in chat.client.caches.list()] == [hour]
+        now[0] += 1
+        with pytest.raises(ClientError, match="403 PERMISSION_DENIED"):
+            chat.client.caches.get(name=hour)
+
+
+def test_a_signature_in_the_current_turn_is_needed_beside_a_cache_too():
+    """The turn may begin in the cache; its calls still bring their signatures back."""
+    with GeminiServer(policy=tool_loop(steps=1)) as server:
+        chat = server.chat_model()
+        name = create_context_cache(chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen])
+        first = chat.invoke("Listen!", cached_content=name)
+        (call_id,) = first.additional_kwargs[SIGNATURES]
+        done = ToolMessage("silence", tool_call_id=call_id)
+        with pytest.raises(GoogleInvalidRequestError, match="missing a thought_signature"):
+            chat.invoke(["Listen!", first.model_copy(update={"additional_kwargs": {}}), done], cached_content=name)
+        assert "results 1" in chat.invoke(["Listen!", first, done], cached_content=name).text

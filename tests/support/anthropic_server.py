@@ -1,25 +1,35 @@
-"""A loopback Anthropic Messages API that refuses input and requested output that do not fit together."""
+"""A loopback Anthropic Messages API: its rules, its context edits, its prompt cache, and a scripted model."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import itertools
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 
-POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
-CHARS_PER_TOKEN = 4
-FRAME_TOKENS = 4  # around each message
-OK, BAD_REQUEST = 200, 400
+from support import anthropic_rules as rules
+from support.anthropic_rules import THINKING, prompt_blocks, visible
+from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.oracle import head_text, text_tokens
+from support.prompt_cache import CacheUse, PromptCache
+
 ANSWER = "Noted: the boats were counted."
+SUMMARY = "The boats were counted so far."
+MIN_COMPACTION_TRIGGER_TOKENS = 50_000  # the least that the API takes
+SUMMARY_PROMPT_TOKENS = 64  # what the server adds to the context that it summarizes
 
 
-class AnthropicServer:
-    """Answers POSTs to `/v1/messages` on a free port of the loopback interface while the `with` block runs.
+class AnthropicServer(Loopback):
+    """Answers `/v1/messages` and `/v1/messages/count_tokens` like the API.
 
-    A token is four characters of the JSON of system prompt, tools and each message's content.
+    `policy` writes the blocks of an answer; thinking gets a signature, calls get an id. All thinking is kept in the
+    prompt unless the request clears it, as with the models of today. A request that sends back a block which this
+    server did not issue, or not as it was, is refused.
 
     Example:
         >>> with AnthropicServer(context_window=4096) as server:
@@ -27,77 +37,219 @@ class AnthropicServer:
         True
     """
 
-    def __init__(self, *, context_window: int) -> None:
+    def __init__(
+        self,
+        *,
+        context_window: int = 200_000,
+        policy: Policy | None = None,
+        summary: str | None = SUMMARY,
+        min_compaction_trigger: int = MIN_COMPACTION_TRIGGER_TOKENS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
         self.context_window = context_window
-        self.requests: list[tuple[int, dict[str, Any]]] = []
-        """Status and body of each request."""
+        self.policy = policy or script(ANSWER)
+        self.summary = summary
+        self.min_compaction_trigger = min_compaction_trigger
+        self.issued: dict[str, Item] = {}
+        """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
-    def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-    @property
-    def refused(self) -> list[dict[str, Any]]:
-        """Bodies of the requests that were too large."""
-        return [body for status, body in self.requests if status == BAD_REQUEST]
+        self._thoughts: dict[str, list[Item]] = {}  # call id -> the thinking of its message
+        self._cache = PromptCache(clock)
+        self._numbers = itertools.count(1)
 
     def chat_model(self, **options: Any) -> ChatAnthropic:
         """Return the real client, pointed at this server, without retries."""
-        url = f"http://127.0.0.1:{self._http.server_port}"
-        return ChatAnthropic(**{"model": "claude-test", "api_key": "x", "base_url": url, "max_retries": 0} | options)
+        settings = {"model": "claude-test", "api_key": "x", "base_url": self.url, "max_retries": 0, "max_tokens": 256}
+        return ChatAnthropic(**settings | options)
 
-    def handle(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Answer one request and record it."""
-        size, output = input_tokens(body), int(body["max_tokens"])
-        fits = size + output <= self.context_window
-        self.requests.append((OK if fits else BAD_REQUEST, body))
-        return (OK, _message(body, size)) if fits else (BAD_REQUEST, self._refusal(size, output))
+    def answer(self, call: Call) -> Answer:
+        """Answer one request by the rules."""
+        body = call.body
+        if call.path not in {"/v1/messages", "/v1/messages/count_tokens"}:
+            raise RefusalError(f"not found: {call.path}", status=404)
+        rules.check(body, call.headers.get("anthropic-beta", ""))
+        self._check_issued(body)
+        edited, applied = rules.apply_clearing(visible(body))
+        tokens = rules.prompt_tokens(edited)
+        if call.path.endswith("/count_tokens"):
+            return Answer(body={"input_tokens": tokens}, tokens=tokens)
+        self._check_size(tokens, int(body["max_tokens"]))
+        message, tokens = self._message(edited, applied)
+        return Answer(body=message, tokens=tokens, events=_events(message) if body.get("stream") else None)
 
-    def _refusal(self, size: int, output: int) -> dict[str, Any]:
-        text = f"{size} + {output} > {self.context_window}, decrease input length or `max_tokens` and try again"
-        message = f"input length and `max_tokens` exceed context limit: {text}"
-        return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+        """Write a refusal as the API does."""
+        error: Item = {"type": "invalid_request_error", "message": refusal.message}
+        return {"type": "error", "error": error | ({"details": {"error_code": refusal.code}} if refusal.code else {})}
+
+    def _check_size(self, size: int, output: int) -> None:
+        if size > self.context_window:
+            raise RefusalError(f"prompt is too long: {size} tokens > {self.context_window} maximum")
+        if size + output > self.context_window:
+            text = f"{size} + {output} > {self.context_window}, decrease input length or `max_tokens` and try again"
+            raise RefusalError(f"input length and `max_tokens` exceed context limit: {text}")
+
+    def _check_issued(self, body: Item) -> None:
+        for edit in (body.get("context_management") or {}).get("edits") or []:
+            trigger = edit.get("trigger") or {}
+            if "compact" in edit["type"] and trigger.get("value", 1e9) < self.min_compaction_trigger:
+                least = f"Input should be greater than or equal to {self.min_compaction_trigger}"
+                raise RefusalError(f"context_management.edits.{edit['type']}.trigger.value: {least}")
+        seen = visible(body)
+        self._check_compactions(body)
+        if rules.thinks(body):
+            self._check_thoughts(seen)
+
+    def _check_compactions(self, body: Item) -> None:
+        """Source: the docstrings of `compaction_*_error` in the SDK."""
+        blocks = [block for message in body["messages"] for block in rules.blocks_of(message)]
+        found = [block for block in blocks if rules.is_compaction(block)]
+        for block in found:
+            sign = block.get("signature") or block.get("encrypted_content")
+            if sign and sign not in self.issued:
+                raise RefusalError("Invalid `signature` in `compaction` block", code="compaction_signature_invalid")
+            if sign and self.issued[sign]["content"] != block["content"]:
+                raise RefusalError("`compaction` content was changed", code="compaction_content_mismatch")
+        if any(block.get("signature") for block in found):
+            if len(found) > 1:
+                raise RefusalError("more than one `compaction` block", code="compaction_block_ambiguous")
+            if blocks[0] is not found[0]:
+                raise RefusalError("`compaction` must be the first block", code="compaction_block_misplaced")
+
+    def _check_thoughts(self, seen: Item) -> None:
+        """A block must be as it was issued, and none may be missing where results are pending."""
+        last = max((i for i, m in enumerate(seen["messages"]) if m["role"] == "assistant"), default=-1)
+        for index, message in enumerate(seen["messages"]):
+            thoughts = [_bare_thought(block) for block in message["content"] if block["type"] in THINKING]
+            changed = any(self.issued.get(_sign(block)) != block for block in thoughts)
+            calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+            if index == rules.pending_call(seen):
+                changed |= any(thoughts != self._thoughts.get(each, thoughts) for each in calls)
+            if changed and index == last:
+                raise RefusalError(
+                    f"messages.{index}.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant "
+                    "message cannot be modified. These blocks must remain as they were in the original response."
+                )
+            if changed:
+                raise RefusalError(f"messages.{index}.content.0: Invalid `signature` in `thinking` block")
+
+    def _message(self, seen: Item, applied: list[Item]) -> tuple[Item, int]:
+        """Return the message that answers a valid request, and the size of its prompt."""
+        head: list[Item] = []
+        extra: Item = {}
+        native, edit = "compaction" in seen, rules.compacts(seen)
+        if native or edit:
+            head, spent = self._compaction(seen, signed=native)
+            if self.summary is not None:
+                seen = seen | {"messages": [{"role": "assistant", "content": head}]}
+            if native or (edit or {}).get("pause_after_compaction"):
+                usage = {**_usage(CacheUse(read=0, fresh=0), 0), **spent}
+                return self._reply(seen, head, "compaction", usage), spent["iterations"][0]["input_tokens"]
+            extra = spent
+        blocks = prompt_blocks(seen)
+        use = self._cache.bill(blocks, scope=seen["model"])
+        content, reason = self._content(seen)
+        usage = _usage(use, sum(map(_output_tokens, content)))
+        if extra:
+            usage["iterations"] = [*extra["iterations"], {"type": "message", **usage}]
+        message = self._reply(seen, head + content, reason, usage)
+        if "context_management" in seen:
+            message["context_management"] = {"applied_edits": applied}
+        return message, sum(block.tokens for block in blocks)
+
+    def _reply(self, seen: Item, content: list[Item], reason: str, usage: Item) -> Item:
+        head = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": seen["model"]}
+        return head | {"content": content, "stop_reason": reason, "stop_sequence": None, "usage": usage}
+
+    def _compaction(self, seen: Item, *, signed: bool) -> tuple[list[Item], Item]:
+        """Return the block of a compaction and what it cost, which the usage beside it leaves out."""
+        key = "signature" if signed else "encrypted_content"
+        block = {"type": "compaction", "content": self.summary, key: self._seal(self.summary or "")}
+        self.issued[block[key]] = block
+        use = self._cache.bill(prompt_blocks(seen), scope=seen["model"])
+        usage = _usage(use, text_tokens(self.summary or ""))
+        usage["input_tokens"] += SUMMARY_PROMPT_TOKENS
+        return [block], {"iterations": [{"type": "compaction", **usage}]}
+
+    def _content(self, seen: Item) -> tuple[list[Item], str]:
+        """Return the blocks of the scripted model, signed and cut to `max_tokens`, and why it stopped."""
+        written = self.policy(seen)
+        blocks = [{"type": "text", "text": written}] if isinstance(written, str) else [dict(each) for each in written]
+        for block in blocks:
+            self._finish(block)
+        thoughts = [block for block in blocks if block["type"] in THINKING]
+        self.issued.update({_sign(block): block for block in thoughts})
+        calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        self._thoughts.update(dict.fromkeys(calls, thoughts))
+        if blocks[-1]["type"] == "text" and _output_tokens(blocks[-1]) > seen["max_tokens"]:
+            return [
+                *blocks[:-1],
+                {"type": "text", "text": head_text(blocks[-1]["text"], seen["max_tokens"])},
+            ], "max_tokens"
+        return blocks, "tool_use" if calls else "end_turn"
+
+    def _finish(self, block: Item) -> None:
+        if block["type"] == "tool_use" and "id" not in block:
+            block["id"] = f"toolu_{next(self._numbers)}"
+        if block["type"] == "thinking":
+            block.setdefault("signature", self._seal(block["thinking"]))
+
+    def _seal(self, text: str) -> str:
+        seed = f"{next(self._numbers)} {text}".encode()
+        return base64.b64encode(hashlib.sha256(seed).digest()).decode()
 
 
-def input_tokens(body: dict[str, Any]) -> int:
-    """Return the size of a request by the server's rule."""
-    parts = [body.get("system") or "", body.get("tools") or "", *(message["content"] for message in body["messages"])]
-    return sum(FRAME_TOKENS + len(json.dumps(part, ensure_ascii=False)) // CHARS_PER_TOKEN for part in parts)
+def _sign(block: Item) -> str:
+    return str(block.get("signature") or block.get("data"))
 
 
-def _message(body: dict[str, Any], size: int) -> dict[str, Any]:
-    output = min(len(ANSWER) // CHARS_PER_TOKEN, body["max_tokens"])
+def _bare_thought(block: Item) -> Item:
+    return {key: value for key, value in block.items() if key in {"type", "thinking", "signature", "data"}}
+
+
+def _usage(use: CacheUse, output: int) -> Item:
     return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": body["model"],
-        "content": [{"type": "text", "text": ANSWER}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": size, "output_tokens": output},
+        "input_tokens": use.fresh,
+        "cache_read_input_tokens": use.read,
+        "cache_creation_input_tokens": use.written_5m + use.written_1h,
+        "cache_creation": {"ephemeral_5m_input_tokens": use.written_5m, "ephemeral_1h_input_tokens": use.written_1h},
+        "output_tokens": output,
     }
 
 
-def _handler(api: AnthropicServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Speaks HTTP/1.0, so that no connection outlives its request."""
+def _output_tokens(block: Item) -> int:
+    return text_tokens(block.get("text") or block.get("thinking") or json.dumps(block.get("input", "")))
 
-        def do_POST(self) -> None:
-            status, reply = api.handle(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(reply).encode())
 
-        def log_message(self, *_: object) -> None:
-            """Stay silent: the requests are recorded."""
+def _events(message: Item) -> Iterator[Item]:
+    """Source: https://platform.claude.com/docs/en/build-with-claude/streaming."""
+    opened = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 0}}
+    yield {"type": "message_start", "message": opened}
+    for index, block in enumerate(message["content"]):
+        start, deltas = _pieces(block)
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    end = {"delta": {"stop_reason": message["stop_reason"], "stop_sequence": None}, "usage": message["usage"]}
+    managed = {key: value for key, value in message.items() if key == "context_management"}
+    yield {"type": "message_delta", **end, **managed}
+    yield {"type": "message_stop"}
 
-    return Handler
+
+def _pieces(block: Item) -> tuple[Item, list[Item]]:
+    """Return how a block starts in a stream, and what then completes it."""
+    if block["type"] == "text":
+        words = block["text"].split(" ")
+        texts = [word if i == len(words) - 1 else f"{word} " for i, word in enumerate(words)]
+        return block | {"text": ""}, [{"type": "text_delta", "text": text} for text in texts]
+    if block["type"] == "thinking":
+        seal = {"type": "signature_delta", "signature": block["signature"]}
+        thought = {"type": "thinking_delta", "thinking": block["thinking"]}
+        return {"type": "thinking", "thinking": "", "signature": ""}, [thought, seal]
+    if block["type"] in {"tool_use", "server_tool_use"}:
+        return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    if block["type"] == "compaction":
+        return {"type": "compaction", "content": None}, [{**block, "type": "compaction_delta"}]
+    return block, []

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from support import gemini_rules
-from support.gemini_http import GENERATE, GeminiHttp, Reply, error_reply
+from support.gemini_caches import CachedContents
+from support.gemini_http import CACHES, GENERATE, ROUTE, Reply, error_reply, events
 from support.gemini_policy import Policy, tool_loop
+from support.loopback import Answer, Call, Loopback, RefusalError
 from support.oracle import head_text
 
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
 OUTPUT_LIMIT_TOKENS = 8192  # what `/models` states
-POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,13 @@ class GeminiRequest:
     """True input tokens: system instruction, tools and contents."""
 
     cached_tokens: int
-    """Tokens at the start that the last answered request had as well."""
+    """Tokens of the cache that it names, else those at the start that the last answered request had as well."""
 
     status: int
     reply: dict[str, Any]
 
 
-class GeminiServer:
+class GeminiServer(Loopback):
     """Answers like the Gemini API on a free port of the loopback interface while the `with` block runs.
 
     `policy` writes the parts of an answer from the request's JSON; calls get a thought signature unless they carry
@@ -72,7 +73,9 @@ class GeminiServer:
         model: str = "gemini-test",
         thought_tokens: int = 0,
         strict: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__()
         self.input_limit = input_limit
         self.policy = policy or tool_loop()
         self.faults = list(faults)
@@ -80,24 +83,9 @@ class GeminiServer:
         self.thought_tokens = thought_tokens
         self.strict = strict
         self.requests: list[GeminiRequest] = []
+        self.caches = CachedContents(clock)
         self._signatures: dict[bytes, tuple[str, str]] = {}
         self._last_units: list[tuple[str, int]] = []
-
-    def __enter__(self) -> Self:
-        self._http = GeminiHttp(self)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-    @property
-    def url(self) -> str:
-        """Base URL, as `base_url` of the client takes it."""
-        return f"http://127.0.0.1:{self._http.server_port}"
 
     @property
     def generated(self) -> list[GeminiRequest]:
@@ -128,15 +116,43 @@ class GeminiServer:
             "supportedGenerationMethods": ["generateContent", "countTokens"],
         }
 
-    def handle(self, model: str, method: str, body: dict[str, Any]) -> Reply:
-        """Answer one POST and record it."""
-        units = gemini_rules.unit_tokens(body.get("generateContentRequest", body))
-        size = sum(unit[1] for unit in units), gemini_rules.shared_prefix_tokens(self._last_units, units)
-        status, reply = self._reply(model, method, body, size)
+    def answer(self, call: Call) -> Answer:
+        """Answer one request: models, caches, or what a model is asked."""
+        if cache := CACHES.fullmatch(call.path):
+            return Answer(body=self.caches.answer(call, cache["name"]))
+        found = ROUTE.fullmatch(call.path)
+        asks = found is not None and found["method"] in GENERATE | {"countTokens"}
+        if found is None or asks != (call.method == "POST"):
+            raise RefusalError(f"not found: {call.path}", status=404)
+        if asks:
+            status, reply = self._asked(found["model"], found["method"], call.body)
+            stream = status == 200 and found["method"] == "streamGenerateContent"
+            return Answer(body=reply, status=status, events=events(reply) if stream else None)
+        model = self.describe(found["model"] or self.model)
+        return Answer(body=model if found["model"] else {"models": [model]})
+
+    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+        """Write a refusal as the API does."""
+        return error_reply(refusal.status, refusal.message)[1]
+
+    def record(self, call: Call, answer: Answer) -> None:
+        """Keep nothing here: what a model is asked is kept with its size."""
+
+    def _asked(self, model: str, method: str, body: dict[str, Any]) -> Reply:
+        """Answer a request to a model and record it."""
+        units, cached = [], 0
+        try:
+            given = body.get("generateContentRequest", body)
+            seen = self.caches.merged(given, model)
+            units = gemini_rules.unit_tokens(seen)
+            cached = self.caches.tokens(given) or gemini_rules.shared_prefix_tokens(self._last_units, units)
+            status, reply = self._reply(model, method, seen, (sum(unit[1] for unit in units), cached))
+        except RefusalError as refusal:
+            status, reply = error_reply(refusal.status, refusal.message)
         if status == 200 and method in GENERATE:
             self._last_units = units
-        what = {"model": model, "method": method, "body": body, "tokens": size[0], "cached_tokens": size[1]}
-        self.requests.append(GeminiRequest(**what, status=status, reply=reply))
+        what = {"model": model, "method": method, "body": body, "status": status, "reply": reply}
+        self.requests.append(GeminiRequest(**what, tokens=sum(unit[1] for unit in units), cached_tokens=cached))
         return status, reply
 
     def _reply(self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]) -> Reply:

@@ -1,0 +1,47 @@
+"""What providers manage themselves: rules kept, blocks kept, counts and cost, ours beside LangChain's own middleware.
+
+The servers of the tests keep the providers' published rules, the real integrations stand in between: no data is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1] / "tests"
+COLUMNS = ("requests", "refused", "failed turns", "blocks kept", "next count off by", "breakpoints", "cached", "cost")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="talks whose name holds this")
+    only = parser.parse_args().only
+    sys.path.insert(0, str(TESTS))
+    logging.disable(logging.WARNING)
+    from support.provider_talks import TALKS, play, play_peer
+
+    print("ours beside SummarizationMiddleware with AnthropicPromptCachingMiddleware where there is one;")
+    print("cost in uncached input tokens; the count of the next request is off by (middle / 95 % / most)\n")
+    print("| talk | who | " + " | ".join(COLUMNS) + " |")
+    print("|" + "---|" * (2 + len(COLUMNS)))
+    for name, talk in TALKS.items():
+        for who, by in (("ours", play), ("langchain", play_peer)):
+            if only in name:
+                print(f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |", flush=True)
+
+
+def cells(outcome) -> list[str]:
+    errors = sorted(outcome.errors)
+    middle, rare = (statistics.median(errors), errors[int(0.95 * len(errors))]) if errors else (0, 0)
+    off = f"{middle:.1%} / {rare:.1%} / {errors[-1]:.1%}" if errors else "-"
+    kept = f"{sum(outcome.kept)} of {len(outcome.kept)}" if outcome.kept else "-"
+    marks = str(max(outcome.breakpoints))
+    counted = (str(outcome.requests), str(len(outcome.refused)), str(outcome.failed_turns))
+    return [*counted, kept, off, marks, f"{outcome.cached_share:.0%}", f"{outcome.cost:,.0f}"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""What a provider made for itself: its compactions, reasoning, server-side calls, deferred tools; and who can read it.
+
+    answer of provider A  --to A-->  as it is          --to B-->  `readable`: what B can use, as labelled text
+    its compaction block  --to A-->  the request begins there: A ignores what is before
+
+Every block that only its maker reads stays as it is for its maker, whatever its type, so that blocks of a future type
+are safe. For another provider's request a copy of the message is made, the same one each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+from langchain_ctxwin.core.edits import (
+    CALL_TYPES,
+    COMPACTION_TYPE,
+    MAX_DEPTH,
+    MEDIA_TYPES,
+    REASONING_TYPES,
+    TOOL_REFERENCE_TYPE,
+    leaves,
+)
+
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "google": "gemini",
+    "gemini": "gemini",
+    "vertex": "gemini",
+}
+"""Providers by a word in the name that an integration or a catalog gives them; the first that is found counts."""
+
+PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
+"""Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`."""
+
+NEVER_DEFER = frozenset({"gemini", "other"})
+"""Providers whose prompt holds the definition of every tool, however it is marked."""
+
+FOUND_KEY = "ctxwin_tools"
+"""Key of an artifact that names the tools which a search found."""
+
+COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
+UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
+
+
+def provider_named(name: object) -> str:
+    """Return the provider that a name belongs to; empty where it says nothing."""
+    lowered = name.lower() if isinstance(name, str) else ""
+    return next((provider for word, provider in PROVIDERS.items() if word in lowered), "")
+
+
+def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
+    """Return the newest compaction by a provider that a message brings; None without one, or for one that failed."""
+    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
+        return None
+    found = [block for block in _blocks(message.content) if block.get("type") == COMPACTION_TYPE]
+    return next((block for block in reversed(found) if _text(block) or _encrypted(block)), None)
+
+
+def is_read(message: BaseMessage, provider: str) -> bool:
+    """True when a provider reads the compaction in a message, and ignores what is before; so does an unknown one."""
+    block = compaction_in(message)
+    return block is not None and provider in {"", _maker(message, block)}
+
+
+def is_kept(message: BaseMessage, provider: str) -> bool:
+    """True when a provider can use the compaction in a message: it reads the block, or its text."""
+    block = compaction_in(message)
+    return block is not None and (bool(_text(block)) or is_read(message, provider))
+
+
+def only_compaction(message: BaseMessage) -> AIMessage:
+    """Return a message with the compaction alone: what stays in the request when the rest of its step has left."""
+    return AIMessage(
+        content=[dict(compaction_in(message) or {})], id=message.id, response_metadata=message.response_metadata
+    )
+
+
+def readable(message: AnyMessage, provider: str) -> AnyMessage:
+    """Return the message as a provider can take it; the same object when it made it, or nothing in it is special.
+
+    Text, media and calls stay. Reasoning is left out, as every integration does. What else has text becomes text with a
+    label; what has none is left out.
+
+    Example:
+        >>> answer = AIMessage([{"type": "compaction", "content": "Ann flies on Monday."}])
+        >>> readable(answer, "gemini").content[0]["text"].splitlines()[1]
+        'Ann flies on Monday.'
+    """
+    if not provider or not isinstance(message, AIMessage | ToolMessage) or not isinstance(message.content, list):
+        return message
+    special = [block for block in _blocks(message.content) if block.get("type", "text") not in PORTABLE_TYPES]
+    if not special or _maker(message, special[0]) in {"", provider}:
+        return message
+    blocks = [part for block in message.content for part in _portable(block)]
+    return message.model_copy(update={"content": blocks or ""})
+
+
+def loaded_tools(message: BaseMessage) -> list[str]:
+    """Return the names of the deferred tools whose definitions a message brings into the prompt."""
+    if not isinstance(message.content, list) or not isinstance(message, AIMessage | ToolMessage):
+        return []
+    return [str(block.get("tool_name") or "") for block in _references(message.content)]
+
+
+def loading(message: AnyMessage) -> AnyMessage:
+    """Return the result of a search for tools as references that load what it found; any other message as it is."""
+    artifact = message.artifact if isinstance(message, ToolMessage) else None
+    names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
+    if not names or not isinstance(names, list):
+        return message
+    references = [{"type": TOOL_REFERENCE_TYPE, "tool_name": str(name)} for name in names]
+    return message.model_copy(update={"content": references})
+
+
+def deferred(tool: Any) -> Any:
+    """Return a tool that is not in the prompt until a message loads it; None for a form that cannot say so."""
+    if isinstance(tool, BaseTool):
+        return tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
+    return {**tool, "defer_loading": True} if isinstance(tool, Mapping) and "input_schema" in tool else None
+
+
+def is_deferred(tool: Any) -> bool:
+    """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
+    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
+    nested = tool.get("extras") if isinstance(tool, Mapping) else None
+    return any(isinstance(found, Mapping) and found.get("defer_loading") is True for found in (marks, nested))
+
+
+def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
+    """Return what the prompt holds of these tools before any is loaded; the same object where nothing is deferred.
+
+    Nothing of a deferred one; with OpenAI its name and description (OpenAI, tool search guide).
+    """
+    if provider in NEVER_DEFER:
+        return tools
+    if provider != "openai":
+        return [tool for tool in tools if not is_deferred(tool)]
+    return [_announced(tool) if is_deferred(tool) else tool for tool in tools]
+
+
+def _announced(tool: Any) -> Any:
+    about = tool if isinstance(tool, Mapping) else {"name": tool.name, "description": tool.description}
+    return {"name": str(about.get("name") or ""), "description": str(about.get("description") or ""), "parameters": {}}
+
+
+def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
+    """The provider that made a block: as the message states it, else by the shape of some blocks; may be empty."""
+    stated = provider_named(message.response_metadata.get("model_provider"))
+    if not stated and block.get("type") == COMPACTION_TYPE:
+        return "anthropic" if _text(block) else "openai"
+    return stated or ("anthropic" if block.get("type") == TOOL_REFERENCE_TYPE else "")
+
+
+def _blocks(content: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """The blocks of a content; those in LangChain's wrapper for what is not standard, too."""
+    for block in content:
+        if isinstance(block, Mapping):
+            inner = block.get("value") if block.get("type") == "non_standard" else None
+            yield inner if isinstance(inner, Mapping) else block
+
+
+def _references(content: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """The references to tools in a result: directly, or in what a search by the provider brought."""
+    for block in _blocks(content if isinstance(content, list) else [content]):
+        if block.get("type") == TOOL_REFERENCE_TYPE:
+            yield block
+        elif depth < MAX_DEPTH:
+            yield from _references(block.get("tool_references") or block.get("content") or [], depth + 1)
+
+
+def _portable(block: Any) -> Iterator[Any]:
+    """A block as every provider takes it, if there is anything to take."""
+    if not isinstance(block, Mapping):
+        yield block
+        return
+    inner = next(_blocks([block]))
+    kind = inner.get("type", "text")
+    if kind == "text":
+        yield {"type": "text", "text": str(inner.get("text") or "")}
+    elif kind in MEDIA_TYPES or kind == "tool_result":
+        yield dict(inner)
+    elif kind == COMPACTION_TYPE:
+        yield {"type": "text", "text": f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT}
+    elif kind not in CALL_TYPES and kind not in REASONING_TYPES:
+        told = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
+        if told.strip():
+            yield {"type": "text", "text": f"[{kind}]\n{told}"}
+
+
+def _text(block: Mapping[str, Any]) -> str:
+    text = block.get("content")
+    return text if isinstance(text, str) else ""
+
+
+def _encrypted(block: Mapping[str, Any]) -> str:
+    data = block.get("encrypted_content")
+    return data if isinstance(data, str) else ""

@@ -1,0 +1,254 @@
+"""The loopback OpenAI Responses API works with the real client and refuses what the real API refuses."""
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_openai.chat_models.base import OpenAIInvalidRequestError
+from openai import BadRequestError, NotFoundError
+
+from support.loopback import script
+from support.openai_server import ANSWER, SUMMARY, OpenAIServer
+from support.oracle import json_tokens, text_tokens
+
+pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+
+LONG = "The river ran past the mill. " * 200  # 1,400 tokens: more than the least that is cached
+STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
+THINKS = [
+    {"type": "reasoning", "text": "Hm, the mill."},
+    {"type": "function_call", "name": "look", "arguments": {"at": 1}},
+]
+LOOK = {"type": "function", "name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+
+
+def size_of(*texts):
+    """Return the tokens of a prompt of messages."""
+    return sum(text_tokens(text) + 4 for text in texts)
+
+
+def called(*names):
+    """Build an AI message that calls tools."""
+    return AIMessage("", tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names])
+
+
+def result(name):
+    """Build the result of a call."""
+    return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
+
+
+def done(message):
+    """Build the result of the only call of an answer."""
+    return ToolMessage("done", tool_call_id=message.tool_calls[0]["id"])
+
+
+async def answers(model, messages):
+    """Return the answer of every way to ask, streams merged."""
+    chunks = list(model.stream(messages))
+    async_chunks = [chunk async for chunk in model.astream(messages)]
+    merged = [sum(each[1:], each[0]) for each in (chunks, async_chunks)]
+    return [model.invoke(messages), await model.ainvoke(messages), *merged]
+
+
+async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
+    """Invoke and stream, sync and async, agree, and usage states the server's own count."""
+    with OpenAIServer(policy=script("one two three four five six")) as server:
+        chat = server.chat_model(max_tokens=3)
+        found = await answers(chat, [SystemMessage("Be brief."), HumanMessage("Count!")])
+    size = size_of("Be brief.", "Count!")
+    assert {reply.text for reply in found} == {"one two three"}
+    assert {reply.response_metadata["status"] for reply in found} == {"incomplete"}
+    assert {reply.usage_metadata["input_tokens"] for reply in found} == {size}
+    assert {request.tokens for request in server.requests} == {size}
+
+
+def test_another_api_is_not_served():
+    """A client that talks Chat Completions by mistake is told so."""
+    with OpenAIServer() as server, pytest.raises(NotFoundError, match="not found: /v1/chat/completions"):
+        server.chat_model(use_responses_api=False).invoke("hi")
+
+
+def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
+    """The error has OpenAI's code; with `truncation="auto"` the instructions stay, and the oldest items go."""
+    with OpenAIServer(context_window=100) as server:
+        with pytest.raises(OpenAIInvalidRequestError) as error:  # the client does not know it as an overflow
+            server.chat_model().invoke("a " * 999)
+        history = [SystemMessage("Be brief."), *(HumanMessage(f"Part {i} of the story.") for i in range(20))]
+        reply = server.chat_model(truncation="auto").invoke(history)
+    assert error.value.code == "context_length_exceeded"
+    each = size_of("Part 1 of the story.")
+    assert reply.usage_metadata["input_tokens"] == size_of("Be brief.") + (100 - size_of("Be brief.")) // each * each
+    assert [request.status for request in server.requests] == [400, 200]
+
+
+def test_a_chain_is_kept_by_the_server_until_it_forgets():
+    """Only what is new is sent, all is counted; an unknown id, or one that was not stored, is refused."""
+    with OpenAIServer() as server:
+        chat = server.chat_model(use_previous_response_id=True)
+        first = chat.invoke([SystemMessage("Be brief."), HumanMessage(LONG)])
+        history = [SystemMessage("Be brief."), HumanMessage(LONG), first, HumanMessage("And now?")]
+        second = chat.invoke(history)
+        server.stored.pop(second.response_metadata["id"])
+        chat.invoke(history)
+        with pytest.raises(OpenAIInvalidRequestError) as error:
+            chat.invoke([*history, second, HumanMessage("Well?")])
+        unstored = chat.invoke(history, store=False)
+        with pytest.raises(OpenAIInvalidRequestError, match=r"Previous response with id .* not found"):
+            chat.invoke([*history, unstored, HumanMessage("Well?")])
+    assert error.value.code == "previous_response_not_found"
+    assert [item["content"] for item in server.requests[1].body["input"]] == ["And now?"]
+    assert server.requests[1].tokens == size_of("Be brief.", LONG, ANSWER, "And now?")
+
+
+@pytest.mark.parametrize(
+    ("history", "text"),
+    [
+        ([called("a", "b"), result("a")], "No tool output found for function call id-b"),
+        ([AIMessage("so"), result("a")], "No tool call found for function call output with call_id id-a"),
+    ],
+)
+def test_orphans_are_refused(history, text):
+    """Calls and outputs need each other; pairs pass."""
+    with OpenAIServer() as server:
+        with pytest.raises(OpenAIInvalidRequestError, match=text):
+            server.chat_model().invoke([HumanMessage("hi"), *history])
+        server.chat_model().invoke([HumanMessage("hi"), called("a", "b"), result("a"), result("b")])
+
+
+async def test_encrypted_reasoning_comes_back_as_it_was_and_where_it_was():
+    """Edited content, a lost item and a moved item are refused in every way to ask; untouched ones pass."""
+    with OpenAIServer(policy=script(THINKS)) as server:
+        found = await answers(server.chat_model(**STATELESS).bind_tools([LOOK]), "Where?")
+        server.policy = script("Seen.")
+        chat = server.chat_model(**STATELESS).bind_tools([LOOK])
+        for reply in found:
+            thinks, call = reply.content
+            edited = [thinks | {"encrypted_content": "AAAA"}, call]
+            for content, text in ((edited, "could not be verified"), ([call], "required 'reasoning' item")):
+                with pytest.raises(OpenAIInvalidRequestError, match=text):
+                    chat.invoke(["Where?", reply.model_copy(update={"content": content}), done(reply)])
+            moved = [reply.model_copy(update={"content": [thinks], "tool_calls": []}), HumanMessage("So?")]
+            with pytest.raises(OpenAIInvalidRequestError, match="without its required following item"):
+                chat.invoke(["Where?", *moved])
+            assert chat.invoke(["Where?", reply, done(reply)]).text == "Seen."
+    counted = text_tokens("Hm, the mill.")
+    assert server.requests[-1].tokens - server.requests[0].tokens > counted
+
+
+def test_reasoning_is_known_by_its_id_while_it_is_stored():
+    """Without encrypted content the id is enough, unless the request that made it was not stored."""
+    with OpenAIServer(policy=script(THINKS, "Seen.")) as server:
+        chat = server.chat_model().bind_tools([LOOK])
+        first = chat.invoke("Where?")
+        chat.invoke(["Where?", first, done(first)])
+        server.policy = script(THINKS, "Seen.")
+        unstored = chat.invoke("Where?", store=False)
+        with pytest.raises(NotFoundError, match="Items are not persisted when `store` is set to false"):
+            chat.invoke(["Where?", unstored, done(unstored)])
+
+
+def compacted(server, *messages):
+    """Call the compact endpoint with the client of the integration."""
+    chat = server.chat_model()
+    items = [{"role": role, "content": text} for role, text in messages]
+    return chat.root_client.responses.compact(model="gpt-test", input=items).model_dump(
+        exclude_none=True, warnings=False
+    )
+
+
+def test_the_compact_endpoint_returns_a_window_to_go_on_from():
+    """All user messages and one compaction item; the item is opaque, and must come back as it was."""
+    with OpenAIServer() as server:
+        reply = compacted(server, ("user", "One?"), ("assistant", LONG), ("user", "Two?"))
+        item = reply["output"][-1]
+        chat = server.chat_model()
+        window = [HumanMessage("One?"), HumanMessage("Two?"), AIMessage([item]), HumanMessage("And now?")]
+        chat.invoke([SystemMessage("Be brief."), *window])
+        chat.invoke([HumanMessage(LONG), AIMessage([item]), HumanMessage("And now?")])
+        with pytest.raises(OpenAIInvalidRequestError, match="could not be verified"):
+            chat.invoke([AIMessage([item | {"encrypted_content": "AAAA"}]), HumanMessage("And now?")])
+        raw = chat.root_client.responses.create(model="gpt-test", input=reply["output"])
+        with pytest.raises(BadRequestError, match="No tool output found"):
+            chat.root_client.responses.compact(
+                model="gpt-test", input=[{"type": "function_call", "name": "a", "call_id": "1", "arguments": "{}"}]
+            )
+    assert [each["type"] for each in reply["output"]] == ["message", "message", "compaction"]
+    assert reply["usage"]["input_tokens"] == size_of("One?", LONG, "Two?")
+    summary = text_tokens(SUMMARY)
+    assert [request.tokens for request in server.requests[1:3]] == [
+        size_of("Be brief.", "One?", "Two?", "And now?") + summary,
+        size_of("And now?") + summary,
+    ]
+    assert raw.usage.input_tokens == size_of("One?", "Two?") + summary
+
+
+async def test_a_server_side_compaction_is_part_of_the_answer():
+    """Over the threshold the answer begins with the item, and what precedes it counts no more."""
+    with OpenAIServer() as server:
+        managed = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}
+        found = await answers(server.chat_model(**managed), [SystemMessage("Be brief."), HumanMessage(LONG)])
+        calm = server.chat_model(**managed).invoke("Short.")
+        chained = server.chat_model(use_previous_response_id=True)
+        for reply in found:
+            for chat in (server.chat_model(), chained):
+                chat.invoke([SystemMessage("Be brief."), HumanMessage(LONG), reply, HumanMessage("And now?")])
+    assert {tuple(block["type"] for block in reply.content) for reply in found} == {("compaction", "text")}
+    assert [block["type"] for block in calm.content] == ["text"]
+    later = size_of("Be brief.", ANSWER, "And now?") + text_tokens(SUMMARY)
+    assert {request.tokens for request in server.requests[5:]} == {later}
+
+
+def test_a_deferred_function_shows_its_name_until_it_is_found():
+    """Its parameters are not in the prompt; in a namespace, nothing of it is; a search result holds it whole."""
+    wide = LOOK | {"parameters": {"type": "object", "properties": {"at": {"type": "string", "description": LONG}}}}
+    late = wide | {"defer_loading": True}
+    space = {"type": "namespace", "name": "crm", "description": "Look.", "tools": [late]}
+    shown = {"type": "function", "name": "look", "description": "Look."}
+    search = {"type": "tool_search"}
+    output = {"type": "tool_search_output", "id": "o", "execution": "server", "status": "completed", "tools": [wide]}
+    with OpenAIServer() as server:
+        for tools in ([wide], [late, search], [space, search]):
+            server.chat_model().bind_tools(tools).invoke("hi")
+        server.chat_model().bind_tools([late, search]).invoke(["hi", AIMessage([output]), "Well?"])
+    extra = [request.tokens - size_of("hi") for request in server.requests]
+    one = json_tokens(shown) + json_tokens(search)
+    assert extra[:3] == [json_tokens(wide), one, json_tokens({**space, "tools": []}) + json_tokens(search)]
+    assert extra[3] == one + json_tokens(output) + size_of("Well?")
+
+
+def cached(reply):
+    """Return the tokens that were read from the cache, and those that were written."""
+    details = reply.usage_metadata["input_token_details"]
+    return details["cache_read"], details["cache_creation"]
+
+
+def test_a_shared_start_is_cached_in_steps_by_key_and_for_a_while():
+    """At least 1,024 tokens, in steps of 128, with the same key, five minutes after the last use."""
+    now = [0.0]
+    with OpenAIServer(clock=lambda: now[0]) as server:
+        chat = server.chat_model()
+        texts, keys = (LONG, LONG, LONG, "x" + LONG, LONG), ("a", "a", "b", "a", "a")
+        pairs = zip(texts, keys, strict=True)
+        reads = [cached(chat.invoke([SystemMessage(text), "hi"], prompt_cache_key=key)) for text, key in pairs]
+        now[0] += 300
+        reads.append(
+            cached(chat.invoke([SystemMessage(LONG), "hi"], prompt_cache_key="a", prompt_cache_retention="24h"))
+        )
+        now[0] += 80_000
+        reads.append(cached(chat.invoke([SystemMessage(LONG), "ho"], prompt_cache_key="a")))
+        reads += [cached(chat.invoke("short " * 1010)) for _ in range(2)]
+    whole, start = (size // 128 * 128 for size in (size_of(LONG, "hi"), size_of(LONG)))
+    assert [read for read, _ in reads] == [0, whole, 0, 0, whole, 0, start, 0, 0]
+    assert {written for _, written in reads} == {0}
+
+
+def test_breakpoints_are_written_and_read_where_the_models_have_them():
+    """The implicit breakpoint writes the whole prompt, explicit ones alone what stands before them."""
+    block = {"type": "text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    explicit = {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}}
+    with OpenAIServer(cache="breakpoints") as server:
+        chat = server.chat_model()
+        used = [cached(chat.invoke([HumanMessage([block]), HumanMessage(text)], **explicit)) for text in ("a", "b")]
+        first = chat.invoke([HumanMessage(LONG + "!")])
+        second = chat.invoke([HumanMessage(LONG + "!"), first, HumanMessage("b")])
+        used += [cached(first), cached(second), cached(chat.invoke([HumanMessage(LONG)], **explicit))]
+    size, longer = size_of(LONG), size_of(LONG + "!")
+    assert used == [(0, size), (size, 0), (0, longer), (longer, size_of(ANSWER, "b")), (0, 0)]

@@ -1,0 +1,339 @@
+"""Which requests the Messages API refuses, how it edits a context, and what the model then sees.
+
+Sources, under https://platform.claude.com/docs/en/: build-with-claude/prompt-caching, /context-editing, /compaction,
+/extended-thinking, /adaptive-thinking, agents-and-tools/tool-use/tool-search-tool; where a page gives no text of an
+error, the text is what users of the API report.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from support.loopback import RefusalError
+from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
+from support.prompt_cache import FIVE_MINUTES, ONE_HOUR, Block
+
+MAX_BREAKPOINTS = 4
+FRAME_TOKENS = 4  # around each message
+PLACEHOLDER = "[cleared]"  # stands for a result that was edited out
+BETAS = {"clear": "context-management-2025-06-27", "compact": "compact-2026-01-12"}
+THINKING = frozenset({"thinking", "redacted_thinking"})
+TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
+KEPT_TOOL_USES, KEPT_THINKING_TURNS = 3, 1  # when an edit does not say
+
+Body = dict[str, Any]
+Blocks = list[dict[str, Any]]
+
+
+def visible(body: Mapping[str, Any]) -> Body:
+    """Return a copy with block lists for texts, and without what precedes the newest compaction block."""
+    seen = copy.deepcopy(dict(body))
+    for message in seen["messages"]:
+        message["content"] = blocks_of(message)
+    for index in reversed(range(len(seen["messages"]))):
+        content = seen["messages"][index]["content"]
+        at = max((i for i, block in enumerate(content) if is_compaction(block)), default=None)
+        if at is not None:
+            rest = {**seen["messages"][index], "content": content[at:]}
+            return seen | {"messages": [rest, *seen["messages"][index + 1 :]]}
+    return seen
+
+
+def is_compaction(block: Mapping[str, Any]) -> bool:
+    """Tell whether a block is a summary; one with null content is a compaction that failed, and counts for nothing."""
+    return block["type"] == "compaction" and block.get("content") is not None
+
+
+def blocks_of(message: Mapping[str, Any]) -> Blocks:
+    """Return the content of a message as blocks."""
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def check(body: Body, betas: str) -> None:
+    """Refuse a request for what can be seen without the past: breakpoints, tools, edits, pairs, thinking."""
+    _check_breakpoints(body)
+    _check_tools(body)
+    _check_edits(body, betas)
+    seen = visible(body)
+    _check_pairs(seen["messages"])
+    _check_server_tools(seen["messages"])
+    _check_thinking(seen)
+
+
+def _check_breakpoints(body: Body) -> None:
+    blocks, automatic = _in_prompt_order(body), body.get("cache_control")
+    marks = [mark for block in blocks for mark in _marks(block)]
+    own = _marks(blocks[-1])[-1:]
+    if automatic and own and _ttl(own[0]) != _ttl(automatic):
+        raise RefusalError("cache_control: the last block has a breakpoint with another ttl")
+    if automatic and not own:  # beside one of the same ttl it does nothing
+        marks.append(automatic)
+    count = len(marks)
+    if count > MAX_BREAKPOINTS:
+        raise RefusalError(f"A maximum of 4 blocks with cache_control may be provided. Found {count}.")
+    ttls = [mark.get("ttl", "5m") for mark in marks]
+    if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
+        order = "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
+        text = "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+        raise RefusalError(f"cache_control.ttl: {text}. {order}")
+    for block in blocks:
+        if "cache_control" in block and block.get("type") in THINKING:
+            raise RefusalError(f"{block['type']}.cache_control: Extra inputs are not permitted")
+        if "cache_control" in block and block.get("type") == "text" and not block["text"]:
+            raise RefusalError("cache_control cannot be set for empty text blocks")
+
+
+def _check_tools(body: Body) -> None:
+    tools = body.get("tools") or []
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        raise RefusalError("All tools have defer_loading set. At least one tool must be non-deferred.")
+    for tool in tools:
+        if tool.get("defer_loading") and "cache_control" in tool:
+            both = "both defer_loading=true and cache_control set. Tools with defer_loading cannot use prompt caching."
+            raise RefusalError(f"Tool '{tool['name']}' cannot have {both}")
+    names = {tool["name"] for tool in tools}
+    for message in visible(body)["messages"]:
+        for name in (name for block in message["content"] for name in references(block)):
+            if name not in names:
+                raise RefusalError(f"Tool reference '{name}' not found in available tools")
+
+
+def _check_edits(body: Body, betas: str) -> None:
+    edits = [edit["type"] for edit in (body.get("context_management") or {}).get("edits") or []]
+    for kind in edits:
+        if BETAS.get(kind.partition("_")[0], kind) not in betas:
+            raise RefusalError("context_management: Extra inputs are not permitted")
+    if "clear_thinking_20251015" in edits[1:]:
+        raise RefusalError("context_management.edits: `clear_thinking_20251015` must be the first edit")
+    if "clear_thinking_20251015" in edits and not thinks(body):
+        text = "`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"
+        raise RefusalError(f"context_management.edits.0: {text}")
+    if edits and "compaction" in body:
+        raise RefusalError("`compaction` cannot be combined with `context_management`")
+
+
+def _check_pairs(messages: list[Body]) -> None:
+    for index, message in enumerate(messages):
+        calls = _ids(message, "tool_use")
+        results = _ids(messages[index + 1], "tool_result") if index + 1 < len(messages) else []
+        if missing := [each for each in calls if each not in results]:
+            raise RefusalError(
+                f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
+                "next message."
+            )
+        before = _ids(messages[index - 1], "tool_use") if index else []
+        for place, each in enumerate(_ids(message, "tool_result")):
+            if each not in before:
+                raise RefusalError(
+                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                    f"{each}. Each `tool_result` block must have a corresponding `tool_use` block in the previous "
+                    "message."
+                )
+
+
+def _check_server_tools(messages: list[Body]) -> None:
+    used: set[str] = set()
+    for index, message in enumerate(messages):
+        for place, block in enumerate(message["content"]):
+            kind = block["type"]
+            if kind == "server_tool_use":
+                used.add(block["id"])
+            if kind.endswith("_tool_result") and block["tool_use_id"] not in used:
+                raise RefusalError(
+                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `{kind}` blocks: "
+                    f"{block['tool_use_id']}. Each `{kind}` block must have a corresponding `server_tool_use` block "
+                    "before it."
+                )
+
+
+def _check_thinking(seen: Body) -> None:
+    """With `enabled`, not with `adaptive`, the message with the pending calls must begin with thinking."""
+    pending = pending_call(seen)
+    if pending is None or (seen.get("thinking") or {}).get("type") != "enabled":
+        return
+    first = next(block["type"] for block in seen["messages"][pending]["content"] if not is_compaction(block))
+    if first not in THINKING:
+        raise RefusalError(
+            f"messages.{pending}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the "
+            "lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
+            "previous turns. To avoid this requirement, disable `thinking`."
+        )
+
+
+def pending_call(seen: Body) -> int | None:
+    """Return the index of the assistant message whose results the request ends with."""
+    last = max(i for i, message in enumerate(seen["messages"]) if message["role"] != "system")
+    return last - 1 if last and _ids(seen["messages"][last], "tool_result") else None
+
+
+def thinks(body: Mapping[str, Any]) -> bool:
+    """Tell whether the request lets the model think."""
+    return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
+
+
+def references(block: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the deferred tools that a block loads: a result, or an addition in mid-conversation."""
+    if block.get("type") == "tool_addition" and block["tool"]["type"] == "tool_reference":
+        yield block["tool"]["name"]
+    if block.get("type") == "tool_reference":
+        yield block["tool_name"]
+    content = block.get("content")
+    if isinstance(content, dict):
+        content = content.get("tool_references")
+    if block.get("type") in {"tool_result", "tool_search_tool_result"} and isinstance(content, list):
+        for inner in content:
+            yield from references(inner)
+
+
+def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
+    """Apply the edits that clear, in order; return what is left and the `applied_edits` of the response."""
+    applied = []
+    for edit in (seen.get("context_management") or {}).get("edits") or []:
+        clear = {"clear_tool_uses_20250919": _clear_tool_uses, "clear_thinking_20251015": _clear_thinking}
+        if edit["type"] not in clear:
+            continue
+        edited = copy.deepcopy(seen)
+        counted = clear[edit["type"]](edited, edit)
+        cleared = prompt_tokens(seen) - prompt_tokens(edited)
+        if cleared > 0 and cleared >= _value(edit, "clear_at_least", 0):
+            seen = edited
+            applied.append({"type": edit["type"], "cleared_input_tokens": cleared, **counted})
+    return seen, applied
+
+
+def compacts(seen: Body) -> Body | None:
+    """Return the compaction edit that a prompt triggers."""
+    for edit in (seen.get("context_management") or {}).get("edits") or []:
+        least = _value(edit, "trigger", TRIGGER_TOKENS.get(edit["type"], 0))
+        if edit["type"] == "compact_20260112" and prompt_tokens(seen) > least:
+            return edit
+    return None
+
+
+def _clear_tool_uses(seen: Body, edit: Body) -> dict[str, int]:
+    """Clear the oldest results; the newest `keep` uses count whether they are excluded or not."""
+    uses = [block for message in seen["messages"] for block in message["content"] if block["type"] == "tool_use"]
+    trigger = edit.get("trigger") or {}
+    size = len(uses) if trigger.get("type") == "tool_uses" else prompt_tokens(seen)
+    if size <= _value(edit, "trigger", TRIGGER_TOKENS[edit["type"]]):
+        return {"cleared_tool_uses": 0}
+    keep = _value(edit, "keep", KEPT_TOOL_USES)
+    old = [use for use in uses[: len(uses) - keep] if use["name"] not in (edit.get("exclude_tools") or [])]
+    inputs = edit.get("clear_tool_inputs")
+    for use in old:
+        if inputs is True or (isinstance(inputs, list) and use["name"] in inputs):
+            use["input"] = {}
+    ids = {use["id"] for use in old}
+    for message in seen["messages"]:
+        for block in message["content"]:
+            if block.get("tool_use_id") in ids:
+                block["content"] = PLACEHOLDER
+    return {"cleared_tool_uses": len(old)}
+
+
+def _clear_thinking(seen: Body, edit: Body) -> dict[str, int]:
+    """Drop thinking from all but the newest turns that have some; a turn lasts until a user speaks again."""
+    keep = edit.get("keep") or {"type": "thinking_turns", "value": KEPT_THINKING_TURNS}
+    turns = list(itertools.accumulate(map(_is_said, seen["messages"])))
+    thinking = [any(block["type"] in THINKING for block in message["content"]) for message in seen["messages"]]
+    found = sorted(set(itertools.compress(turns, thinking)))
+    kept = found if keep in ("all", {"type": "all"}) else found[-keep["value"] :]
+    for turn, message in zip(turns, seen["messages"], strict=True):
+        if turn not in kept:
+            message["content"] = [block for block in message["content"] if block["type"] not in THINKING]
+    return {"cleared_thinking_turns": len(found) - len(kept)}
+
+
+def _is_said(message: Body) -> bool:
+    return message["role"] == "user" and any(block["type"] != "tool_result" for block in message["content"])
+
+
+def prompt_tokens(body: Mapping[str, Any]) -> int:
+    """Return what the model would see of a request, before any edit."""
+    return sum(block.tokens for block in prompt_blocks(visible(body)))
+
+
+def prompt_blocks(seen: Body) -> list[Block]:
+    """Return the prompt in its order, tools, system, messages, with the breakpoints."""
+    tools = {tool["name"]: tool for tool in seen.get("tools") or []}
+    shown = [tool for tool in tools.values() if not tool.get("defer_loading")]
+    blocks = [_block("tool", tool, json_tokens(_bare(tool))) for tool in shown]
+    system = blocks_of({"content": seen.get("system") or []})
+    blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
+    how = compact_json([seen.get("thinking"), seen.get("tool_choice")])  # changing these ends the reuse of messages
+    loaded: set[str] = set()
+    role = None
+    for message in seen["messages"]:
+        for inner in message["content"]:
+            if inner["type"] in THINKING and not thinks(seen):
+                continue  # ignored by a request that does not think
+            new = {name for name in references(inner) if tools[name].get("defer_loading")} - loaded
+            loaded |= new
+            tokens = _tokens(inner) + sum(json_tokens(_bare(tools[name])) for name in new)
+            frame = 0 if role == message["role"] else FRAME_TOKENS
+            blocks.append(_block(f"{message['role']} {how}", inner, tokens + frame))
+            role = message["role"]
+    if seen.get("cache_control") and not blocks[-1].ttl_seconds:
+        last = blocks[-1]
+        blocks[-1] = Block(key=last.key, tokens=last.tokens, ttl_seconds=_ttl(seen["cache_control"]))
+    return blocks
+
+
+def _block(where: str, value: Body, tokens: int) -> Block:
+    marks = _marks(value)
+    return Block(key=where + compact_json(_bare(value)), tokens=tokens, ttl_seconds=_ttl(marks[-1]) if marks else None)
+
+
+def _tokens(block: Body) -> int:
+    kind = block["type"]
+    if kind in {"text", "thinking"}:
+        return text_tokens(block[kind])
+    if kind in {"image", "document"}:
+        return MEDIA_TOKENS
+    if kind == "tool_use":
+        return text_tokens(block["name"]) + json_tokens(block["input"])
+    if kind == "compaction":
+        return text_tokens(block.get("content") or "")
+    if kind == "tool_result":
+        content = block.get("content") or ""
+        return text_tokens(content) if isinstance(content, str) else sum(map(_tokens, content))
+    return json_tokens(_bare(block))
+
+
+def _bare(value: Any) -> Any:
+    """Return a value without its breakpoints, which are no part of the prompt."""
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _bare(each) for key, each in value.items() if key not in {"cache_control", "defer_loading"}}
+    return value
+
+
+def _in_prompt_order(body: Body) -> list[dict[str, Any]]:
+    system = blocks_of({"content": body.get("system") or []})
+    return [*(body.get("tools") or []), *system, *(b for m in body["messages"] for b in blocks_of(m))]
+
+
+def _marks(block: Mapping[str, Any]) -> Blocks:
+    content = block.get("content")
+    inner = [mark for each in content for mark in _marks(each)] if isinstance(content, list) else []
+    return inner + ([block["cache_control"]] if block.get("cache_control") else [])
+
+
+def _ttl(mark: Mapping[str, Any]) -> float:
+    return ONE_HOUR if mark.get("ttl") == "1h" else FIVE_MINUTES
+
+
+def _ids(message: Body, kind: str) -> list[str]:
+    key = "id" if kind == "tool_use" else "tool_use_id"
+    return [block[key] for block in message["content"] if block["type"] == kind]
+
+
+def _value(edit: Body, name: str, default: int) -> int:
+    return int((edit.get(name) or {"value": default})["value"])

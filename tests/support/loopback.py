@@ -1,0 +1,147 @@
+"""What the loopback servers of all providers share: HTTP, server-sent events, refusals, recorded requests, scripts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
+OK, BAD_REQUEST = 200, 400
+
+Item = dict[str, Any]
+Policy = Callable[[dict[str, Any]], str | list[Item]]
+"""Writes the parts of an answer, in the provider's own form, from a request's JSON; a text is one part of text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request as it arrived, and what became of it."""
+
+    path: str
+    body: dict[str, Any]
+    status: int
+    reply: dict[str, Any]
+    tokens: int = 0
+    """Prompt that the model saw; 0 when it was refused before it was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request before it is answered."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes back: JSON, bytes as they are, or with `events` a stream of server-sent events."""
+
+    body: Any
+    status: int = OK
+    tokens: int = 0
+    events: Iterable[Item] | None = None
+
+
+class RefusalError(Exception):
+    """A request that the provider's rules forbid; `code` is what its error body calls the cause."""
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None, status: int = BAD_REQUEST):
+        super().__init__(message)
+        self.message, self.code, self.param, self.status = message, code, param, status
+
+
+def script(*answers: str | list[Item]) -> Policy:
+    """Give one answer after the other, the last one again and again."""
+    left = list(answers)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+class Loopback:
+    """Answers HTTP requests on a free port of the loopback interface while the `with` block runs."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    def __enter__(self) -> Self:
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    @property
+    def url(self) -> str:
+        """Address without a path."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
+    def refused(self) -> list[dict[str, Any]]:
+        """Bodies of the requests that were refused."""
+        return [request.body for request in self.requests if request.status != OK]
+
+    def answer(self, call: Call) -> Answer:
+        """Answer one request, or raise `RefusalError`."""
+        raise NotImplementedError
+
+    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+        """Write a refusal as the provider does."""
+        raise NotImplementedError
+
+    def respond(self, call: Call) -> Answer:
+        """Answer one request and record it."""
+        try:
+            answer = self.answer(call)
+        except RefusalError as refusal:
+            answer = Answer(body=self.error_body(refusal), status=refusal.status)
+        self.record(call, answer)
+        return answer
+
+    def record(self, call: Call, answer: Answer) -> None:
+        """Keep what a test may ask for."""
+        seen = {"path": call.path, "body": call.body, "status": answer.status, "reply": answer.body}
+        self.requests.append(Exchange(**seen, tokens=answer.tokens))
+
+
+def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Speaks HTTP/1.0, so that no connection outlives its request."""
+
+        def _answer(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            headers = {key.lower(): value for key, value in self.headers.items()}
+            path = self.path.partition("?")[0]
+            answer = api.respond(Call(method=self.command, path=path, headers=headers, body=body))
+            with suppress(ConnectionError):  # the caller may have gone
+                self._send(answer)
+
+        def _send(self, answer: Answer) -> None:
+            self.send_response(answer.status)
+            self.send_header("Content-Type", "application/json" if answer.events is None else "text/event-stream")
+            self.end_headers()
+            if answer.events is None:
+                raw = isinstance(answer.body, bytes)
+                self.wfile.write(answer.body if raw else json.dumps(answer.body).encode())
+                return
+            for event in answer.events:
+                name = f"event: {event['type']}\n" if "type" in event else ""
+                self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
+                self.wfile.flush()
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815  # the names that the standard library calls
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent: the requests are recorded."""
+
+    return Handler

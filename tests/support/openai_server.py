@@ -1,0 +1,221 @@
+"""A loopback OpenAI Responses API: kept chains, encrypted items, compaction, its prompt cache, and a scripted model."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from langchain_openai import ChatOpenAI
+
+from support import openai_rules as rules
+from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.oracle import head_text, text_tokens
+from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, ONE_DAY, CacheUse, PromptCache
+
+ANSWER = "Noted: the boats were counted."
+SUMMARY = "The boats were counted so far."
+FROM_THE_START = 1_000_000  # blocks to look back: OpenAI sets no limit
+
+
+class OpenAIServer(Loopback):
+    """Answers `/v1/responses` and `/v1/responses/compact` like the API.
+
+    `policy` writes the items of an answer: `text`, `function_call` (`arguments` may be a dict), `reasoning` (its `text`
+    stays hidden, as `encrypted_content` where the request includes that). `cache` is `"automatic"`, as with models
+    before GPT-5.6, or `"breakpoints"`, as since then. No page says what a server-side compaction adds to the usage of
+    its answer: here nothing.
+
+    Example:
+        >>> with OpenAIServer(context_window=4096) as server:
+        ...     server.chat_model().invoke("hi").text == ANSWER
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        context_window: int = 272_000,
+        policy: Policy | None = None,
+        summary: str = SUMMARY,
+        cache: Literal["automatic", "breakpoints"] = "automatic",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.context_window = context_window
+        self.policy = policy or script(ANSWER)
+        self.summary = summary
+        self.cache = cache
+        self.stored: dict[str, list[Item]] = {}
+        """Response id -> all items up to and with its output; take one out, and the server has forgotten it."""
+
+        self._vault = rules.Vault()
+        self._cache = PromptCache(clock)
+        self._numbers = itertools.count(1)
+
+    def chat_model(self, **options: Any) -> ChatOpenAI:
+        """Return the real client on the Responses API, pointed at this server, without retries."""
+        settings = {"model": "gpt-test", "api_key": "x", "base_url": f"{self.url}/v1", "max_retries": 0}
+        return ChatOpenAI(**settings | {"use_responses_api": True, "stream_usage": True} | options)
+
+    def answer(self, call: Call) -> Answer:
+        """Answer one request by the rules."""
+        body = call.body
+        if call.path not in {"/v1/responses", "/v1/responses/compact"}:
+            raise RefusalError(f"not found: {call.path}", status=404)
+        items = [*self._chain(body), *rules.items_of(body)]
+        rules.check(items, self._vault)
+        if call.path.endswith("/compact"):
+            return self._compact(body, items)
+        seen = rules.visible(items, self._vault)
+        head: list[Item] = []
+        if rules.compacts(body, rules.prompt_tokens(body, seen, self._vault)):
+            head = [self._seal_compaction(retained=[])]
+            seen = [*rules.leading(seen), *head]
+        seen = self._fitted(body, seen)
+        use = self._bill(body, seen)
+        output, cut = self._output(body, seen)
+        reply = self._response(body, [*head, *output], _usage(use, sum(map(self._size, output))), cut=cut)
+        if body.get("store") is not False:
+            self.stored[reply["id"]] = [*items, *head, *output]
+            self._vault.stored.update(item["id"] for item in (*head, *output))
+        tokens = use.read + use.fresh + use.written_5m
+        return Answer(body=reply, tokens=tokens, events=_events(reply) if body.get("stream") else None)
+
+    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+        """Write a refusal as the API does."""
+        error = {"message": refusal.message, "type": "invalid_request_error"}
+        return {"error": {**error, "param": refusal.param, "code": refusal.code}}
+
+    def _chain(self, body: Item) -> list[Item]:
+        """Source: https://developers.openai.com/api/docs/guides/conversation-state."""
+        previous = body.get("previous_response_id")
+        if previous and previous not in self.stored:
+            text = f"Previous response with id '{previous}' not found."
+            raise RefusalError(text, code="previous_response_not_found", param="previous_response_id")
+        return self.stored[previous] if previous else []
+
+    def _fitted(self, body: Item, seen: list[Item]) -> list[Item]:
+        """Drop items from the beginning where the request allows it (docstring of `truncation` in the SDK)."""
+        while (size := rules.prompt_tokens(body, seen, self._vault)) > self.context_window:
+            shorter = rules.without_oldest(seen) if body.get("truncation") == "auto" else None
+            if shorter is None:
+                text = "Your input exceeds the context window of this model. Please adjust your input and try again."
+                raise RefusalError(f"{text} ({size} tokens)", code="context_length_exceeded", param="input")
+            seen = shorter
+        return seen
+
+    def _compact(self, body: Item, items: list[Item]) -> Answer:
+        """Source: the docstring of `CompactedResponse.output` in the SDK."""
+        seen = self._fitted(body, rules.visible(items, self._vault))
+        use = self._bill(body, seen)
+        users = [self._retained(item) for item in seen if item.get("role") == "user"]
+        output = [*users, self._seal_compaction(retained=users)]
+        self._vault.stored.update(item["id"] for item in users)
+        head = {"id": self._id("resp"), "object": "response.compaction", "created_at": 0}
+        usage = _usage(use, text_tokens(self.summary))
+        return Answer(body={**head, "output": output, "usage": usage}, tokens=usage["input_tokens"])
+
+    def _retained(self, item: Item) -> Item:
+        head = {"type": "message", "id": self._id("msg"), "role": "user", "status": "completed"}
+        return {**head, "content": [{"type": "input_text"} | part for part in rules.parts_of(item)]}
+
+    def _bill(self, body: Item, seen: list[Item]) -> CacheUse:
+        scope = f"{body['model']} {body.get('prompt_cache_key')}"
+        if self.cache == "breakpoints":
+            blocks = rules.prompt_blocks(body, rules.marked(body, seen), self._vault, ttl_seconds=HALF_HOUR)
+            return self._cache.bill(blocks, scope=scope, look_back=FROM_THE_START)
+        ttl = ONE_DAY if body.get("prompt_cache_retention") == "24h" else FIVE_MINUTES
+        return self._cache.bill_steps(rules.prompt_blocks(body, seen, self._vault), scope=scope, ttl_seconds=ttl)
+
+    def _output(self, body: Item, seen: list[Item]) -> tuple[list[Item], bool]:
+        """Return the items of the scripted model, cut to `max_output_tokens`, and whether they were cut."""
+        written = self.policy({**body, "input": seen})
+        parts = [{"type": "text", "text": written}] if isinstance(written, str) else written
+        limit = body.get("max_output_tokens")
+        last, cut = parts[-1], False
+        if limit and last["type"] == "text" and text_tokens(last["text"]) > limit:
+            parts, cut = [*parts[:-1], {"type": "text", "text": head_text(last["text"], limit)}], True
+        output = [self._item(part, body) for part in parts]
+        self._vault.remember(output)
+        return output, cut
+
+    def _item(self, part: Item, body: Item) -> Item:
+        if part["type"] == "text":
+            content = [{"type": "output_text", "text": part["text"], "annotations": []}]
+            head = {"type": "message", "id": self._id("msg"), "role": "assistant", "status": "completed"}
+            return {**head, "content": content}
+        if part["type"] == "function_call":
+            text = part["arguments"] if isinstance(part["arguments"], str) else json.dumps(part["arguments"])
+            names = {"id": self._id("fc"), "call_id": self._id("call"), "status": "completed"}
+            return {**names, **part, "arguments": text}
+        if part["type"] == "reasoning":
+            item = {"type": "reasoning", "id": self._id("rs"), "summary": []}
+            shown = "reasoning.encrypted_content" in (body.get("include") or [])
+            sealed = self._seal(part["text"])
+            self._vault.hidden[sealed] = self._vault.hidden[item["id"]] = part["text"]
+            return {**item, "encrypted_content": sealed} if shown else item
+        return {"id": self._id("item"), **part}
+
+    def _seal_compaction(self, *, retained: list[Item]) -> Item:
+        item = {"type": "compaction", "id": self._id("cmp"), "encrypted_content": self._seal(self.summary)}
+        self._vault.hidden[item["encrypted_content"]] = self.summary
+        self._vault.retained[item["encrypted_content"]] = {rules.identity(each) for each in retained}
+        return item
+
+    def _response(self, body: Item, output: list[Item], usage: Item, *, cut: bool) -> Item:
+        head = {"id": self._id("resp"), "object": "response", "created_at": 0, "model": body["model"]}
+        settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+        why = {"reason": "max_output_tokens"} if cut else None
+        status = {"status": "incomplete" if cut else "completed", "incomplete_details": why, "error": None}
+        return {**head, **settings, **status, "output": output, "usage": usage}
+
+    def _size(self, item: Item) -> int:
+        return rules.item_tokens(item, self._vault)
+
+    def _id(self, kind: str) -> str:
+        return f"{kind}_{next(self._numbers)}"
+
+    def _seal(self, text: str) -> str:
+        return base64.b64encode(hashlib.sha256(f"{next(self._numbers)} {text}".encode()).digest()).decode()
+
+
+def _usage(use: CacheUse, output: int) -> Item:
+    size = use.read + use.fresh + use.written_5m
+    return {
+        "input_tokens": size,
+        "input_tokens_details": {"cached_tokens": use.read, "cache_write_tokens": use.written_5m},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": size + output,
+    }
+
+
+def _events(reply: Item) -> Iterator[Item]:
+    """Source: https://developers.openai.com/api/docs/guides/streaming-responses."""
+    opened = {**reply, "output": [], "usage": None, "status": "in_progress", "incomplete_details": None}
+    events: list[Item] = [{"type": "response.created", "response": opened}]
+    for index, item in enumerate(reply["output"]):
+        begun = {key: value for key, value in item.items() if key != "encrypted_content"}
+        begun |= {"content": []} if item["type"] == "message" else {}
+        begun |= {"arguments": ""} if item["type"] == "function_call" else {}
+        begun |= {"encrypted_content": ""} if item["type"] == "compaction" else {}
+        where = {"output_index": index, "item_id": item["id"]}
+        events.append({"type": "response.output_item.added", "output_index": index, "item": begun})
+        if item["type"] == "message":
+            text = item["content"][0]["text"]
+            place = {**where, "content_index": 0, "logprobs": []}
+            pieces = [f"{word} " for word in text.split(" ")[:-1]] + text.split(" ")[-1:]
+            events += [{"type": "response.output_text.delta", **place, "delta": piece} for piece in pieces]
+            events.append({"type": "response.output_text.done", **place, "text": text})
+        if item["type"] == "function_call":
+            delta = {"type": "response.function_call_arguments.delta", **where, "delta": item["arguments"]}
+            events.append(delta)
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": f"response.{reply['status']}", "response": reply})
+    for number, event in enumerate(events):
+        yield {**event, "sequence_number": number}

@@ -1,0 +1,317 @@
+"""Long conversations with each provider's own context management switched on, and what became of them.
+
+Each talk runs a ready agent on a loopback server that keeps the provider's rules, with the real integration in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ContextConfig, ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin.observe import MemorySink, StepEvent
+from support.anthropic_server import AnthropicServer
+from support.loopback import Loopback
+from support.openai_server import OpenAIServer
+from support.oracle import text_tokens
+
+WINDOW = 6_000
+LEARNING_STEPS = 3  # sizes are learned from the first answers
+CLEAR_EDIT = {
+    "type": "clear_tool_uses_20250919",
+    "trigger": {"type": "input_tokens", "value": 2_000},
+    "keep": {"type": "tool_uses", "value": 1},
+}
+COMPACT_TRIGGER_TOKENS = 3_000
+COMPACT_EDIT = {
+    "type": "compact_20260112",
+    "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
+}
+SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+PROMPT = "Answer in French. " * 60
+READ_PRICE, WRITE_PRICE = 0.1, 1.25
+ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE = 5, 8
+# Over the price of uncached input, as published by Anthropic for Sonnet and by OpenAI for GPT-5, 2026-11.
+
+EDIT_BETAS = ["context-management-2025-06-27", "compact-2026-01-12"]
+THREAD = {"configurable": {"thread_id": "talk"}}
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"At {place}: " + "a boat, a mill and a heron. " * 12
+
+
+def many_tools(number: int) -> list[StructuredTool]:
+    """Tools that are deferred, far more of them than the window holds."""
+    return [
+        StructuredTool.from_function(
+            lambda what: what,
+            name=f"tool{n}",
+            description="Does one of many things. " * 20,
+            extras={"defer_loading": True},
+            args_schema={"type": "object", "properties": {"what": {"type": "string"}}},
+        )
+        for n in range(number)
+    ]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What became of a talk."""
+
+    requests: int
+    refused: list[str]
+    """Messages of the refusals: what broke a rule, or was too large."""
+
+    errors: list[float]
+    """Shares by which our count missed the size of each request that was sent, once sizes were learned."""
+
+    breakpoints: list[int]
+    """Cache breakpoints of each request."""
+
+    kept: list[bool]
+    """For each request after the provider's first own compaction: whether its newest block came back to it."""
+
+    cached_share: float
+    """Part of all input that was read from the prompt cache."""
+
+    compactions: int
+    """Of our own, begun by the provider or by us."""
+
+    cost: float
+    """What the provider billed, in uncached input tokens."""
+
+    failed_turns: int = 0
+    """Turns that ended with an error."""
+
+    texts: list[str] = field(default_factory=list)
+    """Every request, as JSON."""
+
+
+def speaking(*, thinks: bool) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+    """Anthropic's side: look at what the user names, then say something about it."""
+
+    def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
+        last = body["messages"][-1]["content"]
+        answered = isinstance(last, list) and any(block.get("type") == "tool_result" for block in last)
+        thought = [{"type": "thinking", "thinking": "Let me see."}] if thinks else []
+        if answered:
+            return [*thought, {"type": "text", "text": "There is a boat. " * 10}]
+        return [*thought, {"type": "tool_use", "name": "look", "input": {"place": f"pier {len(body['messages'])}"}}]
+
+    return blocks
+
+
+def responding(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """OpenAI's side of the same."""
+    last = body["input"][-1]
+    thought = {"type": "reasoning", "text": "Let me see. " * 4}
+    if last.get("type") == "function_call_output":
+        return [thought, {"type": "text", "text": "There is a boat. " * 10}]
+    place = f"pier {len(body['input'])}"
+    return [thought, {"type": "function_call", "name": "look", "arguments": json.dumps({"place": place})}]
+
+
+def play(server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] = (look,), **options: Any) -> Outcome:
+    """Hold a talk of so many turns, and say what became of it."""
+    sink = MemorySink()
+    limits = ModelLimits(context_window=WINDOW, max_output_tokens=model.max_tokens)
+    # The servers count with one tokenizer, OpenAI's: what is off then is what a provider manages, not the tokenizer.
+    options = {"limits": limits, "counter": TokenEstimator("openai"), **options}
+    options |= {"checkpointer": InMemorySaver(), "sinks": [sink]}
+    agent = create_context_agent(model, list(tools), system_prompt=PROMPT, **options)
+    failed = talk(agent, turns)
+    steps = [event for event in sink.events if isinstance(event, StepEvent)]
+    return outcome_of(server, steps, agent.get_state(THREAD).values, failed)
+
+
+def play_peer(
+    server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] = (look,), limits: Any = None, **_: Any
+) -> Outcome:
+    """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
+    window = limits.context_window if limits else WINDOW
+    room = window - model.max_tokens - text_tokens(PROMPT)
+    summarizing = SummarizationMiddleware(model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room)))
+    caching = [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
+    agent = create_agent(
+        model, list(tools), system_prompt=PROMPT, middleware=[summarizing, *caching], checkpointer=InMemorySaver()
+    )
+    failed = talk(agent, turns)
+    return outcome_of(server, [], agent.get_state(THREAD).values, failed)
+
+
+def talk(agent: Any, turns: int) -> int:
+    """Ask so many questions; return how many ended with an error."""
+    failed = 0
+    for number in range(turns):
+        text = f"Question {number}: what is to be seen? " + "The river ran past the mill. " * 8
+        try:
+            agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
+        except Exception:  # noqa: BLE001  # whatever a provider or a middleware says ends the turn, not the talk
+            failed += 1
+    return failed
+
+
+def billed(exchange: Any) -> float:
+    """What a provider bills for a request, in uncached input tokens, compactions included."""
+    usage = exchange.reply.get("usage") or {}
+    if "input_tokens_details" in usage:
+        cached = usage["input_tokens_details"].get("cached_tokens") or 0
+        return usage["input_tokens"] - (1 - READ_PRICE) * cached + OPENAI_OUTPUT_PRICE * usage["output_tokens"]
+    rounds = usage.get("iterations") or [usage]
+    return sum(
+        (one.get("input_tokens") or 0)
+        + READ_PRICE * (one.get("cache_read_input_tokens") or 0)
+        + WRITE_PRICE * (one.get("cache_creation_input_tokens") or 0)
+        + ANTHROPIC_OUTPUT_PRICE * (one.get("output_tokens") or 0)
+        for one in rounds
+    )
+
+
+def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any], failed: int) -> Outcome:
+    """Read what became of a talk off the server's requests and our events."""
+    known = [step for step in steps if step.estimated_tokens and step.reported_tokens][LEARNING_STEPS:]
+    usages = [message.usage_metadata for message in state["messages"] if isinstance(message, AIMessage)]
+    read = sum((usage or {}).get("input_token_details", {}).get("cache_read", 0) for usage in usages)
+    sent = [exchange for exchange in server.requests if exchange.body and "/cachedContents" not in exchange.path]
+    return Outcome(
+        requests=len(sent),
+        refused=[str(exchange.reply.get("error")) for exchange in sent if exchange.status >= 400],
+        errors=[abs(step.estimated_tokens - step.reported_tokens) / step.reported_tokens for step in known],
+        breakpoints=[breakpoints(exchange.body) for exchange in sent],
+        kept=list(_kept(sent)),
+        cached_share=read / max(1, sum((usage or {}).get("input_tokens", 0) for usage in usages)),
+        compactions=int((state.get("context_guard") or {}).get("compactions", 0)),
+        cost=sum(map(billed, sent)),
+        failed_turns=failed,
+        texts=[json.dumps(exchange.body) for exchange in sent],
+    )
+
+
+def breakpoints(value: Any) -> int:
+    """How many cache breakpoints a request has."""
+    if isinstance(value, dict):
+        here = isinstance(value.get("cache_control"), dict)
+        return here + sum(breakpoints(part) for key, part in value.items() if key != "cache_control")
+    return sum(map(breakpoints, value)) if isinstance(value, list) else 0
+
+
+def _kept(sent: Sequence[Any]) -> Iterator[bool]:
+    """Whether the newest compaction of the provider is in each request that follows it."""
+    newest = ""
+    for exchange in sent:
+        text = json.dumps(exchange.body)
+        if newest:
+            yield newest in text or bool(exchange.body.get("previous_response_id"))
+        parts = exchange.reply.get("content") or exchange.reply.get("output") or []
+        blocks = [part for part in parts if isinstance(part, dict) and part.get("type") == "compaction"]
+        newest = json.dumps(blocks[-1].get("content") or blocks[-1].get("encrypted_content")) if blocks else newest
+
+
+Play = Callable[..., Outcome]
+"""Holds a talk on a server with a model."""
+
+
+def anthropic_compaction(play: Play = play) -> Outcome:
+    """The server compacts, as the model was set to."""
+    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True), min_compaction_trigger=1_000) as server:
+        management = {"edits": [COMPACT_EDIT]}
+        thinking = {"type": "enabled", "budget_tokens": 1_024}
+        options = {"context_management": management, "betas": EDIT_BETAS, "thinking": thinking, "max_tokens": 1_280}
+        return play(server, server.chat_model(**options))
+
+
+def anthropic_editing(play: Play = play) -> Outcome:
+    """The server clears old tool results."""
+    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
+        model = server.chat_model(context_management={"edits": [CLEAR_EDIT]}, betas=EDIT_BETAS)
+        return play(server, model)
+
+
+def anthropic_thinking(play: Play = play) -> Outcome:
+    """We compact; thinking stays as it was signed."""
+    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True)) as server:
+        model = server.chat_model(thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=1_280)
+        return play(server, model)
+
+
+def anthropic_deferred(play: Play = play) -> Outcome:
+    """A hundred deferred tools, far more than the window holds."""
+    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
+        return play(server, server.chat_model(), tools=[look, *many_tools(100)])
+
+
+def openai_chain(play: Play = play) -> Outcome:
+    """The server keeps the history."""
+    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
+        return play(server, server.chat_model(use_previous_response_id=True, max_tokens=256))
+
+
+def openai_forgetting(play: Play = play) -> Outcome:
+    """The server forgets what it kept, now and then."""
+    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
+        policy, calls = server.policy, iter(range(1_000))
+
+        def forgetting(body: dict[str, Any]) -> Any:
+            if next(calls) % 7 == 5:
+                server.stored.clear()
+            return policy(body)
+
+        server.policy = forgetting
+        outcome = play(server, server.chat_model(use_previous_response_id=True, max_tokens=256))
+    outcome.refused = [text for text in outcome.refused if "previous_response_not_found" not in text]
+    return outcome
+
+
+def openai_compaction(play: Play = play) -> Outcome:
+    """The server compacts, as the model was set to."""
+    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
+        management = [{"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}]
+        return play(server, server.chat_model(context_management=management, max_tokens=256))
+
+
+def openai_stateless(play: Play = play) -> Outcome:
+    """Nothing is stored; encrypted reasoning goes back and forth."""
+    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
+        options = {"store": False, "include": ["reasoning.encrypted_content"], "output_version": "responses/v1"}
+        return play(server, server.chat_model(max_tokens=256, **options))
+
+
+def native(play: Play = play) -> Outcome:
+    """Our engine lets Anthropic compact where it can: past 50,000 tokens."""
+    long = StructuredTool.from_function(look_long, name="look", description="Look.")
+    with AnthropicServer(context_window=70_000, policy=speaking(thinks=False)) as server:
+        options = {"config": ContextConfig(trigger=52_000), "summarizer": "native"}
+        limits = ModelLimits(context_window=70_000, max_output_tokens=256)
+        return play(server, server.chat_model(), tools=[long], turns=24, limits=limits, **options)
+
+
+def look_long(place: str) -> str:
+    """Look at a place for long."""
+    return f"At {place}: " + "a heron. " * 1_200
+
+
+TALKS: dict[str, Callable[..., Outcome]] = {
+    "anthropic: native compaction": anthropic_compaction,
+    "anthropic: context editing": anthropic_editing,
+    "anthropic: thinking": anthropic_thinking,
+    "anthropic: 100 deferred tools": anthropic_deferred,
+    "anthropic: native compaction asked for": native,
+    "openai: server-side history": openai_chain,
+    "openai: history that is forgotten": openai_forgetting,
+    "openai: native compaction": openai_compaction,
+    "openai: stateless, encrypted reasoning": openai_stateless,
+}
+"""Every talk, by provider and what it manages."""

@@ -1,0 +1,301 @@
+"""Does a request tell its provider what its cache and its server-side history need, and nothing that it refuses?"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool, tool
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, ToolSelector, create_context_agent
+from langchain_ctxwin.core.caching import MAX_BREAKPOINTS, with_breakpoints
+from langchain_ctxwin.core.provider_call import forgets_history
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+
+MARK = {"type": "ephemeral"}
+LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
+THREAD = {"configurable": {"thread_id": "Ann's conversation"}}
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"nothing at {place}"
+
+
+class Recorded:
+    """A chat model of an integration that answers without a server, and keeps what it would have sent."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        self.metadata["sent"].append(self._get_request_payload(messages, stop=stop, **options))
+        answers = self.metadata["answers"]
+        answer = answers.pop(0) if answers else AIMessage("word " * 60)
+        if isinstance(answer, Exception):
+            raise answer
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+class Claude(Recorded, ChatAnthropic):
+    pass
+
+
+class Gpt(Recorded, ChatOpenAI):
+    pass
+
+
+def claude(**options):
+    return Claude(model="claude", api_key="none", metadata={"sent": [], "answers": []}, **options)
+
+
+def gpt(*answers, **options):
+    record = {"sent": [], "answers": list(answers)}
+    return Gpt(model="gpt", api_key="none", use_responses_api=True, metadata=record, **options)
+
+
+def sent_by(model):
+    return model.metadata["sent"]
+
+
+def breakpoints(value):
+    if isinstance(value, dict):
+        here = isinstance(value.get("cache_control"), dict)
+        return here + sum(breakpoints(part) for key, part in value.items() if key != "cache_control")
+    return sum(map(breakpoints, value)) if isinstance(value, list) else 0
+
+
+def talk(agent, turns=12):
+    for n in range(turns):
+        agent.invoke({"messages": [HumanMessage(f"question {n} " + "word " * 150)]}, THREAD)
+
+
+def agent_of(model, adapter, others=(), **options):
+    if adapter == "nodes":
+        return create_context_agent(
+            model, [look], system_prompt="Be good.", limits=LIMITS, checkpointer=InMemorySaver(), **options
+        )
+    ours = ContextWindowMiddleware(limits=LIMITS, **options)
+    middleware = {"before": [*others, ours], "after": [ours, *others]}[adapter]
+    return create_agent(model, [look], system_prompt="Be good.", middleware=middleware, checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
+    """Behind the prompt, behind the record once there is one, and behind the newest message."""
+    model = claude()
+    talk(agent_of(model, adapter))
+    first, last = sent_by(model)[0], sent_by(model)[-1]
+    assert (breakpoints(first), breakpoints(last)) == (2, 3)
+    assert first["cache_control"] == last["cache_control"] == MARK
+    assert last["system"][-1]["cache_control"] == MARK
+    marked = [block for message in last["messages"] for block in message["content"] if breakpoints(block)]
+    assert len(marked) == 1
+    assert marked[0]["text"].startswith("<record>")
+
+
+@pytest.mark.parametrize("adapter", ["before", "after"])
+@pytest.mark.parametrize("ttl", ["5m", "1h"])
+def test_with_another_middleware_for_caching_there_are_four(adapter, ttl):
+    model = claude()
+    config = ContextConfig(prompt_cache=ttl)
+    talk(agent_of(model, adapter, [AnthropicPromptCachingMiddleware(ttl=ttl)], config=config))
+    assert {breakpoints(request) for request in sent_by(model)} == {3, 4}
+    assert ttl in {"5m", json.loads(json.dumps(sent_by(model)[-1]["cache_control"]))["ttl"]}
+
+
+def test_marks_last_as_long_as_those_that_others_set():
+    """Anthropic refuses a longer one behind a shorter one."""
+    prompt = SystemMessage([{"type": "text", "text": "Be good.", "cache_control": {**MARK, "ttl": "1h"}}])
+    record = HumanMessage("<record>", id="ctxwin-record")
+    request = with_breakpoints([prompt, record, HumanMessage("Hi")], [], MARK)
+    assert request[1].content[0]["cache_control"] == {**MARK, "ttl": "1h"}
+
+
+def test_nothing_is_marked_for_others_or_when_it_is_off():
+    for model, config in ((claude(), ContextConfig(prompt_cache="off")), (gpt(), None)):
+        talk(agent_of(model, "nodes", config=config), turns=1)
+        assert breakpoints(sent_by(model)[0]) == 0
+        assert "cache_control" not in sent_by(model)[0]
+
+
+def test_what_a_model_is_set_to_is_left_as_it_is():
+    model = claude(model_kwargs={"cache_control": {**MARK, "ttl": "1h"}})
+    talk(agent_of(model, "nodes"), turns=1)
+    assert sent_by(model)[0]["cache_control"] == {**MARK, "ttl": "1h"}
+
+
+BLOCK = st.fixed_dictionaries(
+    {"type": st.just("text"), "text": st.text(min_size=1, max_size=3)}, optional={"cache_control": st.just(MARK)}
+)
+CONTENT = st.text(min_size=1, max_size=3) | st.lists(BLOCK, min_size=1, max_size=4)
+MESSAGE = st.builds(HumanMessage, CONTENT) | st.builds(lambda c: ToolMessage(c, tool_call_id="c"), CONTENT)
+
+
+@given(st.none() | st.builds(SystemMessage, CONTENT), st.lists(MESSAGE, max_size=6), st.integers(0, 5))
+def test_a_request_never_has_too_many_breakpoints(system, messages, tools):
+    """The newest ones of others stay, only the marks change, and one more behind the newest message has room."""
+    marked_tools = [{"name": f"t{n}", "cache_control": MARK} for n in range(tools)]
+    request = [*([system] if system else []), HumanMessage("<record>", id="ctxwin-record"), *messages]
+    fixed = tools + (breakpoints(system.content) if system else 0)
+    if fixed > MAX_BREAKPOINTS:
+        with pytest.raises(ConfigError, match=f"{fixed} cache breakpoints.*may have 4"):
+            with_breakpoints(request, marked_tools, MARK)
+        return
+    marked = with_breakpoints(request, marked_tools, MARK)
+    count = tools + sum(breakpoints(message.content) for message in marked)
+    assert count <= MAX_BREAKPOINTS
+    own = breakpoints([message.content for message in messages])
+    kept = breakpoints([message.content for message in marked[-len(messages) :]]) if messages else 0
+    assert kept == min(own, MAX_BREAKPOINTS - fixed)
+    assert [message.text for message in marked] == [message.text for message in request]
+
+
+def test_openai_gets_a_key_that_is_the_conversations_own():
+    model = gpt()
+    agent = agent_of(model, "nodes")
+    agent.invoke({"messages": [HumanMessage("Hi")]}, THREAD)
+    agent.invoke({"messages": [HumanMessage("Hi")]}, {"configurable": {"thread_id": "other"}})
+    agent.invoke({"messages": [HumanMessage("So?")]}, THREAD)
+    keys = [request["prompt_cache_key"] for request in sent_by(model)]
+    assert keys[0] == keys[2] != keys[1]
+    assert "Ann" not in keys[0]
+
+
+def answer(number, text="word " * 60):
+    return AIMessage(text, response_metadata={"id": f"resp_{number}", "model_provider": "openai"})
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+def test_a_compaction_begins_server_side_history_anew(adapter):
+    """The request after it names no response and holds the whole view; those that follow go on from its answer."""
+    model = gpt(*map(answer, range(30)), use_previous_response_id=True)
+    talk(agent_of(model, adapter), turns=30)
+    named = [request.get("previous_response_id") for request in sent_by(model)]
+    begun = [number for number, name in enumerate(named) if name is None]
+    assert begun[0] == 0
+    assert len(begun) > 1
+    for number, request in enumerate(sent_by(model)):
+        if number in begun[1:]:
+            assert "<record>" in json.dumps(request["input"])
+        elif number:
+            assert named[number] == f"resp_{number - 1}"
+            assert len(request["input"]) == 1
+
+
+class NotFoundError(Exception):
+    code = "previous_response_not_found"
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+def test_a_server_that_forgot_is_sent_the_whole_request(adapter):
+    model = gpt(answer(0), NotFoundError(), answer(1), answer(2), use_previous_response_id=True)
+    talk(agent_of(model, adapter), turns=3)
+    named = [request.get("previous_response_id") for request in sent_by(model)]
+    assert named == [None, "resp_0", None, "resp_1"]
+    assert "question 0" in json.dumps(sent_by(model)[2]["input"])
+
+
+def test_a_refusal_for_another_reason_is_the_callers():
+    model = gpt(answer(0), NotFoundError(), NotFoundError(), use_previous_response_id=True)
+    with pytest.raises(NotFoundError):
+        talk(agent_of(model, "nodes"), turns=2)
+    assert forgets_history(NotFoundError())
+    assert not forgets_history(ValueError("previous_response_not_found"))
+
+
+def test_a_server_that_drops_the_middle_is_told_of_once():
+    with capture_logs() as logs:
+        engine = ContextEngine(limits=LIMITS)
+        for _ in range(3):
+            engine.measure([HumanMessage("Hi")], called=gpt(truncation="auto"))
+    assert [log["event"] for log in logs] == ["provider.truncates"]
+
+
+LARGE = ModelLimits(context_window=200_000, max_output_tokens=8_000)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (claude(), {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 182_400}}]}),
+        (gpt(), [{"type": "compaction", "compact_threshold": 182_400}]),
+        (ChatGoogleGenerativeAI(model="gemini", api_key="none"), None),
+    ],
+)
+def test_a_provider_compacts_itself_where_it_can(model, expected):
+    engine = ContextEngine(limits=LARGE, summarizer="native")
+    window = engine.measure([HumanMessage("Hi")], called=model)
+    options = engine.call_options(window, engine.build(window), call=model)
+    assert options.get("context_management") == expected
+    assert ("betas" in options) is isinstance(model, ChatAnthropic)
+
+
+def test_a_native_compaction_stands_beside_what_a_model_is_set_to_anyway():
+    engine = ContextEngine(limits=LARGE, summarizer="native")
+    clear = {"type": "clear_tool_uses_20250919"}
+    model = claude(context_management={"edits": [clear]}, betas=["context-management-2025-06-27"])
+    window = engine.measure([HumanMessage("Hi")], called=model)
+    options = engine.call_options(window, engine.build(window), call=model)
+    assert [edit["type"] for edit in options["context_management"]["edits"]] == [clear["type"], "compact_20260112"]
+    assert options["betas"] == ["context-management-2025-06-27", "compact-2026-01-12"]
+    own = {"edits": [{"type": "compact_20260112"}]}
+    assert "context_management" not in engine.call_options(window, [], call=claude(context_management=own))
+
+
+@pytest.mark.parametrize(
+    ("limits", "called", "is_ours"), [(LARGE, claude(), False), (LARGE, None, True), (LIMITS, claude(), True)]
+)
+def test_the_record_stands_in_for_a_provider_that_cannot_compact(limits, called, is_ours):
+    """Where the trigger is below what it compacts, or nobody knows it, our own compaction comes at the trigger."""
+    engine = ContextEngine(limits=limits, summarizer="native", config=ContextConfig(trigger=0.5))
+    history = []
+    for n in range(60):
+        history += [HumanMessage(f"q{n}"), AIMessage("w " * (limits.context_window // 100))]
+    window = engine.measure([*history, HumanMessage("Now?")], called=called)
+    assert window.over_by == 0
+    assert (engine.plan(window) is not None) is is_ours
+
+
+def make_tool(number, words):
+    return StructuredTool.from_function(
+        lambda what: f"{what} done", name=f"tool{number}", description=f"Can {words}. " + "More on it. " * 40,
+        args_schema={"type": "object", "properties": {"what": {"type": "string"}}},
+    )  # fmt: skip
+
+
+TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [make_tool(29, "repair violins")]
+
+
+def calls(name, **args):
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+@pytest.mark.parametrize("can_load", [True, False])
+def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_load):
+    """All tools are sent with every request, most of them deferred; what a search finds is loaded by its result."""
+    model = claude(profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000})
+    model.metadata["answers"] += [calls("search_tools", query="repair violins"), calls("tool29", what="viola")]
+    selector = ToolSelector(TOOLS, 1_000)
+    if adapter == "nodes":
+        agent = create_context_agent(model, [look], limits=LIMITS, tool_selector=selector)
+    else:
+        agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=LIMITS, tool_selector=selector)])
+    state = agent.invoke({"messages": [HumanMessage("Book a train to city3, please.")]})
+    assert [message.content for message in state["messages"] if isinstance(message, ToolMessage)][-1] == "viola done"
+    sets = [json.dumps(request["tools"], sort_keys=True) for request in sent_by(model)]
+    assert len(sets) == 3
+    assert (len(set(sets)) == 1) is can_load
+    result = sent_by(model)[1]["messages"][-1]["content"][0]["content"]
+    found = [{"type": "tool_reference", "tool_name": "tool29"}]
+    assert (result == found) is can_load
+    deferred = sum(tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"])
+    assert (deferred > 20) is can_load
