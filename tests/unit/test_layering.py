@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BASE | {"reporting"},
     "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
+    "conformance": set(),
     "graph": {"agent"},
     "middleware": {"agent"},
 }

@@ -1,0 +1,346 @@
+"""`ContextMiddlewareTests`: what every context middleware should keep, whatever it does; pytest runs each method."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from langchain_ctxwin.conformance.model import SUMMARY_MARK, StrictChatModel, Summaries
+
+SYSTEM_PROMPT = "You are a careful clerk. You must answer in French. " * 4
+RULE = "The invoice numbers must never be shortened"
+WORD = "river mill heron boat "
+STEPS = 60
+"""Steps of the long turn: they fill the window several times."""
+
+THREAD = {"configurable": {"thread_id": "conformance"}}
+
+COMPACTION = {"type": "compaction", "content": "The boats were counted so far."}
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FBQUFBQm8" * 8}
+THOUGHT = {"type": "thinking", "thinking": "Let me count.", "signature": "c2lnbmVk"}
+BLOCKS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "anthropic compaction": ("anthropic", [COMPACTION, {"type": "text", "text": "Counted."}], {}),
+    "anthropic thinking": (
+        "anthropic",
+        [THOUGHT, {"type": "redacted_thinking", "data": "c2VhbGVk"}, {"type": "text", "text": "Counted."}],
+        {},
+    ),
+    "anthropic server tool": (
+        "anthropic",
+        [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "boats"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "eA=="}]},
+            {"type": "text", "text": "Counted."},
+        ],
+        {},
+    ),
+    "openai compaction": ("openai", [SEALED, {"type": "text", "text": "Counted."}], {}),
+    "openai reasoning": (
+        "openai",
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FBQUFB"},
+            {"type": "text", "text": "Counted."},
+        ],
+        {},
+    ),
+    "gemini signature": (
+        "google_genai",
+        [{"type": "text", "text": "Counted.", "extras": {"signature": "c2lnbmVk"}}],
+        {"__gemini_function_call_thought_signatures__": {"call": "c2lnbmVk"}},
+    ),
+}
+"""Blocks that providers want back as they made them: who made them, the content, and what stands beside it."""
+
+
+@tool
+def read(name: str) -> str:
+    """Read a file."""
+    return f"{name}: " + WORD * 40
+
+
+@tool
+def read_all(name: str) -> str:
+    """Read a file that is larger than any window."""
+    return f"{name}: " + WORD * 4_000
+
+
+@tool
+def approve(name: str) -> str:
+    """Ask a person whether a file may be sent."""
+    return f"{name}: {interrupt('May it be sent?')}"
+
+
+def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new") -> Callable[..., AIMessage]:
+    """Return a model's part: so many steps of calls for each question, then an answer."""
+
+    def answer(messages: Sequence[BaseMessage]) -> AIMessage:
+        start = max(i for i, message in enumerate(messages) if _is_question(message))
+        done = sum(isinstance(message, ToolMessage) for message in messages[start:]) // parallel
+        asked = messages[start].text.split(":")[0]
+        if done >= steps or "again" in messages[-1].text:
+            return AIMessage(f"{asked} is done. {WORD * 5}")
+        marks = (f"{asked}-{done}-{n}" if ids == "new" else f"call-{n}" for n in range(parallel))
+        calls = [{"name": name, "args": {"name": f"file {mark}"}, "id": mark} for mark in marks]
+        return AIMessage("", tool_calls=calls)
+
+    return answer
+
+
+class Counted:
+    """A model's part that counts its own steps, where a request may not show them all."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def __call__(self, _: Sequence[BaseMessage]) -> AIMessage:
+        """Call a tool until all steps are done."""
+        self.left -= 1
+        if self.left < 0:
+            return AIMessage("All is done.")
+        return AIMessage("", tool_calls=[{"name": "read", "args": {"name": f"f{self.left}"}, "id": f"c{self.left}"}])
+
+
+def question(number: int, words: int = 30) -> HumanMessage:
+    """Return a question with a name and some text."""
+    return HumanMessage(f"Question {number}: what of it? " + WORD * (words // 4), id=f"question-{number}")
+
+
+class ContextMiddlewareTests:
+    """Plays an agent under a strict model, and looks at every request that the model gets.
+
+    Override `middleware`, or `agent` for what is no middleware (a hook, nodes, a graph of its own). The attributes say
+    how large things are; a test that something does not claim to pass is marked in the subclass with
+    `@pytest.mark.xfail(reason="...")`.
+    """
+
+    context_window: int = 4_000
+    """Tokens of the window that the agent's model has."""
+
+    max_tokens: int = 400
+    """Tokens that each answer asks for."""
+
+    turns: int = 30
+    """Length of the long conversation: it fills the window several times."""
+
+    least_stability: float = 0.75
+    """Share of requests that have to extend the one before them, byte for byte: the others miss the prompt cache."""
+
+    most_refusals: int = 1
+    """Requests that the provider may refuse as too large in one conversation, when sizes are learned from the first."""
+
+    def middleware(self, model: StrictChatModel, summarizer: Summaries) -> Any:
+        """Return one middleware or a list of them, made anew for each agent.
+
+        Args:
+            model: the agent's model; `model.context_window` and `model.max_tokens` say what fits.
+            summarizer: what writes summaries; leave it out where none are written.
+        """
+        advice = "override `middleware(self, model, summarizer)`, or `agent`"
+        raise TypeError(f"{type(self).__name__}: {advice} (window {model.context_window:,}, {summarizer.kind})")
+
+    def agent(self, model: StrictChatModel, tools: Sequence[Any], summarizer: Summaries, saver: Any) -> Any:
+        """Return a compiled graph over `messages` with these parts."""
+        from langchain.agents import create_agent  # noqa: PLC0415
+
+        own = self.middleware(model, summarizer)
+        chain = list(own) if isinstance(own, list | tuple) else [own]
+        return create_agent(model, list(tools), system_prompt=SYSTEM_PROMPT, middleware=chain, checkpointer=saver)
+
+    # What plays the conversations.
+
+    def model(self, answer: Callable[..., AIMessage], **options: Any) -> StrictChatModel:
+        """Return the strict model with a part to play."""
+        sizes = {"context_window": self.context_window, "max_tokens": self.max_tokens}
+        return StrictChatModel(answer=answer, **sizes | options)
+
+    def talk(
+        self, model: StrictChatModel, asked: Sequence[AnyMessage], *, kind: str = "good", tools: Sequence[Any] = (read,)
+    ) -> list[AnyMessage]:
+        """Ask one question after the other; return the question of each request that was answered."""
+        agent, current = self.agent(model, tools, Summaries(kind=kind), InMemorySaver()), list[AnyMessage]()
+        for message in asked:
+            agent.invoke({"messages": [message]}, {**THREAD, "recursion_limit": 1_000})
+            current += [message] * (len(model.requests) - len(current))
+        return current
+
+    def long_talk(self, answer: Callable[..., AIMessage] | None = None, *, kind: str = "good") -> StrictChatModel:
+        """Hold the long conversation; the rule is stated first."""
+        model = self.model(answer or calling(1))
+        self.talk(model, self.questions(), kind=kind)
+        return model
+
+    def questions(self) -> list[AnyMessage]:
+        """Return what is asked in the long conversation."""
+        first = HumanMessage(f"{RULE}. Question 0: what of it?", id="question-0")
+        return [first, *(question(number) for number in range(1, self.turns))]
+
+    def require_fitting(self, model: StrictChatModel) -> None:
+        """Fail when the provider refused more requests than may be."""
+        count, first = len(model.refusals), model.refusals[:3]
+        assert count <= self.most_refusals, f"{count} of {count + len(model.requests)} requests were refused: {first}"
+
+    # What every context middleware should keep.
+
+    def test_requests_fit_their_window(self) -> None:
+        """System prompt, tools and the room of the answer included."""
+        model = self.long_talk()
+        assert len(model.requests) >= 2 * self.turns
+        self.require_fitting(model)
+
+    def test_a_turn_of_many_steps_fits(self) -> None:
+        """An agent that works for long on one question fills the window within one turn."""
+        model = self.model(Counted(STEPS))
+        self.talk(model, [question(0)])
+        assert len(model.requests) == STEPS + 1
+        self.require_fitting(model)
+        assert all(_shows(request, question(0).text) for request in model.requests)
+
+    def test_the_system_prompt_is_in_every_request(self) -> None:
+        """Whole, and before all else."""
+        model = self.long_talk()
+        assert all(isinstance(request[0], SystemMessage) for request in model.requests)
+        assert all(SYSTEM_PROMPT.strip() in request[0].text for request in model.requests)
+
+    def test_the_current_question_is_in_every_request(self) -> None:
+        """Whole: what is asked is the last thing that may be left out or summed up."""
+        model = self.model(calling(3))
+        current = self.talk(model, self.questions())
+        assert len(current) >= 4 * self.turns
+        missing = [
+            asked.text[:20] for asked, sent in zip(current, model.requests, strict=True) if not _shows(sent, asked.text)
+        ]
+        assert not missing, f"{len(missing)} of {len(current)} requests lack their question, first {missing[0]!r}"
+
+    def test_a_rule_that_was_stated_early_is_still_shown(self) -> None:
+        """Verbatim, as a summary or as a note: the model has to know it to keep it."""
+        model = self.long_talk()
+        assert _shows(model.requests[-1], RULE)
+
+    @pytest.mark.parametrize("ids", ["new", "reused"])
+    def test_calls_and_their_results_stay_together(self, ids: str) -> None:
+        """Parallel ones too, and where a provider gives the same id in every turn."""
+        model = self.long_talk(calling(2, parallel=3, ids=ids))
+        assert [text for text in model.refusals if "too long" not in text] == []
+
+    def test_a_result_larger_than_the_window_fits(self) -> None:
+        """Its tool may be anybody's: what is too large is shown in part."""
+        model = self.model(calling(1, name="read_all"))
+        self.talk(model, [question(n) for n in range(3)], tools=[read_all])
+        self.require_fitting(model)
+
+    def test_a_question_larger_than_the_window_is_not_sent_again_and_again(self) -> None:
+        """It is shortened, or refused with an error that names its size."""
+        model = self.model(calling(0))
+        huge = HumanMessage("Question 0: what of this? " + WORD * 4_000, id="question-0")
+        said = _said_by(lambda: self.talk(model, [huge]))
+        assert not said or any(word in said.lower() for word in ("token", "too l"))
+        self.require_fitting(model)
+
+    @pytest.mark.parametrize("kind", Summaries.KINDS[1:])
+    def test_a_bad_summarizer_fails_no_turn(self, kind: str) -> None:
+        """One that fails, says nothing, is slow or writes far too much; the conversation goes on."""
+        model = self.long_talk(kind=kind)
+        assert len(model.requests) >= 2 * self.turns
+        self.require_fitting(model)
+
+    def test_requests_extend_each_other(self) -> None:
+        """What changes in the middle of a request is paid for in full by whoever caches prefixes."""
+        model = self.long_talk()
+        pairs = list(pairwise(model.requests))
+        stable = sum(_payload(after)[: len(before)] == _payload(before) for before, after in pairs)
+        share = stable / len(pairs)
+        assert share >= self.least_stability, f"{share:.0%} of the requests extend the one before"
+
+    @pytest.mark.parametrize("name", BLOCKS)
+    def test_blocks_of_a_provider_come_back_as_they_were(self, name: str) -> None:
+        """In the requests that follow their answer, in the order in which it brought them."""
+        maker, content, beside = BLOCKS[name]
+        made = AIMessage(content, id="made", additional_kwargs=beside, response_metadata={"model_provider": maker})
+        answers = iter([made])
+        model = self.model(lambda _: next(answers, AIMessage("Next.")))
+        self.talk(model, [question(n) for n in range(3)])
+        for request in model.requests[1:]:
+            found = [message for message in request if isinstance(message, AIMessage) and message.content == content]
+            assert found, f"the blocks of the answer are gone: {[type(m).__name__ for m in request]}"
+            assert found[0].additional_kwargs == beside
+
+    @pytest.mark.parametrize("name", ["anthropic compaction", "openai compaction"])
+    def test_the_newest_compaction_of_a_provider_stays(self, name: str) -> None:
+        """It stands for all that was before it, however long the conversation becomes."""
+        maker, content, _ = BLOCKS[name]
+        made = AIMessage(content, response_metadata={"model_provider": maker})
+        answers = iter([made])
+        play = calling(1)
+        model = self.model(lambda messages: next(answers, None) or play(messages))
+        self.talk(model, [question(n) for n in range(self.turns)])
+        lists = [message.content for message in model.requests[-1] if isinstance(message.content, list)]
+        assert content[0] in [block for blocks in lists for block in blocks]
+
+    def test_no_summary_leaks_into_the_stream_of_an_answer(self) -> None:
+        """Whoever shows the stream to people would show them the summary."""
+        model, saver = self.model(calling(1)), InMemorySaver()
+        agent, shown = self.agent(model, [read], Summaries(), saver), list[str]()
+        for number in range(self.turns):
+            for chunk, _ in agent.stream({"messages": [question(number)]}, THREAD, stream_mode="messages"):
+                shown += [chunk.text] if chunk.type in {"ai", "AIMessageChunk"} else []
+        assert shown
+        assert not any(SUMMARY_MARK in text for text in shown)
+
+    def test_an_interrupted_call_is_resumed(self) -> None:
+        """By another object, as in another process; the pending call is there, and gets its answer."""
+        model, saver = self.model(calling(1)), InMemorySaver()
+        agent = self.agent(model, [read, approve], Summaries(), saver)
+        for number in range(self.turns):
+            agent.invoke({"messages": [question(number)]}, THREAD)
+        model.answer = calling(1, name="approve")
+        agent.invoke({"messages": [question(self.turns)]}, THREAD)
+        again = self.agent(model, [read, approve], Summaries(), saver)
+        state = again.invoke(Command(resume="yes, again"), THREAD)
+        assert state["messages"][-1].text.startswith(f"Question {self.turns} is done")
+        assert _shows(model.requests[-1], "yes, again")
+        assert _shows(model.requests[-1], question(self.turns).text)
+        self.require_fitting(model)
+
+    def test_sync_and_async_runs_send_the_same_requests(self) -> None:
+        """With the same answers, in the same order."""
+        asked = [question(number) for number in range(self.turns)]
+        sync, other = self.model(calling(1)), self.model(calling(1))
+        self.talk(sync, asked)
+
+        async def talk() -> None:
+            agent = self.agent(other, [read], Summaries(), InMemorySaver())
+            for message in asked:
+                await agent.ainvoke({"messages": [message]}, THREAD)
+
+        asyncio.run(talk())
+        assert list(map(_payload, other.requests)) == list(map(_payload, sync.requests))
+
+
+def _is_question(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage) and message.text.startswith(("Question", RULE))
+
+
+def _said_by(act: Callable[[], object]) -> str:
+    """The error that something ends with, in words; empty without one."""
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001  # whatever it says is looked at
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _shows(request: Sequence[BaseMessage], text: str) -> bool:
+    return any(text in message.text for message in request)
+
+
+def _payload(request: Sequence[BaseMessage]) -> list[Any]:
+    """What of a request a provider reads."""
+    return [(message.type, message.content, getattr(message, "tool_calls", None)) for message in request]
