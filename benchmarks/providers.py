@@ -65,20 +65,24 @@ Placement = tuple[tuple[str, int], ...]
 """Regions whose ends are marked, each with a lifetime: 0 the short one, 1 the long one."""
 
 MIDDLEWARE: Placement = (("tools", 0), ("system", 0), ("tail", 0))  # AnthropicPromptCachingMiddleware
-RECORD: Placement = (("system", 0), ("record", 0), ("tail", 0))
+MARKED: Placement = (("system", 0), ("pins", 0), ("tail", 0))  # ours: the best of those below that leaves one free
 FIXED: Placement = (("system", 0),)
 PLACEMENTS: dict[str, Placement] = {
     "tail": (("tail", 0),),
     "system, tail": (("system", 0), ("tail", 0)),
     "tools, system, tail": MIDDLEWARE,
-    "system, record, tail": RECORD,
-    "system, pins, tail": (("system", 0), ("pins", 0), ("tail", 0)),
+    "system, record, tail": (("system", 0), ("record", 0), ("tail", 0)),
+    "pins, tail": (("pins", 0), ("tail", 0)),
+    "system, pins, tail": MARKED,
     "system, pins, record, tail": (("system", 0), ("pins", 0), ("record", 0), ("tail", 0)),
-    "system, record, before, tail": (("system", 0), ("record", 0), ("before", 0), ("tail", 0)),
+    "system, pins, before, tail": (("system", 0), ("pins", 0), ("before", 0), ("tail", 0)),
     "tail 1h": (("tail", 1),),
     "system, tail 1h": (("system", 1), ("tail", 1)),
     "system, record, tail 1h": (("system", 1), ("record", 1), ("tail", 1)),
+    "system, pins, tail 1h": (("system", 1), ("pins", 1), ("tail", 1)),
+    "system, pins, record, tail 1h": (("system", 1), ("pins", 1), ("record", 1), ("tail", 1)),
     "system 1h, tail": (("system", 1), ("tail", 0)),
+    "system, pins 1h, tail": (("system", 1), ("pins", 1), ("tail", 0)),
     "system, record 1h, tail": (("system", 1), ("record", 1), ("tail", 0)),
 }
 
@@ -119,6 +123,8 @@ def laid_out(
             ends["system"] = len(blocks)
         if is_record(message):
             ends["record"] = len(blocks)
+        elif isinstance(message, HumanMessage):
+            ends.setdefault("pins", len(blocks))  # the first question, which stays in front of what comes
     ends.setdefault("system", ends["tools"])
     ends["tail"] = len(blocks)
     return Laid(request=Request(blocks, seconds=seconds, answer=blocks_of(answer)), ends=ends)
@@ -288,8 +294,8 @@ def usual(arm: str, rules: CacheRules) -> Placement:
     if rules in GEMINI_EXPLICIT:
         return FIXED
     if rules == OPENAI_WRITES:
-        return (("system", 0), ("record", 0)) if arm == OURS else ()
-    return RECORD if arm == OURS else MIDDLEWARE
+        return MARKED[:-1] if arm == OURS else ()  # it marks the tail itself
+    return MARKED if arm == OURS else MIDDLEWARE
 
 
 def play(job: Job) -> tuple[int, Books, Counter[str]]:
