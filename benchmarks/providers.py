@@ -1,56 +1,37 @@
 """What each provider bills for the same recorded agents: ours, langchain's summarizer, a plain tail, nothing.
 
-Nothing says when the requests of the transcripts were sent: the times below are assumed, and the same for everybody.
+The times of the requests are assumed, see cached_requests.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import multiprocessing
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
 
 import exact
+from cached_requests import MARKED, MIDDLEWARE, Clock, Placement, breakpoints, laid_out, usual
 from langchain_ctxwin import BudgetExceededError, ExtractiveSummarizer
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.core.assembly import RECORD_ID
 from plain_tails import Dropped
 from prompt_caches import (
     ANTHROPIC_RULES,
-    GEMINI_EXPLICIT,
-    OPENAI_WRITES,
     RULES,
     Bill,
-    Block,
     CacheLedger,
     CacheRules,
-    Mark,
-    Request,
 )
 from spending import SUMMARY_PROMPT_TOKENS
 from sufficiency import LEAST_ROOM, OURS, TO_HALF, Job, Ours, Policy, conversations
-from transcripts import Transcript
-
-FIRST_TOKEN_SECONDS = 2.0  # assumed, as all times: a large model behind an API ...
-OUTPUT_TOKENS_PER_SECOND = 60.0
-TOOL_SECONDS = 5.0  # ... and an API call or a shell command
-PAUSES = ((0.55, 20.0), (0.25, 120.0), (0.17, 900.0), (0.03, 7_200.0))
-"""Shares and seconds of what a user takes to go on: a fifth are slow enough for a cache of five minutes to expire."""
-
-SLOW_TOOLS = ((0.97, 0.0), (0.03, 420.0))
-"""The same for what a tool takes on top: a test suite, an approval."""
 
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""
@@ -61,12 +42,6 @@ SUMMARIZED, NEVER = "langchain", "never"
 WINDOWS = (8_192, 32_768)
 ARMS = (OURS, SUMMARIZED, TO_HALF, NEVER)
 
-Placement = tuple[tuple[str, int], ...]
-"""Regions whose ends are marked, each with a lifetime: 0 the short one, 1 the long one."""
-
-MIDDLEWARE: Placement = (("tools", 0), ("system", 0), ("tail", 0))  # AnthropicPromptCachingMiddleware
-MARKED: Placement = (("system", 0), ("pins", 0), ("tail", 0))  # ours: the best of those below that leaves one free
-FIXED: Placement = (("system", 0),)
 PLACEMENTS: dict[str, Placement] = {
     "tail": (("tail", 0),),
     "system, tail": (("system", 0), ("tail", 0)),
@@ -88,61 +63,6 @@ PLACEMENTS: dict[str, Placement] = {
 
 Books = dict[tuple[str, str, str], Bill]
 """Bills by arm, rules and placement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
-    """A request with the ends of its regions, in blocks; a region that it does not have is left out."""
-
-    request: Request
-    ends: dict[str, int]
-
-
-def breakpoints(laid: Laid, placement: Placement) -> list[Mark]:
-    """Return one mark per place, the longer-lived where two fall together."""
-    marks: dict[int, int] = {}
-    for region, life in placement:
-        if position := laid.ends.get(region, 0):
-            marks[position] = max(life, marks.get(position, 0))
-    return [Mark(position=position, life=life) for position, life in sorted(marks.items())]
-
-
-def laid_out(
-    messages: Sequence[AnyMessage], tools: Sequence[dict[str, Any]], answer: AIMessage, seconds: float
-) -> Laid:
-    """Return a request as providers read it: tools, system prompt, messages in blocks."""
-    blocks = [Block(kind="tool", text=str(tool), tokens=exact.tools_tokens([tool])) for tool in tools]
-    ends = {"tools": len(blocks)}
-    for message in messages:
-        if is_record(message):
-            ends["pins"] = len(blocks)
-        if isinstance(message, AIMessage):
-            ends["before"] = len(blocks)  # the newest answer: the request that it answered ended here
-        blocks += blocks_of(message)
-        if isinstance(message, SystemMessage):
-            ends["system"] = len(blocks)
-        if is_record(message):
-            ends["record"] = len(blocks)
-        elif isinstance(message, HumanMessage):
-            ends.setdefault("pins", len(blocks))  # the first question, which stays in front of what comes
-    ends.setdefault("system", ends["tools"])
-    ends["tail"] = len(blocks)
-    return Laid(request=Request(blocks, seconds=seconds, answer=blocks_of(answer)), ends=ends)
-
-
-def is_record(message: AnyMessage) -> bool:
-    """Say whether a message stands for what left: our record, or langchain's summary."""
-    return message.id == RECORD_ID or message.additional_kwargs.get("lc_source") == "summarization"
-
-
-def blocks_of(message: AnyMessage) -> list[Block]:
-    kind = "system" if message.type == "system" else "result" if isinstance(message, ToolMessage) else "text"
-    calls = [f"{call['name']}{call['args']}" for call in getattr(message, "tool_calls", ())]
-    text = exact.payload(message.model_copy(update={"tool_calls": []}) if calls else message)
-    blocks = [Block(kind=kind, text=text, tokens=exact.text_tokens(text))] if text or not calls else []
-    blocks += [Block(kind="call", text=call, tokens=exact.text_tokens(call)) for call in calls]
-    first = blocks[0]
-    return [Block(kind=first.kind, text=first.text, tokens=first.tokens + exact.MESSAGE_TOKENS), *blocks[1:]]
 
 
 class Whole:
@@ -188,30 +108,6 @@ class Summarized:
         return text
 
 
-class Clock:
-    """When each request of a conversation starts: the same for every arm."""
-
-    def __init__(self, transcript: Transcript) -> None:
-        seed = hashlib.sha256(transcript.name.encode()).digest()
-        self._random = random.Random(seed)  # noqa: S311  # reproducible times, not secrets
-        self._has_users = transcript.source not in MACHINE_TURNS
-        self.seconds = 0.0
-        self.gaps: Counter[str] = Counter()
-
-    def answered(self, answer: AIMessage, following: AnyMessage | None) -> None:
-        """Go on to the next request."""
-        written = sum(block.tokens for block in blocks_of(answer)) / OUTPUT_TOKENS_PER_SECOND
-        is_turn = self._has_users and isinstance(following, HumanMessage)
-        waited = self._drawn(PAUSES) if is_turn else TOOL_SECONDS + self._drawn(SLOW_TOOLS)
-        gap = FIRST_TOKEN_SECONDS + written + waited
-        self.seconds += gap
-        self.gaps.update({"gaps": 1, "turns": is_turn, "over 5 minutes": gap > 300, "over an hour": gap > 3_600})
-
-    def _drawn(self, shares: tuple[tuple[float, float], ...]) -> float:
-        weights, values = zip(*shares, strict=True)
-        return self._random.choices(values, weights)[0]
-
-
 class Session:
     """One conversation at one window: the requests of every arm in everybody's books."""
 
@@ -223,7 +119,8 @@ class Session:
         self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
         self.sizes = list(map(exact.message_tokens, self.rest))
         self.room = job.limit - exact.request_tokens(self.head, job.transcript.tools)
-        self.clock = Clock(job.transcript)
+        self.clock = Clock(job.transcript.name)
+        self.has_users = job.transcript.source not in MACHINE_TURNS
         self.policies: dict[str, Policy] = {}
         self.ledgers: dict[tuple[str, str, str], CacheLedger] = {}
         if self.room >= LEAST_ROOM and sum(self.sizes) > self.room:
@@ -253,7 +150,7 @@ class Session:
                 break
             self._bill(requests, message)
             self.rest[at] = self._reported(message, requests[OURS])
-            self.clock.answered(message, next(iter(self.rest[at + 1 :]), None))
+            self._wait(message, self.rest[at + 1 : at + 2])
         self._bill_summaries()
         self.books = {key: ledger.bill for key, ledger in self.ledgers.items()}
         self.tally.update({"conversations": bool(self.policies), **self.clock.gaps})
@@ -270,8 +167,12 @@ class Session:
             self.tally[f"over, {arm}"] += exact.request_tokens(messages, tools) > self.job.limit
             for (of, _, name), ledger in self.ledgers.items():
                 if of == arm:
-                    placement = PLACEMENTS[name] if name else usual(arm, ledger.rules)
+                    placement = PLACEMENTS[name] if name else usual(ledger.rules, ours=arm == OURS)
                     ledger.record(laid.request, breakpoints(laid, placement))
+
+    def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
+        is_turn = self.has_users and any(isinstance(m, HumanMessage) for m in following)
+        self.clock.answered(exact.message_tokens(answer), is_turn=is_turn)
 
     def _bill_summaries(self) -> None:
         policy = self.policies.get(SUMMARIZED)
@@ -285,17 +186,6 @@ class Session:
         tokens = exact.request_tokens(request, self.job.transcript.tools)
         usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
         return reply.model_copy(update={"usage_metadata": usage})
-
-
-def usual(arm: str, rules: CacheRules) -> Placement:
-    """Who marks what: Anthropic's middleware for everybody but us, nothing of one's own at OpenAI but by us."""
-    if rules.entries != "marks":
-        return ()
-    if rules in GEMINI_EXPLICIT:
-        return FIXED
-    if rules == OPENAI_WRITES:
-        return MARKED[:-1] if arm == OURS else ()  # it marks the tail itself
-    return MARKED if arm == OURS else MIDDLEWARE
 
 
 def play(job: Job) -> tuple[int, Books, Counter[str]]:
@@ -339,8 +229,8 @@ def report(window: int, books: Books, tally: Counter[str]) -> None:
     over = ", ".join(f"{arm} {tally[f'over, {arm}']}" for arm in ARMS[:-1])
     print(
         f"\nwindow {window:,}: {tally['conversations']} conversations that outgrow it, {tally['gaps']:,} calls, "
-        f"{tally['turns']:,} of them before a user goes on; {tally['over 5 minutes']:,} gaps over five minutes, "
-        f"{tally['over an hour']:,} over an hour; refused {tally['refused']}; over the limit: {over}"
+        f"{tally['turns']:,} of them before a user goes on; {tally['over 300 s']:,} gaps over five minutes, "
+        f"{tally['over 3,600 s']:,} over an hour; refused {tally['refused']}; over the limit: {over}"
     )
     heads = "".join(f"{name:>10}" for name, _ in COLUMNS)
     print(f"{'rules':24}{'arm':14}{heads}{'vs never':>10}{'from cache':>11}{'marks':>6}")
