@@ -134,7 +134,7 @@ def _pieces(message: BaseMessage) -> list[Piece]:
         for text, media, mark in _content(message.content)
     ]
     for call in getattr(message, "tool_calls", ()):
-        text = json.dumps([call["name"], call["args"], call["id"]], ensure_ascii=False)
+        text = json.dumps([call["name"], call["args"]], ensure_ascii=False)
         pieces.append((Block(kind="call", text=text, tokens=exact.text_tokens(text)), None))
     if not pieces:
         pieces = [(Block(kind=kind, text="", tokens=0), None)]

@@ -158,7 +158,7 @@ class Bill:
     storage: float = 0.0
     output: float = 0.0
     summaries: float = 0.0
-    """Model calls for summaries, all of them input that no cache holds and output."""
+    """Input and output of model calls for summaries."""
 
     most_marks: int = 0
 
@@ -219,9 +219,10 @@ class CacheLedger:
         bill.storage += rules.storage_hour * stored
         bill.output += rules.output * request.output_tokens
 
-    def record_summary(self, *, input_tokens: int, output_tokens: int) -> None:
-        """Bill a model call for a summary under a prompt of its own."""
-        self.bill.summaries += input_tokens + self.rules.output * output_tokens
+    def record_summary(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
+        """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
+        fresh = input_tokens - cached_tokens
+        self.bill.summaries += fresh + self.rules.read * cached_tokens + self.rules.output * output_tokens
 
     def _read(self, request: Request, marks: Sequence[Mark]) -> tuple[int, int, float, float]:
         """Tokens read, tokens written, the price of these, and token-hours that are stored."""

@@ -168,7 +168,7 @@ def test_the_parts_of_a_bill_add_up(caches):
     ledger = caches.CacheLedger(rules_named(caches, "Anthropic, least 1,024"))
     for seconds in (0, 1):
         ledger.record(request_of(caches, [2_000, 100], seconds=seconds, answer=[10]), [caches.Mark(position=1)])
-    ledger.record_summary(input_tokens=1_000, output_tokens=100)
+    ledger.record_summary(input_tokens=1_900, output_tokens=100, cached_tokens=1_000)
     bill = ledger.bill
     assert (bill.input, bill.read, bill.write, bill.output, bill.summaries) == (200, 200.0, 2_500.0, 100.0, 1_500.0)
     total = caches.Bill(most_marks=3)
