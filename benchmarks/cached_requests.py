@@ -36,7 +36,11 @@ Placement = tuple[tuple[str, int], ...]
 
 
 MIDDLEWARE: Placement = (("tools", 0), ("system", 0), ("tail", 0))  # AnthropicPromptCachingMiddleware
-MARKED: Placement = (("system", 0), ("pins", 0), ("tail", 0))  # ours: the best that leaves one free, see providers.py
+MARKED: Placement = (
+    ("system", 0),
+    ("pins", 0),
+    ("tail", 0),
+)  # ours: the best that leaves one free, see provider_bills.py
 FIXED: Placement = (("system", 0),)
 
 

@@ -18,7 +18,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 import exact
 import growing
 import order_size
-import providers
+import provider_bills
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core import planning
 from replay import Replay
@@ -196,11 +196,11 @@ def main() -> None:
     parser.add_argument("--family", default="openai")
     help_text = "only the drill of growing conversations over three models, see growing.py"
     parser.add_argument("--drill", action="store_true", help=help_text)
-    help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see providers.py"
+    help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see provider_bills.py"
     parser.add_argument("--providers", action="store_true", help=help_text)
     options = parser.parse_args()
     if options.providers:
-        providers.compare(options.data, options.windows or providers.WINDOWS)
+        provider_bills.compare(options.data, options.windows or provider_bills.WINDOWS)
         return
     if options.drill:
         growing.drill(options.data, most=options.sessions)
