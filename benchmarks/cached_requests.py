@@ -40,7 +40,7 @@ MARKED: Placement = (
     ("system", 0),
     ("pins", 0),
     ("tail", 0),
-)  # ours: the best that leaves one free, see provider_bills.py
+)  # ours: the best that leaves one free
 FIXED: Placement = (("system", 0),)
 
 
