@@ -18,6 +18,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 import exact
 import growing
 import order_size
+import provider_bills
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core import planning
 from replay import Replay
@@ -27,6 +28,7 @@ from transcripts import Transcript, load
 KEEPS = (0.2, 0.35, 0.5, 0.65, 0.8)
 TRIGGERS = (0.75, 0.85, 0.95, 0.98)
 DROP_KEEPS = (0.2, 0.5, 0.8)
+WINDOWS = (8_192, 32_768, 131_072)
 CAPS_TOKENS = (16_000, 32_000, 64_000, 128_000, 256_000)
 CAPPED_WINDOW = 100_000
 HUGE_WINDOW = 500_000
@@ -189,19 +191,24 @@ def run(jobs: list[Job], pool: Any) -> Iterator[tuple[int, Ledger]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--windows", type=int, nargs="+", default=[8_192, 32_768, 131_072])
+    parser.add_argument("--windows", type=int, nargs="+", help="tokens")
     parser.add_argument("--sessions", type=int, default=40, help="recorded sessions per window")
     parser.add_argument("--family", default="openai")
     help_text = "only the drill of growing conversations over three models, see growing.py"
     parser.add_argument("--drill", action="store_true", help=help_text)
+    help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see provider_bills.py"
+    parser.add_argument("--providers", action="store_true", help=help_text)
     options = parser.parse_args()
+    if options.providers:
+        provider_bills.compare(options.data, options.windows or provider_bills.WINDOWS)
+        return
     if options.drill:
         growing.drill(options.data, most=options.sessions)
         return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = list(load(options.data))
     print(f"{'recorded' if options.data else 'generated'} sessions, tokenizer {exact.ENCODING}")
-    for window in options.windows:
+    for window in options.windows or WINDOWS:
         began = time.perf_counter()
         chosen, grid = sessions(found, window, options.sessions), policies(window)
         jobs = [(n, t, window, policy, options.family) for n, policy in enumerate(grid) for t in chosen]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from arena_parts.script import Scenario, Turn
 from arena_parts.sizes import Part
+from cached_requests import Clock, breakpoints, laid_out, usual
+from prompt_caches import RULES, Bill, CacheLedger
+
+BILLED = (
+    "Anthropic, least 1,024", "OpenAI, writes billed", "OpenAI, read .1", "Gemini implicit, small", "DeepSeek",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +71,38 @@ class Outside:
             self.cpu_seconds += time.thread_time() - cpu_began
 
 
+class Books:
+    """The bills of one conversation by the rules of several providers, at times that are assumed."""
+
+    def __init__(self, name: str, *, ours: bool) -> None:
+        self._clock, self._ours = Clock(name), ours
+        self._ledgers = [CacheLedger(rules) for rules in RULES if rules.name in BILLED]
+
+    def answered(self, messages: Sequence[BaseMessage], options: dict[str, Any], answer: AIMessage) -> None:
+        """Bill a request by the breakpoints that it has, or else by the usual ones."""
+        laid = laid_out(
+            messages, options.get("tools") or [], answer, self._clock.seconds, tail=options.get("cache_control")
+        )
+        for ledger in self._ledgers:
+            ledger.record(laid.request, breakpoints(laid, usual(ledger.rules, ours=self._ours)))
+        self._clock.answered(laid.request.output_tokens, is_turn=not answer.tool_calls)
+
+    def bills(self, summaries: Sequence[Summary]) -> dict[str, Bill]:
+        """Return them by the name of the rules, with what summaries cost."""
+        for ledger in self._ledgers:
+            for one in summaries:
+                ledger.record_summary(
+                    input_tokens=one.tokens, output_tokens=one.output_tokens, cached_tokens=one.cached_tokens
+                )
+        return {ledger.rules.name: ledger.bill for ledger in self._ledgers}
+
+
 @dataclass(slots=True)
 class Desk:
     """The place in the script is kept here, never read from what a manager shows."""
 
     scenario: Scenario
+    books: Books
     turn: int = 0
     step: int = 0
     sent: list[Sent] = field(default_factory=list)

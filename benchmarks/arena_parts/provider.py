@@ -82,6 +82,7 @@ class FakeProvider(BaseChatModel):
             return ChatResult(generations=[ChatGeneration(message=answer)])
         with self.desk.provider.spent():
             answer = self._answer(messages, tools)
+            self.desk.books.answered(messages, kwargs, answer)
             time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 

@@ -58,11 +58,11 @@ def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
 
 def is_empty(message: BaseMessage) -> bool:
     calls = isinstance(message, AIMessage) and message.tool_calls
-    return not calls and not any(block[0].strip() or block[1] for block in _blocks(message.content))
+    return not calls and not any(block[0].strip() or block[1] for block in content_blocks(message.content))
 
 
 def _part(message: BaseMessage) -> Part:
-    blocks = list(_blocks(message.content))
+    blocks = list(content_blocks(message.content))
     text = "\n".join(text for text, _ in blocks)
     if isinstance(message, AIMessage) and message.tool_calls:
         text += json.dumps([[c["name"], c["args"], c["id"]] for c in message.tool_calls], ensure_ascii=False)
@@ -72,7 +72,7 @@ def _part(message: BaseMessage) -> Part:
     return Part(message.type, text, exact.text_tokens(text) + media + exact.MESSAGE_TOKENS)
 
 
-def _blocks(content: Any) -> Iterator[tuple[str, int]]:
+def content_blocks(content: Any) -> Iterator[tuple[str, int]]:
     """Text and media tokens of each block; media are shown by their digest."""
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, str):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from arena_parts.desk import BILLED
 from arena_parts.managers import MANAGERS
 from arena_parts.play import Outcome
 from arena_parts.score import Row, grouped, row
+from prompt_caches import Bill
 
 COLUMNS = (
     "failed turns", "invalid", "over limit", "false refusals", "user message", "rules", "facts at end", "facts",
@@ -19,6 +21,7 @@ def print_window(outcomes: Sequence[Outcome], window: int, ceilings: dict[str, l
     shares = [share for name in ceilings for share in ceilings[name]]
     print(f"\n## {window:,} tokens\n")
     _print_table(grouped(outcomes, lambda o: o.job.manager), "manager")
+    _print_bills(grouped(outcomes, lambda o: o.job.manager))
     print(f"\nPrefix stability when only the start moves: {sum(shares) / len(shares):.3f}")
     if details:
         for name, found in grouped(outcomes, lambda o: o.job.scenario).items():
@@ -40,6 +43,22 @@ def _print_table(groups: dict[str, list[Outcome]], title: str) -> None:
     print(f"|---|{'---:|' * len(COLUMNS)}")
     for name in (name for name in MANAGERS if name in groups):
         print(f"| {name} | {' | '.join(_cells(row(groups[name])))} |")
+
+
+def _print_bills(groups: dict[str, list[Outcome]]) -> None:
+    """What was answered by each provider's cache rules, in thousands of uncached input tokens per call."""
+    print(f"\n| per call, thousands; share read | {' | '.join(BILLED)} | most breakpoints |")
+    print(f"|---|{'---:|' * (len(BILLED) + 1)}")
+    for name in (name for name in MANAGERS if name in groups):
+        bills = {rules: Bill() for rules in BILLED}
+        for outcome in groups[name]:
+            for rules, bill in outcome.bills.items():
+                bills[rules].add(bill)
+        cells = [
+            f"{bill.total / max(1, bill.requests) / 1_000:.2f}; {bill.read_tokens / max(1, bill.tokens):.2f}"
+            for bill in bills.values()
+        ]
+        print(f"| {name} | {' | '.join(cells)} | {max(bill.most_marks for bill in bills.values())} |")
 
 
 def _cells(figures: Row) -> list[str]:
