@@ -18,6 +18,9 @@ from langchain_ctxwin.core.window import Window
 
 PromptCache = Literal["5m", "1h", "off"]
 
+MINUTES = {"type": "ephemeral"}
+"""A breakpoint that Anthropic keeps for five minutes from its last use."""
+
 LEAST_COMPACTED_TOKENS = {"anthropic": 50_000, "openai": 1_000}
 """Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide)."""
 
@@ -39,7 +42,9 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     """
     messages, rules = window.priced_view.messages(), window.request.rules
     if rules.provider == "anthropic" and prompt_cache != "off":
-        messages = with_breakpoints(messages, window.about.tools, _mark(prompt_cache))
+        # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
+        mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
+        messages = with_breakpoints(messages, window.about.tools, mark)
     if rules.keeps_history and window.session.since and window.session.compactions:
         messages = begun_anew(messages, _answered_before(window, window.session.since.index))
     return messages
@@ -59,7 +64,7 @@ def call_arguments(
     Args:
         window: the request as measured.
         messages: the request as it is sent.
-        prompt_cache: how long Anthropic's cache keeps a prefix; "off" says nothing to any cache.
+        prompt_cache: how long Anthropic's cache keeps prompt and pins; "off" says nothing to any cache.
         conversation: name of the conversation, for the key of OpenAI's cache; empty sends none.
         given: arguments that the model was set to; they are not replaced.
         is_native: let the provider compact, where it can.
@@ -67,7 +72,7 @@ def call_arguments(
     provider, known = window.request.rules.provider, {key for key, value in (given or {}).items() if value is not None}
     arguments: dict[str, Any] = {}
     if provider == "anthropic" and prompt_cache != "off":
-        arguments |= tail_argument(messages, window.about.tools, _mark(prompt_cache))
+        arguments |= tail_argument(messages, window.about.tools, MINUTES)
     if provider == "openai" and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
     arguments = {name: value for name, value in arguments.items() if name not in known}
@@ -110,10 +115,6 @@ def _answered_before(window: Window, last: int) -> set[str]:
     shown = [*(position.index for position in view.pinned), *range(window.request.start_of(view), last + 1)]
     found = (history[index] for index in shown if index < len(history))
     return {str(message.response_metadata.get(RESPONSE_ID)) for message in found if isinstance(message, AIMessage)}
-
-
-def _mark(prompt_cache: PromptCache) -> dict[str, str]:
-    return {"type": "ephemeral"} if prompt_cache == "5m" else {"type": "ephemeral", "ttl": prompt_cache}
 
 
 def _threshold(window: Window) -> int:
