@@ -82,7 +82,7 @@ def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "ne
     """Return a model's part: so many steps of calls for each question, then an answer."""
 
     def answer(messages: Sequence[BaseMessage]) -> AIMessage:
-        start = max(i for i, message in enumerate(messages) if _is_question(message))
+        start = max((i for i, message in enumerate(messages) if _is_question(message)), default=0)
         done = sum(isinstance(message, ToolMessage) for message in messages[start:]) // parallel
         asked = messages[start].text.split(":")[0]
         if done >= steps or "again" in messages[-1].text:

@@ -1,0 +1,224 @@
+"""Does the conformance suite pass what is right, and see each thing that is wrong?"""
+
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_ctxwin import ModelLimits, create_context_agent
+from langchain_ctxwin.conformance import (
+    ContextMiddlewareTests,
+    InvalidRequestError,
+    StrictChatModel,
+    Summaries,
+    problem_of,
+)
+from langchain_ctxwin.conformance.suite import BLOCKS, SYSTEM_PROMPT
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+
+
+def limits_of(model):
+    return ModelLimits(context_window=model.context_window, max_output_tokens=model.max_tokens)
+
+
+class TestMiddleware(ContextMiddlewareTests):
+    """Ours in `create_agent`."""
+
+    def middleware(self, model, summarizer):
+        return ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer)
+
+
+class TestNodes(ContextMiddlewareTests):
+    """Ours as a graph of its own."""
+
+    def agent(self, model, tools, summarizer, saver):
+        options = {"limits": limits_of(model), "summarizer": summarizer, "checkpointer": saver}
+        return create_context_agent(model, tools, system_prompt=SYSTEM_PROMPT, **options)
+
+
+class Edited(AgentMiddleware):
+    """Ours, and then an edit of each request by somebody who is wrong."""
+
+    def __init__(self, edit):
+        super().__init__()
+        self.edit = edit
+
+    def wrap_model_call(self, request, handler):
+        return handler(self.edit(request))
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(self.edit(request))
+
+
+def over(edit):
+    """A middleware that changes the messages of each request."""
+    return lambda model, summarizer: [
+        ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer),
+        Edited(lambda request: request.override(messages=edit(list(request.messages)))),
+    ]
+
+
+def without_results(messages):
+    return [message for message in messages if not isinstance(message, ToolMessage)]
+
+
+def without_questions(messages):
+    last = max(i for i, message in enumerate(messages) if isinstance(message, HumanMessage))
+    return [HumanMessage("Go on."), *messages[:last], *messages[last + 1 :]]
+
+
+def without_rules(messages):
+    return [m.model_copy(update={"content": m.text.replace("must", "may")}) if m.text else m for m in messages]
+
+
+def with_time(messages):
+    with_time.now += 1
+    return [HumanMessage(f"It is {with_time.now} o'clock."), *messages]
+
+
+with_time.now = 0
+
+
+def as_plain_text(messages):
+    return [m.model_copy(update={"content": m.text}) if isinstance(m, AIMessage) else m for m in messages]
+
+
+def tried_again(request):
+    for _ in range(3):
+        with suppress(ContextOverflowError):
+            request.model.invoke(request.messages)
+    return request
+
+
+class Failing(AgentMiddleware):
+    """Summarizes past a threshold, and lets nobody's failure stop it from failing."""
+
+    def __init__(self, summarizer):
+        super().__init__()
+        self.summarizer = summarizer
+
+    def before_model(self, state, runtime):
+        if len(state["messages"]) > 20:
+            self.summarizer.invoke("Sum this up, please.")
+
+
+class Leaking(AgentMiddleware):
+    """Asks for a summary where the stream of the agent sees it."""
+
+    def __init__(self, summarizer):
+        super().__init__()
+        self.summarizer = summarizer
+
+    def before_model(self, state, runtime):
+        self.summarizer.invoke("You must sum this up.")
+
+
+class OnlySync(AgentMiddleware):
+    """Does in sync runs what it does not do in async ones."""
+
+    def wrap_model_call(self, request, handler):
+        return handler(request.override(messages=[HumanMessage("Sync."), *request.messages]))
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(request)
+
+
+def beside(make):
+    return lambda model, summarizer: [
+        ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer),
+        make(summarizer),
+    ]
+
+
+WRONG = {
+    "test_requests_fit_their_window": lambda model, summarizer: [],
+    "test_a_turn_of_many_steps_fits": lambda model, summarizer: [],
+    "test_the_system_prompt_is_in_every_request": lambda model, summarizer: [
+        Edited(lambda request: request.override(system_message=SystemMessage("Be brief.")))
+    ],
+    "test_the_current_question_is_in_every_request": over(without_questions),
+    "test_a_rule_that_was_stated_early_is_still_shown": over(without_rules),
+    "test_calls_and_their_results_stay_together": over(without_results),
+    "test_a_result_larger_than_the_window_fits": lambda model, summarizer: [],
+    "test_a_question_larger_than_the_window_is_not_sent_again_and_again": lambda model, summarizer: [
+        Edited(tried_again)
+    ],
+    "test_a_bad_summarizer_fails_no_turn": beside(Failing),
+    "test_requests_extend_each_other": over(with_time),
+    "test_blocks_of_a_provider_come_back_as_they_were": over(as_plain_text),
+    "test_the_newest_compaction_of_a_provider_stays": over(as_plain_text),
+    "test_no_summary_leaks_into_the_stream_of_an_answer": beside(Leaking),
+    "test_an_interrupted_call_is_resumed": over(without_results),
+    "test_sync_and_async_runs_send_the_same_requests": lambda model, summarizer: [
+        ContextWindowMiddleware(limits=limits_of(model)),
+        OnlySync(),
+    ],
+}
+"""For each test, what it has to see."""
+
+ARGUMENTS = {
+    "test_calls_and_their_results_stay_together": ("new",),
+    "test_a_bad_summarizer_fails_no_turn": ("failing",),
+    "test_blocks_of_a_provider_come_back_as_they_were": ("anthropic thinking",),
+    "test_the_newest_compaction_of_a_provider_stays": ("openai compaction",),
+}
+
+
+def test_each_test_is_seen_to_fail():
+    named = {name for name in dir(ContextMiddlewareTests) if name.startswith("test_")}
+    assert named == WRONG.keys()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_seen(name):
+    class Wrong(ContextMiddlewareTests):
+        def middleware(self, model, summarizer):
+            return WRONG[name](model, summarizer)
+
+    with pytest.raises((AssertionError, InvalidRequestError, ContextOverflowError, ConnectionError)):
+        getattr(Wrong(), name)(*ARGUMENTS.get(name, ()))
+
+
+def test_a_class_that_says_nothing_is_told_what_to_say():
+    with pytest.raises(TypeError, match="override `middleware"):
+        ContextMiddlewareTests().test_requests_fit_their_window()
+
+
+def test_the_model_keeps_the_rules_of_providers():
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "a"}])
+    assert problem_of([]) == "there is no message beside the system prompt"
+    assert problem_of([AIMessage("Hi")]) == "the first message is of the ai, not of the user"
+    assert problem_of([HumanMessage("Hi"), call]) == "the calls ['a'] have no results"
+    assert problem_of([HumanMessage("Hi"), call, HumanMessage("So?")]) == "the calls ['a'] have no results"
+    assert problem_of([HumanMessage("")]) == "a user message is empty"
+    assert problem_of([HumanMessage("Hi"), call, ToolMessage("1", tool_call_id="a")]) == ""
+    with pytest.raises(ContextOverflowError, match="prompt is too long: 1004 tokens > 900 maximum"):
+        StrictChatModel(context_window=1_000, max_tokens=100).invoke("x" * 4_000)
+
+
+def test_a_stream_is_the_answer_in_chunks():
+    call = {"name": "f", "args": {"a": [1]}, "id": "a", "type": "tool_call"}
+    for _, content, beside_it in (*BLOCKS.values(), (None, "Done.", {})):
+        made = AIMessage(content, tool_calls=[call], additional_kwargs=beside_it)
+        model = StrictChatModel(context_window=1_000, answer=lambda _, made=made: made)
+        chunks = list(model.stream("Hi"))
+        whole = sum(chunks[1:], chunks[0])
+        assert (whole.content, whole.tool_calls) == (made.content, [call])
+
+
+def test_summarizers_are_what_their_kind_says():
+    said = [HumanMessage("Boats sink. They must be counted. Good.")]
+    assert "They must be counted" in Summaries().invoke(said).text
+    assert Summaries(kind="empty").invoke(said).text == ""
+    assert len(Summaries(kind="lying").invoke(said).text) > 40_000
+    with pytest.raises(ConnectionError):
+        Summaries(kind="failing").invoke(said)
+
+
+def test_pytest_is_not_imported_with_the_package():
+    code = "import sys, langchain_ctxwin; sys.exit('pytest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
