@@ -21,6 +21,7 @@ from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limi
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_families import arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.native import memory_tools
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, own_words, taken
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
@@ -68,7 +69,7 @@ class ContextEngine:
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; with None the record
             alone tells of what left. The object that is also the agent's model reads the conversation from the
-            provider's prompt cache.
+            provider's prompt cache. "native" lets the provider compact, where it can.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
@@ -565,7 +566,7 @@ class ContextEngine:
             about,
             heard=self._heard(about),
             output_reserve=settings.output_reserve,
-            goal=partial(_goal, settings),
+            goal=partial(_goal, settings, about.tools),
             was_refused=was_refused,
             show_fill=settings.show_fill,
         )
@@ -619,7 +620,8 @@ def settings_of(window: Window) -> ContextConfig:
     return settings
 
 
-def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
+def _goal(settings: ContextConfig, tools: Sequence[Any], limit: int, is_checked: bool) -> Goal:
+    spared = frozenset(memory_tools(tools)).difference(settings.clear_tools)
     return Goal(
         limit=limit,
         is_checked=is_checked,
@@ -630,7 +632,7 @@ def _goal(settings: ContextConfig, limit: int, is_checked: bool) -> Goal:
         summary_max_tokens=settings.summary_max_tokens,
         record_share=settings.record_share,
         clear_tools=frozenset(settings.clear_tools),
-        spare_tools=frozenset(settings.spare_tools),
+        spare_tools=spared.union(settings.spare_tools),
         max_history_tokens=settings.max_history_tokens,
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,

@@ -75,7 +75,8 @@ def create_context_agent(
         limits: the model's limits, where the model does not state them itself.
         config: when to compact and what to keep.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
-            fraction: it is asked by extending the last request, which the provider reads from its cache.
+            fraction: it is asked by extending the last request, which the provider reads from its cache. "native" lets
+            Anthropic and OpenAI compact in the call that is made anyway.
         checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
         store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.

@@ -65,6 +65,9 @@ turn or a function response; its integration and Anthropic's move system message
 CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
 """Settings of chat models that go along with every call and concern the context."""
 
+NO_CACHE_KEY = frozenset({"AzureChatOpenAI"})
+"""Chat classes of OpenAI's models whose API refuses the key of a prompt cache in some of its versions."""
+
 LOADS_TOOLS = "mid_conversation_tools"
 """Key of a model's profile that says that tools can come in the midst of a conversation."""
 
@@ -75,7 +78,7 @@ RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_man
 def rules_of(model: object) -> Rules:
     """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
     inner = _unbound(model)
-    names = (cls.__name__ for cls in type(inner).__mro__)
+    names = [cls.__name__ for cls in type(inner).__mro__]
     family = next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), "")
     provider = getattr(inner, "provider", None)
     family = family or provider_named(provider)
@@ -85,6 +88,7 @@ def rules_of(model: object) -> Rules:
     profile = getattr(inner, "profile", None)
     return replace(
         rules,
+        takes_cache_key=rules.provider == "openai" and not any(name in NO_CACHE_KEY for name in names),
         loads_tools=family == "anthropic" and isinstance(profile, Mapping) and profile.get(LOADS_TOOLS) is True,
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )

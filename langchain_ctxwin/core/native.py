@@ -40,6 +40,9 @@ PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
 NEVER_DEFER = frozenset({"gemini", "other"})
 """Providers whose prompt holds the definition of every tool, however it is marked."""
 
+MEMORY_TYPE = "memory_"
+"""Begins the type of Anthropic's memory tool; its version follows."""
+
 FOUND_KEY = "ctxwin_tools"
 """Key of an artifact that names the tools which a search found."""
 
@@ -129,6 +132,13 @@ def is_deferred(tool: Any) -> bool:
     marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
     nested = tool.get("extras") if isinstance(tool, Mapping) else None
     return any(isinstance(found, Mapping) and found.get("defer_loading") is True for found in (marks, nested))
+
+
+def memory_tools(tools: Sequence[Any]) -> Iterator[str]:
+    """Yield the names of the tools by which a provider's model keeps notes: what they return is told nowhere else."""
+    for tool in tools:
+        if isinstance(tool, Mapping) and str(tool.get("type")).startswith(MEMORY_TYPE):
+            yield str(tool.get("name") or "")
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:

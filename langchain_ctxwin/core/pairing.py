@@ -45,6 +45,9 @@ class Rules:
     """Whose blocks it reads: `anthropic`, `openai` or `gemini`; `other` for one that reads none; empty when nobody
     knows."""
 
+    takes_cache_key: bool = False
+    """A call may name the conversation for the provider's prompt cache."""
+
     loads_tools: bool = False
     """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
 

@@ -73,7 +73,7 @@ def call_arguments(
     arguments: dict[str, Any] = {}
     if provider == "anthropic" and prompt_cache != "off":
         arguments |= tail_argument(messages, window.about.tools, MINUTES)
-    if provider == "openai" and prompt_cache != "off" and conversation:
+    if window.request.rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
     arguments = {name: value for name, value in arguments.items() if name not in known}
     if is_native and compacts_itself(window):

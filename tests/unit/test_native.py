@@ -82,7 +82,7 @@ def test_the_request_begins_at_the_newest_compaction_that_its_provider_reads(cal
     request = ours.build(window)
     first = next(message for message in request if isinstance(message, AIMessage))
     assert first is history[-2]
-    behind = contents(request[request.index(first) :])
+    behind = [message.text for message in request[request.index(first) :]]
     assert "Always answer in French." in behind
     assert "Go on." in behind
     assert 0 < window.session.view.record.messages < len(history)
@@ -312,3 +312,13 @@ def test_a_compaction_by_the_provider_is_paid_for():
     event = StepEvent.of_answer(answered(200, usage={"iterations": rounds}), info=info)
     assert float(event.cost - plain.cost) == pytest.approx((1_000 + 900 + 500) / 1e6)
     assert event.reported_tokens == 200
+
+
+def test_what_the_memory_tool_returns_is_spared():
+    """Notes that a provider's model keeps are told nowhere else; who names the tool to be cleared has decided."""
+    memory = {"type": "memory_20250818", "name": "memory"}
+    spared = [
+        engine(clear_tools=cleared).measure([HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)]).goal
+        for cleared in ((), ("memory",))
+    ]
+    assert [goal.spare_tools for goal in spared] == [{"memory"}, frozenset()]

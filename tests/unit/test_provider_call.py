@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, tool
 from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
@@ -299,3 +299,10 @@ def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_lo
     assert (result == found) is can_load
     deferred = sum(tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"])
     assert (deferred > 20) is can_load
+
+
+def test_azure_gets_no_key_that_some_of_its_versions_refuse():
+    azure = AzureChatOpenAI(azure_endpoint="https://a.example", api_key="none", api_version="2024-06-01", model="gpt")
+    engine = ContextEngine(limits=LIMITS)
+    window = engine.measure([HumanMessage("Hi")], called=azure)
+    assert engine.call_options(window, engine.build(window), conversation="a", call=azure) == {}
