@@ -9,6 +9,7 @@ import argparse
 import logging
 import statistics
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -21,7 +22,7 @@ def main() -> None:
     only = parser.parse_args().only
     sys.path.insert(0, str(TESTS))
     logging.disable(logging.WARNING)
-    from support.provider_talks import TALKS, play, play_peer
+    from support.provider_talks import TALKS, composed, play, play_peer
 
     print("ours beside SummarizationMiddleware with AnthropicPromptCachingMiddleware where there is one;")
     print("cost in uncached input tokens; the count of the next request is off by (middle / 95 % / most)\n")
@@ -31,6 +32,23 @@ def main() -> None:
         for who, by in (("ours", play), ("langchain", play_peer)):
             if only in name:
                 print(f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |", flush=True)
+    for name, make in agents():
+        for ours_first in (True, False):
+            order = "ours, then caching" if ours_first else "caching, then ours"
+            print(
+                f"| {name} | {order} | " + " | ".join(cells(composed(make, ours_first=ours_first))) + " |", flush=True
+            )
+
+
+def agents():
+    """What middleware is composed in; deepagents where it is installed."""
+    from langchain.agents import create_agent
+
+    yield "create_agent", create_agent
+    with suppress(ModuleNotFoundError):
+        from deepagents import create_deep_agent
+
+        yield "create_deep_agent", create_deep_agent
 
 
 def cells(outcome) -> list[str]:

@@ -13,7 +13,7 @@ from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
-from support.provider_talks import EDIT_BETAS, TALKS, look, responding, speaking
+from support.provider_talks import EDIT_BETAS, TALKS, composed, look, responding, speaking
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -33,6 +33,13 @@ def test_a_long_talk_keeps_the_providers_rules(name):
     assert max(outcome.breakpoints) <= MAX_BREAKPOINTS
     assert ("native compaction" in name) is bool(outcome.kept)
     assert outcome.cached_share > 0.5
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_another_middleware_may_mark_the_cache_too(ours_first):
+    outcome = composed(create_agent, ours_first=ours_first)
+    assert (outcome.refused, outcome.failed_turns) == ([], 0)
+    assert max(outcome.breakpoints) == MAX_BREAKPOINTS
 
 
 def named(model):

@@ -19,6 +19,7 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
 from support.anthropic_server import AnthropicServer
 from support.loopback import Loopback
@@ -301,6 +302,21 @@ def native(play: Play = play) -> Outcome:
 def look_long(place: str) -> str:
     """Look at a place for long."""
     return f"At {place}: " + "a heron. " * 1_200
+
+
+DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
+
+
+def composed(make: Callable[..., Any], *, ours_first: bool) -> Outcome:
+    """Ours and the middleware for prompt caching in an agent that `make` makes, such as `create_deep_agent`."""
+    with AnthropicServer(context_window=DEEP_WINDOW, policy=speaking(thinks=False)) as server:
+        ours = ContextWindowMiddleware(limits=ModelLimits(context_window=DEEP_WINDOW, max_output_tokens=256))
+        chain = [ours, AnthropicPromptCachingMiddleware()]
+        middleware = chain if ours_first else chain[::-1]
+        options = {"system_prompt": PROMPT, "middleware": middleware, "checkpointer": InMemorySaver()}
+        agent = make(server.chat_model(), [look], **options)
+        failed = talk(agent, 40)
+        return outcome_of(server, [], agent.get_state(THREAD).values, failed)
 
 
 TALKS: dict[str, Callable[..., Outcome]] = {
