@@ -15,10 +15,12 @@ import httpx
 import pytest
 from langgraph_sdk import get_client
 
+from langchain_ctxwin.demo.offline_model import QUESTIONS
 from support import server_graphs
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
+ROOT = Path(__file__).parents[2]
 GRAPHS = ("by_nodes", "ready", "by_middleware")
 START_SECONDS, TURNS, FORGED_TURN = 60, 8, 2
 FORGED = {
@@ -34,7 +36,9 @@ FORGED = {
 def server(tmp_path_factory):
     pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] is not installed")
     folder = tmp_path_factory.mktemp("server")
+    shipped = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
     graphs = {name: f"{server_graphs.__file__}:{name}" for name in GRAPHS}
+    graphs |= {name: str(ROOT / place) for name, place in shipped.items()}
     (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -101,3 +105,19 @@ async def test_a_message_streams_through_the_server(client):
     asked = {"messages": [{"role": "user", "content": "Question"}]}
     parts = [part async for part in client.runs.stream(None, "by_nodes", input=asked, stream_mode="messages-tuple")]
     assert "".join(part.data[0]["content"] for part in parts if part.event == "messages").startswith("1 ")
+
+
+async def test_the_shipped_graph_streams_its_gauge(client):
+    """Each request says how full its window is, each compaction what it freed, and the client draws it."""
+    thread = (await client.threads.create())["thread_id"]
+    told = []
+    tour = QUESTIONS["tour"].format(file="offline_model.py", last=350, page=50, term="model")
+    for question in (QUESTIONS["largest"], tour):
+        asked = {"messages": [{"role": "user", "content": question}]}
+        async for part in client.runs.stream(thread, "explorer", input=asked, stream_mode="custom"):
+            assert part.event != "error", part.data
+            told += [part.data] if part.event == "custom" else []
+    steps = [event for event in told if event["type"] == "context.step"]
+    assert len(steps) >= 4
+    assert all(0 < event["utilization"] <= 1 for event in steps)
+    assert [event for event in told if event["type"] == "context.compacted"]
