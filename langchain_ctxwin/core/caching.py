@@ -80,6 +80,11 @@ def _ends_in_text(message: AnyMessage) -> bool:
     return bool(last) and is_text and not _marks(message)
 
 
+def without_breakpoints(message: AnyMessage) -> AnyMessage:
+    """Return a message that no provider's cache is told of; the same object when it has no breakpoints."""
+    return _with_at_most(message, 0)[0] if _marks(message) else message
+
+
 def tail_argument(messages: Sequence[AnyMessage], tools: Sequence[Any], mark: Mapping[str, str]) -> dict[str, Any]:
     """Return the argument that puts a breakpoint behind the newest message; none when there are four already."""
     taken = sum(map(_is_marked_tool, tools)) + sum(len(_marks(message)) for message in messages)

@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.caching import cache_key, tail_argument, with_breakpoints
+from langchain_ctxwin.core.caching import cache_key, tail_argument, with_breakpoints, without_breakpoints
 from langchain_ctxwin.core.compaction import portion
 from langchain_ctxwin.core.edits import COMPACTION_TYPE
+from langchain_ctxwin.core.model_families import rules_of
+from langchain_ctxwin.core.native import readable
 from langchain_ctxwin.core.window import Window
 
 PromptCache = Literal["5m", "1h", "off"]
@@ -48,6 +50,16 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     if rules.keeps_history and window.session.since and window.session.compactions:
         messages = begun_anew(messages, _answered_before(window, window.session.since.index))
     return messages
+
+
+def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:
+    """Return a request as the provider of a model takes it, which may not be the one that it was made for.
+
+    Blocks that only their maker reads become text, and breakpoints of Anthropic's cache are for Anthropic.
+    """
+    provider = rules_of(model).provider
+    shown = [readable(message, provider) for message in messages]
+    return shown if provider in {"", "anthropic"} else [without_breakpoints(message) for message in shown]
 
 
 def call_arguments(

@@ -18,6 +18,7 @@ from pydantic import Field
 from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
+from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import MetricsSink
@@ -294,11 +295,13 @@ def _wish(route: Any) -> tuple[str, str]:
 
 def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
+    messages = shown_to(call.model, messages)
     return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
 
 
 async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
     """Like `_answer_of`, for async runs."""
+    messages = shown_to(call.model, messages)
     return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
 
 
@@ -311,6 +314,7 @@ def _chunks_of(
         return
     if call.model.rate_limiter:
         call.model.rate_limiter.acquire(blocking=True)
+    messages = shown_to(call.model, messages)
     yield from call.model._stream(messages, stop=stop, **run, **call.arguments)  # noqa: SLF001  # see above
 
 
@@ -323,6 +327,7 @@ async def _achunks_of(
         return
     if call.model.rate_limiter:
         await call.model.rate_limiter.aacquire(blocking=True)
+    messages = shown_to(call.model, messages)
     async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
         yield chunk
 

@@ -16,10 +16,21 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, ToolSelector, create_context_agent
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    ModelRegistry,
+    ModelRouter,
+    RoutedChatModel,
+    ToolSelector,
+    create_context_agent,
+)
 from langchain_ctxwin.core.caching import MAX_BREAKPOINTS, with_breakpoints
 from langchain_ctxwin.core.provider_call import forgets_history
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.models.sources import ExplicitSource
 
 MARK = {"type": "ephemeral"}
 LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
@@ -42,6 +53,9 @@ class Recorded:
         if isinstance(answer, Exception):
             raise answer
         return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **options):
+        return self._generate(messages, stop, **options)
 
 
 class Claude(Recorded, ChatAnthropic):
@@ -306,3 +320,24 @@ def test_azure_gets_no_key_that_some_of_its_versions_refuse():
     engine = ContextEngine(limits=LIMITS)
     window = engine.measure([HumanMessage("Hi")], called=azure)
     assert engine.call_options(window, engine.build(window), conversation="a", call=azure) == {}
+
+
+async def test_a_candidate_that_stands_in_gets_what_its_provider_takes():
+    """The request was made for another one: its blocks become text, its breakpoints are left out."""
+    made = AIMessage(
+        [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "compaction", "content": "Ann flies."}],
+        response_metadata={"model_provider": "anthropic"},
+    )
+    marked = HumanMessage([{"type": "text", "text": "Hi", "cache_control": MARK}])
+    for ask in ("invoke", "ainvoke"):
+        failing, other = claude(), gpt()
+        failing.metadata["answers"] += [ConnectionError("down")] * 2
+        info = {"context_window": 9_000, "max_output_tokens": 100}
+        router = ModelRouter([failing, other], ModelRegistry([ExplicitSource({"claude": info, "gpt": info})]))
+        answer = getattr(RoutedChatModel(router), ask)([marked, made, HumanMessage("So?")])
+        assert (answer if ask == "invoke" else await answer).text
+        told = json.dumps(sent_by(other)[-1]["input"])
+        assert breakpoints(sent_by(failing)[0]["messages"]) == 1
+        assert "Ann flies." in told
+        assert "cache_control" not in told
+        assert "thinking" not in told
