@@ -32,7 +32,7 @@ def test_a_long_talk_keeps_the_providers_rules(name):
     assert statistics.median(outcome.errors) <= LARGEST_ERROR
     assert max(outcome.breakpoints) <= MAX_BREAKPOINTS
     assert ("native compaction" in name) is bool(outcome.kept)
-    assert outcome.cached_share > 0.5
+    assert outcome.cached_share > (0.3 if "explicit" in name else 0.5)  # of what is stored, nothing else is read
 
 
 @pytest.mark.parametrize("ours_first", [True, False])

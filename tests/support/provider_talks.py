@@ -22,6 +22,8 @@ from langchain_ctxwin import ContextConfig, ModelLimits, TokenEstimator, create_
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
 from support.anthropic_server import AnthropicServer
+from support.gemini_policy import tool_loop
+from support.gemini_server import GeminiServer
 from support.loopback import Loopback
 from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
@@ -39,10 +41,13 @@ COMPACT_EDIT = {
     "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
 }
 SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+CONVERSATION = ("messages", "input", "contents")
+"""Where the requests of each provider have what was said."""
+
 PROMPT = "Answer in French. " * 60
 READ_PRICE, WRITE_PRICE = 0.1, 1.25
-ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE = 5, 8
-# Over the price of uncached input, as published by Anthropic for Sonnet and by OpenAI for GPT-5, 2026-11.
+ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE, GEMINI_OUTPUT_PRICE = 5, 8, 8
+# Over the price of uncached input, as published for Claude Sonnet, GPT-5 and Gemini 2.5 Pro, 2026-11; storage apart.
 
 EDIT_BETAS = ["context-management-2025-06-27", "compact-2026-01-12"]
 THREAD = {"configurable": {"thread_id": "talk"}}
@@ -125,32 +130,50 @@ def responding(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [thought, {"type": "function_call", "name": "look", "arguments": json.dumps({"place": place})}]
 
 
-def play(server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] = (look,), **options: Any) -> Outcome:
+def play(
+    server: Loopback,
+    model: Any,
+    *,
+    turns: int = 40,
+    tools: Sequence[Any] = (look,),
+    prompt: str = PROMPT,
+    **options: Any,
+) -> Outcome:
     """Hold a talk of so many turns, and say what became of it."""
     sink = MemorySink()
-    limits = ModelLimits(context_window=WINDOW, max_output_tokens=model.max_tokens)
+    limits = ModelLimits(context_window=WINDOW, max_output_tokens=output_of(model))
     # The servers count with one tokenizer, OpenAI's: what is off then is what a provider manages, not the tokenizer.
     options = {"limits": limits, "counter": TokenEstimator("openai"), **options}
     options |= {"checkpointer": InMemorySaver(), "sinks": [sink]}
-    agent = create_context_agent(model, list(tools), system_prompt=PROMPT, **options)
+    agent = create_context_agent(model, list(tools), system_prompt=prompt, **options)
     failed = talk(agent, turns)
     steps = [event for event in sink.events if isinstance(event, StepEvent)]
     return outcome_of(server, steps, agent.get_state(THREAD).values, failed)
 
 
 def play_peer(
-    server: Loopback, model: Any, *, turns: int = 40, tools: Sequence[Any] = (look,), limits: Any = None, **_: Any
+    server: Loopback,
+    model: Any,
+    *,
+    turns: int = 40,
+    tools: Sequence[Any] = (look,),
+    prompt: str = PROMPT,
+    limits: Any = None,
+    **_: Any,
 ) -> Outcome:
     """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
-    window = limits.context_window if limits else WINDOW
-    room = window - model.max_tokens - text_tokens(PROMPT)
+    room = (limits.context_window if limits else WINDOW) - output_of(model) - text_tokens(prompt)
     summarizing = SummarizationMiddleware(model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room)))
     caching = [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
-    agent = create_agent(
-        model, list(tools), system_prompt=PROMPT, middleware=[summarizing, *caching], checkpointer=InMemorySaver()
-    )
+    options = {"system_prompt": prompt, "middleware": [summarizing, *caching], "checkpointer": InMemorySaver()}
+    agent = create_agent(model, list(tools), **options)
     failed = talk(agent, turns)
     return outcome_of(server, [], agent.get_state(THREAD).values, failed)
+
+
+def output_of(model: Any) -> int:
+    """Tokens that a model asks for."""
+    return int(getattr(model, "max_tokens", None) or model.max_output_tokens)
 
 
 def talk(agent: Any, turns: int) -> int:
@@ -168,6 +191,9 @@ def talk(agent: Any, turns: int) -> int:
 def billed(exchange: Any) -> float:
     """What a provider bills for a request, in uncached input tokens, compactions included."""
     usage = exchange.reply.get("usage") or {}
+    if told := exchange.reply.get("usageMetadata"):
+        fresh = told["promptTokenCount"] - (1 - READ_PRICE) * (told.get("cachedContentTokenCount") or 0)
+        return fresh + GEMINI_OUTPUT_PRICE * (told.get("candidatesTokenCount") or 0)
     if "input_tokens_details" in usage:
         cached = usage["input_tokens_details"].get("cached_tokens") or 0
         return usage["input_tokens"] - (1 - READ_PRICE) * cached + OPENAI_OUTPUT_PRICE * usage["output_tokens"]
@@ -186,7 +212,7 @@ def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, An
     known = [step for step in steps if step.estimated_tokens and step.reported_tokens][LEARNING_STEPS:]
     usages = [message.usage_metadata for message in state["messages"] if isinstance(message, AIMessage)]
     read = sum((usage or {}).get("input_token_details", {}).get("cache_read", 0) for usage in usages)
-    sent = [exchange for exchange in server.requests if exchange.body and "/cachedContents" not in exchange.path]
+    sent = [exchange for exchange in server.requests if any(key in exchange.body for key in CONVERSATION)]
     return Outcome(
         requests=len(sent),
         refused=[str(exchange.reply.get("error")) for exchange in sent if exchange.status >= 400],
@@ -290,6 +316,19 @@ def openai_stateless(play: Play = play) -> Outcome:
         return play(server, server.chat_model(max_tokens=256, **options))
 
 
+def gemini_signatures(play: Play = play) -> Outcome:
+    """Calls carry signed thoughts, and have to come back with them."""
+    with GeminiServer(input_limit=WINDOW, policy=tool_loop(steps=1)) as server:
+        return play(server, server.chat_model(max_output_tokens=256))
+
+
+def gemini_cache(play: Play = play) -> Outcome:
+    """Prompt and tools are stored, and named in each request."""
+    with GeminiServer(input_limit=WINDOW, policy=tool_loop(steps=1)) as server:
+        config = ContextConfig(gemini_cache_seconds=3_600)
+        return play(server, server.chat_model(max_output_tokens=256), prompt=PROMPT * 5, config=config)
+
+
 def native(play: Play = play) -> Outcome:
     """Our engine lets Anthropic compact where it can: past 50,000 tokens."""
     long = StructuredTool.from_function(look_long, name="look", description="Look.")
@@ -325,6 +364,8 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: thinking": anthropic_thinking,
     "anthropic: 100 deferred tools": anthropic_deferred,
     "anthropic: native compaction asked for": native,
+    "gemini: thought signatures": gemini_signatures,
+    "gemini: explicit cache": gemini_cache,
     "openai: server-side history": openai_chain,
     "openai: history that is forgotten": openai_forgetting,
     "openai: native compaction": openai_compaction,
