@@ -27,7 +27,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 import exact
 from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.config import PRESETS
-from needed_values import Needed, needed_values
+from langchain_ctxwin.replay.needed import Needed, needed_values
 from plain_tails import Dropped, Newest
 from replay import common_tokens
 from transcripts import Transcript, load

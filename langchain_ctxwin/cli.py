@@ -32,6 +32,7 @@ from langchain_ctxwin.models.table import explanation_lines, model_table, source
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quality_report, report, requests_of
 from langchain_ctxwin.observe.plots import plot_usage
 from langchain_ctxwin.protocols import ModelSource
+from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.settings_file import read_table
 from langchain_ctxwin.settings_listing import changes, origins, shown
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(commands)
     _add_models(commands)
     _add_history(commands)
+    _add_replay(commands)
     cursor = commands.add_parser("cursor", help="explain a cursor of a large tool result, as far as it tells by itself")
     cursor.add_argument("text", help="the cursor, as a page shows it")
     help_text = "how long results are kept (default: that of the settings)"
@@ -163,6 +165,20 @@ def _add_history(commands: Any) -> None:
     for command in (shown, check):
         command.add_argument("file", type=Path, help="the file that a HistorySink writes")
         command.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
+
+
+def _add_replay(commands: Any) -> None:
+    replayed = commands.add_parser("replay", help="what recorded conversations would cost, and lose, under a policy")
+    help_text = "files or folders: OpenAI chat or LangChain messages, .jsonl or .json, also gzipped"
+    replayed.add_argument("files", nargs="+", metavar="FILES", help=help_text)
+    replayed.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
+    help_text = "a preset, a plain policy, or a settings file (repeatable; default: balanced and the plain ones)"
+    replayed.add_argument("--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text)
+    replayed.add_argument("--output", choices=("table", "json", "csv"), default="table", help="how it is printed")
+    replayed.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one per core)")
+    help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
+    replayed.add_argument("--recommend", action="store_true", help=help_text)
+    replayed.set_defaults(run=run_replay)
 
 
 def _positive(text: str) -> int:

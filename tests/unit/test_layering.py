@@ -48,6 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "conformance": set(),
+    # What is replayed is what the agent does around each call, not something like it.
+    "replay": BASE | COLLABORATORS | MIDDLE | {"agent"},
     "graph": {"agent"},
     "middleware": {"agent"},
 }

@@ -1,0 +1,22 @@
+"""Recorded conversations through a policy and a window: what it would cost, and what would be lost. No model is called.
+
+read_conversations(paths)  ->  compare(conversations, policies, window)  ->  ReplayResult per policy
+"""
+
+from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, replay
+from langchain_ctxwin.replay.policies import PLAIN, Policy
+from langchain_ctxwin.replay.reading import Conversation, read_conversations
+from langchain_ctxwin.replay.recommending import candidates, recommended
+
+__all__ = [
+    "PLAIN",
+    "Conversation",
+    "Policy",
+    "ReplayResult",
+    "candidates",
+    "compare",
+    "quiet",
+    "read_conversations",
+    "recommended",
+    "replay",
+]

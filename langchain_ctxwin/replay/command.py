@@ -1,0 +1,104 @@
+"""The command `ctxwin replay`: files in, one row per policy out."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from langchain_ctxwin.config import PRESETS
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet
+from langchain_ctxwin.replay.policies import PLAIN, Policy
+from langchain_ctxwin.replay.reading import Conversation, read_conversations
+from langchain_ctxwin.replay.recommending import candidates, recommended
+from langchain_ctxwin.settings_faults import escaped
+from langchain_ctxwin.util.tables import aligned
+
+MOST_TOLD = 20
+"""Lines that could not be read that are told one by one."""
+
+COLUMNS = ("policy", "requests", "over limit", "refused", "compactions", "needed shown", "billed", "fill", "cached")
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    """Replay, print, and return the exit code.
+
+    Raises:
+        ConfigError: a file or a policy is missing or none, or no conversation could be read.
+    """
+    names = args.policy or [next(iter(PRESETS)), *PLAIN]
+    policies = candidates() if args.recommend else list(map(Policy.named, names))
+    faults, results = list[str](), list[ReplayResult]()
+    quiet()
+    conversations = read_conversations(args.files, tell=faults.append)
+    for so_far in compare(_shown(conversations), policies, args.window, jobs=args.jobs):
+        results = so_far
+    _tell(faults)
+    if not results:
+        raise ConfigError(f"{', '.join(args.files)}: no conversation in {len(faults):,} faulty places; see above")
+    if args.recommend:
+        _recommend(results)
+    elif args.output == "json":
+        print(json.dumps([result.to_dict() for result in results]))
+    elif args.output == "csv":
+        rows = [result.to_dict() for result in results]
+        writer = csv.DictWriter(sys.stdout, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        _print(results)
+    return 0
+
+
+def _shown(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
+    """The conversations, counted where somebody watches."""
+    for number, conversation in enumerate(conversations, 1):
+        if sys.stderr.isatty():
+            print(f"\r{number:,} conversations", end="", file=sys.stderr, flush=True)
+        yield conversation
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _tell(faults: Sequence[str]) -> None:
+    for fault in faults[:MOST_TOLD]:
+        print(f"left out {escaped(fault)}", file=sys.stderr)
+    if len(faults) > MOST_TOLD:
+        print(f"left out {len(faults) - MOST_TOLD:,} more", file=sys.stderr)
+
+
+def _print(results: Sequence[ReplayResult]) -> None:
+    first = results[0]
+    print(f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens")
+    rows = [
+        (
+            result.policy,
+            f"{result.requests:,}",
+            f"{result.over_limit:,}",
+            f"{result.refused:,}",
+            f"{result.compactions:,}",
+            "-" if result.sufficiency is None else f"{result.sufficiency:.3f}",
+            f"{result.billed_per_request:,.0f}",
+            f"{result.utilization:.2f}",
+            f"{result.prefix_stability:.2f}",
+        )
+        for result in results
+    ]
+    for line in aligned([COLUMNS, *rows], right=COLUMNS[1:]):
+        print(escaped(line))
+    print("needed shown: values in the next call that had been seen before, once something had to leave")
+    print("billed: input tokens per request, those of the prefix shared with the one before at a tenth")
+
+
+def _recommend(results: Sequence[ReplayResult]) -> None:
+    chosen = recommended(results)
+    shown = max((result.sufficiency or 0.0 for result in results), default=0.0)
+    cheapest = min(result.billed_per_request for result in results)
+    share, bill = chosen.sufficiency or 1.0, chosen.billed_per_request
+    print(f"# of {len(results)} settings: shows {share:.3f} of what was needed (the best {shown:.3f}),")
+    print(f"# billed {bill:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
+    print(f"# over {chosen.conversations:,} conversations in a window of {chosen.window:,} tokens")
+    print(chosen.policy)

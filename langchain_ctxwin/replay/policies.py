@@ -1,0 +1,160 @@
+"""Policies that a replay compares: ours by their settings, and what everybody can write in twenty lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin.config import PRESETS, ContextConfig
+from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.summarize import ExtractiveSummarizer
+
+TO_HALF = 0.5
+"""What `drop-to-half` keeps of the room."""
+
+FRACTION, KEPT_FRACTION, SUMMARY_SHARE = 0.8, 0.3, 0.1
+"""When `summarize-at-a-fraction` summarizes, what it keeps of the room, and how long its summary may be: the documented
+example of LangChain's `SummarizationMiddleware`."""
+
+KEPT_RESULTS = 3
+"""Newest results that `clear-tool-results` leaves, the default of LangChain's `ClearToolUsesEdit`."""
+
+CLEARED = "[cleared]"
+
+Sizes = Callable[[AnyMessage], int]
+"""Tokens of a message."""
+
+
+class Plain(Protocol):
+    """A policy that knows the messages and what they cost, and nothing else."""
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return what of the history the next request shows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One row of a comparison."""
+
+    name: str
+    config: ContextConfig | None = None
+    """The settings of ours; None for a plain one."""
+
+    make: Callable[[int, Sizes], Plain] | None = None
+    """Makes a plain policy for one conversation, by the tokens that its messages may have."""
+
+    @classmethod
+    def named(cls, text: str) -> Policy:
+        """Return a preset, a plain policy, or the one that a settings file describes.
+
+        Raises:
+            ConfigError: there is none of this name, or the file is not valid.
+
+        Example:
+            >>> Policy.named("drop-to-half").name
+            'drop-to-half'
+        """
+        if text in PRESETS:
+            return cls(name=text, config=ContextConfig.preset(text))  # type: ignore[arg-type]  # it is one of them
+        if text in PLAIN:
+            return cls(name=text, make=PLAIN[text])
+        if Path(text).is_file():
+            return cls(name=text, config=ContextConfig.from_file(text))
+        known = ", ".join((*PRESETS, *PLAIN))
+        raise ConfigError(f"--policy {text}: give one of {known}, or a file with settings of ContextConfig")
+
+
+class KeepLast:
+    """As many of the newest messages as fit: the start moves with every step."""
+
+    def __init__(self, room: int, size: Sizes) -> None:
+        self.room, self.size = room, size
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return the newest messages that fit."""
+        start, used = len(history), 0
+        while start and used + self.size(history[start - 1]) <= self.room:
+            start -= 1
+            used += self.size(history[start])
+        return list(history[_first_whole(history, start) :])
+
+
+class DropToHalf:
+    """The tail, whose start moves only when the room is full, then to half of it."""
+
+    keep, share = TO_HALF, 1.0
+
+    def __init__(self, room: int, size: Sizes) -> None:
+        self.room, self.size, self.start = room, size, 0
+        self.head: list[AnyMessage] = []
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return what is left of the history, after dropping when the room is full."""
+        if sum(map(self.size, (*self.head, *history[self.start :]))) > self.share * self.room:
+            before, held = self.start, sum(map(self.size, history[self.start :]))
+            while self.start < len(history) - 1 and held > self.keep * self.room:
+                held -= self.size(history[self.start])
+                self.start += 1
+            self.start = _first_whole(history, self.start)
+            self.dropped(history[before : self.start])
+        return [*self.head, *history[self.start :]]
+
+    def dropped(self, messages: Sequence[AnyMessage]) -> None:
+        """Hear what has just left."""
+
+
+class SummarizeAtAFraction(DropToHalf):
+    """The same, past a fraction, with an extracted summary of what left in front."""
+
+    keep, share = KEPT_FRACTION, FRACTION
+
+    def dropped(self, messages: Sequence[AnyMessage]) -> None:
+        """Sum up what left, with the summary before it."""
+        previous = self.head[0].text if self.head else ""
+        try:
+            summarizer, most = ExtractiveSummarizer(), int(SUMMARY_SHARE * self.room)
+            text = summarizer.summarize(messages, previous=previous, max_tokens=most)
+        except SummarizationError:  # there is nothing in it
+            return
+        self.head = [HumanMessage(text)]
+
+
+class ClearToolResults:
+    """All messages, old results cleared past a fraction: nothing else ever leaves."""
+
+    def __init__(self, room: int, size: Sizes) -> None:
+        self.room, self.size, self.cleared = room, size, 0
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return the history with its older results cleared."""
+        results = [index for index, message in enumerate(history) if isinstance(message, ToolMessage)]
+        shown = self._shown(history, results)
+        if sum(map(self.size, shown)) > FRACTION * self.room:
+            self.cleared = max(self.cleared, len(results) - KEPT_RESULTS)
+            shown = self._shown(history, results)
+        return shown
+
+    def _shown(self, history: Sequence[AnyMessage], results: Sequence[int]) -> list[AnyMessage]:
+        old = set(results[: self.cleared])
+        return [m.model_copy(update={"content": CLEARED}) if i in old else m for i, m in enumerate(history)]
+
+
+def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
+    """The next position that is no result: its call would be missing."""
+    while start < len(history) and isinstance(history[start], ToolMessage):
+        start += 1
+    return start
+
+
+PLAIN: dict[str, Callable[[int, Sizes], Plain]] = {
+    "keep-last": KeepLast,
+    "drop-to-half": DropToHalf,
+    "summarize-at-a-fraction": SummarizeAtAFraction,
+    "clear-tool-results": ClearToolResults,
+}
+"""Policies by name."""

@@ -1,0 +1,296 @@
+"""Does a replay read what was recorded, send what an agent would send, and count what that costs and loses?"""
+
+import csv
+import gzip
+import io
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.load import dumpd
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    messages_to_dict,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_ctxwin import ConfigError, ContextConfig, ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.conformance import StrictChatModel, problem_of
+from langchain_ctxwin.counting import VocabularyCounter
+from langchain_ctxwin.replay import (
+    PLAIN,
+    Conversation,
+    Policy,
+    ReplayResult,
+    candidates,
+    compare,
+    read_conversations,
+    recommended,
+    replay,
+)
+
+WINDOW = 2_000
+THREAD = {"configurable": {"thread_id": "recorded"}}
+
+
+def recording(turns=30, name="one"):
+    """A recorded agent that looks things up, and needs at the end what it saw at the beginning."""
+    messages = [SystemMessage("You are a clerk.")]
+    for n in range(turns):
+        wanted = f"INV-{n * 7919 % 10_000:05d}"
+        call = {"name": "find", "args": {"invoice": f"INV-{max(0, n - 9) * 7919 % 10_000:05d}"}, "id": f"c{n}"}
+        messages += [
+            HumanMessage(f"What of {wanted}? " + "river mill heron " * 12),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(f"{wanted} was paid. " + "boat pier " * 20, tool_call_id=f"c{n}"),
+            AIMessage(f"It was paid, number {n}."),
+        ]
+    named = tuple(message.model_copy(update={"id": f"{name}-{i}"}) for i, message in enumerate(messages))
+    return Conversation(name=name, messages=named)
+
+
+def told(paths):
+    faults = []
+    return list(read_conversations(paths, tell=faults.append)), faults
+
+
+FORMS = {
+    "openai.jsonl": lambda messages: json.dumps(
+        {"id": "a", "messages": convert_to_openai_messages(messages), "tools": []}
+    ),
+    "loose.jsonl": lambda messages: "\n".join(map(json.dumps, convert_to_openai_messages(messages))),
+    "dicts.json": lambda messages: json.dumps(messages_to_dict(messages)),
+    "dumped.json": lambda messages: json.dumps({"messages": [dumpd(message) for message in messages]}),
+    "several.json": lambda messages: json.dumps([{"messages": convert_to_openai_messages(messages)}] * 1),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_form_is_read_alike(tmp_path, name, packed):
+    messages, text = recording(3).messages, FORMS[name](recording(3).messages)
+    path = tmp_path / (f"{name}.gz" if packed else name)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    (found,), faults = told([path])
+    assert faults == []
+    assert [(m.type, m.text) for m in found.messages] == [(m.type, m.text) for m in messages]
+    assert [getattr(m, "tool_calls", None) for m in found.messages] == [
+        getattr(m, "tool_calls", None) for m in messages
+    ]
+    assert len({message.id for message in found.messages}) == len(messages)
+
+
+def test_what_cannot_be_read_is_told_with_its_place(tmp_path):
+    good = FORMS["openai.jsonl"](recording(2).messages)
+    orphan = [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", "tool_call_id": "x"}]
+    orphan.append({"role": "assistant", "content": None})
+    lone = '{"messages": [{"role": "user", "content": "x"}]}'
+    wizard = '{"messages": [{"role": "wizard", "content": "x"}]}'
+    lines = [good, "{broken", '"a text"', '{"messages": []}', wizard, lone, '{"messages": [7]}']
+    lines += [json.dumps({"messages": orphan}), "", good[:90]]
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes("\n".join(lines).encode() + b"\xff\xfe")
+    found, faults = told([path])
+    assert [len(one.messages) for one in found] == [9, 2]
+    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "7", "8", "10"]
+    assert "1 results of calls that are not there" in faults[6]
+
+
+def test_a_file_that_breaks_off_gives_what_it_has(tmp_path):
+    text = "\n".join([FORMS["openai.jsonl"](recording(40).messages)] * 40)
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=0)[:60_000])
+    found, faults = told([tmp_path])
+    assert found
+    assert "broken off" in faults[-1]
+    (tmp_path / "cut.json").write_text("[")
+    assert "no JSON" in told([tmp_path / "cut.json"])[1][0]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("gone.jsonl", "does not exist"), (".", "holds no file"), ("a.csv", "end in")]
+)
+def test_a_path_that_holds_nothing_is_named(tmp_path, path, why):
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(ConfigError, match=why):
+        told([tmp_path / path])
+
+
+@tool
+def find(invoice: str) -> str:
+    """Find an invoice."""
+    return f"{invoice} was paid. " + "boat pier " * 30
+
+
+def test_a_replay_sends_what_the_agent_sent():
+    """Request by request: the conversation of a live agent is recorded, and replayed by the same settings."""
+    count = VocabularyCounter("o200k_base")
+
+    def answer(messages):
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("It was paid. " * 5)
+        return AIMessage(
+            "", tool_calls=[{"name": "find", "args": {"invoice": messages[-1].text[-9:]}, "id": messages[-1].id}]
+        )
+
+    reserve = WINDOW // 4
+    model = StrictChatModel(context_window=WINDOW, max_tokens=reserve, answer=answer, count=count)
+    limits = ModelLimits(context_window=WINDOW, requested_output_tokens=reserve)
+    options = {"counter": TokenEstimator("openai"), "checkpointer": InMemorySaver()}
+    agent = create_context_agent(model, [find], system_prompt="You are a clerk.", limits=limits, **options)
+    for n in range(30):
+        agent.invoke({"messages": [HumanMessage(f"{'river mill ' * 15} INV-{n:05d}", id=f"q{n}")]}, THREAD)
+    history = [SystemMessage("You are a clerk."), *agent.get_state(THREAD).values["messages"]]
+    sent = []
+    recorded = Conversation(name="live", messages=tuple(history), tools=(find,))
+    result = replay(recorded, Policy.named("balanced"), WINDOW, heard=sent.append)
+
+    def payload(requests):
+        return [[(m.type, m.text, getattr(m, "tool_calls", None)) for m in request] for request in requests]
+
+    assert payload(sent) == payload(model.requests)
+    assert result.requests == len(model.requests) == 60
+    assert result.compactions == agent.get_state(THREAD).values["context_guard"]["compactions"] > 2
+    assert (result.over_limit, result.refused) == (len(model.refusals), 0)
+
+
+@pytest.mark.parametrize("name", ["balanced", "lean", "roomy", *PLAIN])
+def test_every_policy_plays_a_conversation_to_its_end(name):
+    sent = []
+    result = replay(recording(), Policy.named(name), WINDOW, heard=sent.append)
+    assert (result.conversations, result.requests) == (1, 60)
+    assert result.refused == 0
+    assert len(sent) == 60 - result.over_limit
+    assert result.compactions > 0
+    assert 0 < result.shown <= result.needed
+    assert 0 < result.billed_tokens < result.sent_tokens
+    assert 0 < result.utilization <= 1
+    assert [problem for request in sent if (problem := problem_of(request)) and "first message" not in problem] == []
+
+
+def test_ours_shows_what_a_plain_tail_has_lost():
+    ours, tail = (replay(recording(), Policy.named(name), WINDOW) for name in ("balanced", "drop-to-half"))
+    assert ours.sufficiency > tail.sufficiency + 0.1
+
+
+def test_a_window_that_holds_everything_loses_nothing():
+    result = replay(recording(3), Policy.named("keep-last"), 100_000)
+    assert (result.sufficiency, result.compactions, result.over_limit) == (None, 0, 0)
+    assert result.to_dict()["sufficiency"] is None
+
+
+def test_a_request_that_nothing_makes_fit_is_counted():
+    huge = Conversation(name="huge", messages=(SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")))
+    assert replay(huge, Policy.named("balanced"), WINDOW).refused == 1
+    assert replay(huge, Policy.named("keep-last"), WINDOW).over_limit == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_add_up_whatever_works_on_them(jobs):
+    conversations = [recording(20, f"n{n}") for n in range(3)]
+    policies = [Policy.named("balanced"), Policy.named("drop-to-half")]
+    *_, last = compare(conversations, policies, WINDOW, jobs=jobs)
+    for policy, total in zip(policies, last, strict=True):
+        each = [replay(one, policy, WINDOW) for one in conversations]
+        assert total == sum(each[1:], each[0])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.sampled_from(["human", "ai", "call"])), max_size=20),
+    st.sampled_from([*PLAIN]),
+)
+def test_a_plain_policy_never_splits_a_call_from_its_result(parts, name):
+    history = []
+    for n, (words, kind) in enumerate(parts):
+        if kind == "call":
+            call = {"name": "f", "args": {}, "id": f"c{n}"}
+            history += [AIMessage("", tool_calls=[call]), ToolMessage("x " * words, tool_call_id=f"c{n}")]
+        else:
+            history.append((HumanMessage if kind == "human" else AIMessage)("x " * words))
+    policy = PLAIN[name](200, lambda message: len(message.text) // 2 + 4)
+    for stop in range(1, len(history) + 1):
+        shown = policy.view(history[:stop])
+        calls = {call["id"] for message in shown if isinstance(message, AIMessage) for call in message.tool_calls}
+        assert all(message.tool_call_id in calls for message in shown if isinstance(message, ToolMessage))
+
+
+def test_the_cheapest_of_those_that_lose_nothing_is_recommended():
+    about = {"policy": "", "window": 1, "requests": 10, "needed": 100}
+    results = [
+        ReplayResult(**about, shown=99, billed_tokens=900),
+        ReplayResult(**about, shown=100, billed_tokens=1_000),
+        ReplayResult(**about, shown=80, billed_tokens=100),
+        ReplayResult(**about, shown=100, billed_tokens=10, refused=1),
+    ]
+    assert recommended(results) is results[0]
+    assert ContextConfig() in [policy.config for policy in candidates()]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    rows = [{"id": f"r{n}", "messages": convert_to_openai_messages(recording(25).messages)} for n in range(2)]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n{half")
+    return path
+
+
+def run(capsys, *arguments):
+    code = main(["replay", "--jobs", "1", "--window", str(WINDOW), *map(str, arguments)])
+    return code, capsys.readouterr()
+
+
+def test_the_command_prints_a_table(recorded, capsys):
+    code, out = run(capsys, recorded)
+    assert code == 0
+    lines = out.out.splitlines()
+    assert lines[0] == f"2 conversations, 100 requests, a window of {WINDOW:,} tokens"
+    assert [line.split()[0] for line in lines[2:7]] == ["balanced", *PLAIN]
+    assert out.err.startswith(f"left out {recorded}:3: no JSON")
+
+
+def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
+    (tmp_path / "mine.toml").write_text("keep = 0.3\n")
+    arguments = (recorded, "--policy", "lean", "--policy", tmp_path / "mine.toml")
+    rows = json.loads(run(capsys, *arguments, "--output", "json")[1].out)
+    assert [row["policy"] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
+    read = list(csv.DictReader(io.StringIO(run(capsys, *arguments, "--output", "csv")[1].out)))
+    assert [float(row["billed_per_request"]) for row in read] == [row["billed_per_request"] for row in rows]
+
+
+def test_a_recommendation_is_a_file_that_can_be_used(recorded, capsys, tmp_path):
+    code, out = run(capsys, recorded, "--recommend")
+    (tmp_path / "best.toml").write_text(out.out)
+    config = ContextConfig.from_file(tmp_path / "best.toml")
+    assert code == 0
+    assert config in [policy.config for policy in candidates()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["gone.jsonl"], "does not exist"),
+        (["--policy", "magic"], "give one of balanced, lean, roomy, keep-last"),
+        (["empty.jsonl"], "no conversation in 1 faulty places"),
+    ],
+)
+def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypatch, arguments, why):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("{}")
+    given_files = [] if arguments[0].endswith("jsonl") else [recorded]
+    code, out = run(capsys, *given_files, *arguments)
+    assert code == 2
+    assert why in out.err
+    assert out.out == ""
+
+
+def test_progress_is_for_people(recorded, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert "2 conversations" in run(capsys, recorded, "--policy", "keep-last")[1].err
