@@ -176,6 +176,8 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text)
     replayed.add_argument("--output", choices=("table", "json", "csv"), default="table", help="how it is printed")
     replayed.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one per core)")
+    help_text = "also draw the longest conversation under the first policy, as a page that needs nothing else"
+    replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
     replayed.set_defaults(run=run_replay)

@@ -3,7 +3,8 @@
 read_conversations(paths)  ->  compare(conversations, policies, window)  ->  ReplayResult per policy
 """
 
-from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, replay
+from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.playing import ReplayResult, Sent, compare, quiet, replay
 from langchain_ctxwin.replay.policies import PLAIN, Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from langchain_ctxwin.replay.recommending import candidates, recommended
@@ -13,8 +14,10 @@ __all__ = [
     "Conversation",
     "Policy",
     "ReplayResult",
+    "Sent",
     "candidates",
     "compare",
+    "page",
     "quiet",
     "read_conversations",
     "recommended",

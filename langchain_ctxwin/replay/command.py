@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.replay.page import page
 from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet
 from langchain_ctxwin.replay.policies import PLAIN, Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
@@ -37,6 +38,8 @@ def run_replay(args: argparse.Namespace) -> int:
     for so_far in compare(_shown(conversations), policies, args.window, jobs=args.jobs):
         results = so_far
     _tell(faults)
+    if args.html and results:
+        _write_page(args, policies, results)
     if not results:
         raise ConfigError(f"{', '.join(args.files)}: no conversation in {len(faults):,} faulty places; see above")
     if args.recommend:
@@ -51,6 +54,16 @@ def run_replay(args: argparse.Namespace) -> int:
     else:
         _print(results)
     return 0
+
+
+def _write_page(args: argparse.Namespace, policies: Sequence[Policy], results: Sequence[ReplayResult]) -> None:
+    """Draw the longest conversation under the first policy."""
+    longest = max(read_conversations(args.files), key=lambda one: len(one.messages))
+    try:
+        args.html.write_text(page(longest, policies[0], args.window, results), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
+    print(f"drew {escaped(longest.name)} under {escaped(policies[0].name)}: {escaped(str(args.html))}", file=sys.stderr)
 
 
 def _shown(conversations: Iterable[Conversation]) -> Iterator[Conversation]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -99,8 +99,28 @@ class ReplayResult:
         return {**figures, "billed_tokens": round(self.billed_tokens), **rounded}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One request of a replay, as it is sent."""
+
+    request: list[AnyMessage]
+    history: int
+    """Messages of the conversation, after its leading system messages, that there were."""
+
+    tokens: int
+    cached_tokens: int
+    """Its size, and the part at its beginning that the request before had too."""
+
+    missing: tuple[str, ...]
+    """What the recorded answer needed, had been seen before, and is not in the request."""
+
+    report: Mapping[str, Any]
+    guard: Mapping[str, Any]
+    """The `context_report` and `context_guard` of ours; empty for a plain policy."""
+
+
 def replay(
-    conversation: Conversation, policy: Policy, window: int, *, heard: Callable[[list[AnyMessage]], None] | None = None
+    conversation: Conversation, policy: Policy, window: int, *, heard: Callable[[Sent], None] | None = None
 ) -> ReplayResult:
     """Return what the requests of one conversation would have been.
 
@@ -108,7 +128,7 @@ def replay(
         conversation: the recording.
         policy: what decides about each request.
         window: context window in tokens; a quarter of it is kept for the answer.
-        heard: is given each request that is sent.
+        heard: is told of each request that is sent.
 
     Raises:
         ConfigError: the window leaves no room for input.
@@ -157,6 +177,11 @@ def _played(work: tuple[Conversation, Sequence[Policy], int]) -> list[ReplayResu
     return [replay(conversation, policy, window) for policy in policies]
 
 
+def input_limit(window: int) -> int:
+    """Return the tokens that a request may have in a window."""
+    return window - _reserve(window)
+
+
 def _reserve(window: int) -> int:
     return max(1, int(RESERVE_SHARE * window))
 
@@ -169,11 +194,11 @@ class _Play:
     """One conversation under one policy."""
 
     def __init__(
-        self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[list[AnyMessage]], None] | None
+        self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[Sent], None] | None
     ) -> None:
         self.conversation, self.heard = conversation, heard
         self.count = _counter()
-        self.limit = window - _reserve(window)
+        self.limit = input_limit(window)
         self.result = ReplayResult(policy=policy.name, window=window, conversations=1)
         messages = conversation.messages
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
@@ -185,6 +210,8 @@ class _Play:
         self.reply = AIMessage("")
         self.before: list[AnyMessage] = []
         self.needs: list[str] = []
+        self.moment: Mapping[str, Any] = {}
+        """The state of ours when its request was built."""
         if policy.make is None:
             limits = ModelLimits(context_window=window, requested_output_tokens=_reserve(window))
             engine = ContextEngine(limits, counter=TokenEstimator(FAMILY), config=policy.config)
@@ -229,6 +256,7 @@ class _Play:
                 if node == "budget_check" or self.nodes.route_on_budget(state) == node:
                     state |= getattr(self.nodes, node).invoke(state)
             state |= self.nodes.build_messages.invoke(state)
+            self.moment = state
             state |= {key: value for key, value in self.model.invoke(state).items() if key != "messages"}
         except BudgetExceededError:
             self.result = self._with(refused=1)
@@ -251,20 +279,30 @@ class _Play:
         if tokens > self.limit:
             self.result = self._with(over_limit=1)
             return tokens
-        if self.heard:
-            self.heard(request)
         shared = _shared(self.before, request)
         if self.plain is not None and shared < len(self.before):
             self.result = self._with(compactions=1)
         cached = self.count(request[:shared], tools=tools) if shared else 0
         text = "\n".join(map(_text, request))
+        missing = tuple(value for value in self.needs if value not in text)
+        if self.heard:
+            sent = Sent(
+                request=request,
+                history=len(self.state["messages"]),
+                tokens=tokens,
+                cached_tokens=cached,
+                missing=missing,
+                report=self.moment.get("context_report") or {},
+                guard=self.moment.get("context_guard") or {},
+            )
+            self.heard(sent)
         self.result = self._with(
             sent_tokens=tokens,
             shared_tokens=cached,
             billed_tokens=tokens - (1 - CACHED_PRICE) * cached,
             limit_tokens=self.limit,
             needed=len(self.needs),
-            shown=sum(value in text for value in self.needs),
+            shown=len(self.needs) - len(missing),
         )
         self.before = request
         return tokens

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -32,6 +33,7 @@ from langchain_ctxwin.replay import (
     ReplayResult,
     candidates,
     compare,
+    page,
     read_conversations,
     recommended,
     replay,
@@ -151,7 +153,7 @@ def test_a_replay_sends_what_the_agent_sent():
     history = [SystemMessage("You are a clerk."), *agent.get_state(THREAD).values["messages"]]
     sent = []
     recorded = Conversation(name="live", messages=tuple(history), tools=(find,))
-    result = replay(recorded, Policy.named("balanced"), WINDOW, heard=sent.append)
+    result = replay(recorded, Policy.named("balanced"), WINDOW, heard=lambda one: sent.append(one.request))
 
     def payload(requests):
         return [[(m.type, m.text, getattr(m, "tool_calls", None)) for m in request] for request in requests]
@@ -165,7 +167,7 @@ def test_a_replay_sends_what_the_agent_sent():
 @pytest.mark.parametrize("name", ["balanced", "lean", "roomy", *PLAIN])
 def test_every_policy_plays_a_conversation_to_its_end(name):
     sent = []
-    result = replay(recording(), Policy.named(name), WINDOW, heard=sent.append)
+    result = replay(recording(), Policy.named(name), WINDOW, heard=lambda one: sent.append(one.request))
     assert (result.conversations, result.requests) == (1, 60)
     assert result.refused == 0
     assert len(sent) == 60 - result.over_limit
@@ -234,6 +236,42 @@ def test_the_cheapest_of_those_that_lose_nothing_is_recommended():
     assert ContextConfig() in [policy.config for policy in candidates()]
 
 
+def data_of(text):
+    """What a page holds."""
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("name", ["balanced", "drop-to-half"])
+def test_a_page_holds_every_request_and_why_the_rest_left(name):
+    conversation, policy, sent = recording(), Policy.named(name), []
+    replay(conversation, policy, WINDOW, heard=sent.append)
+    data = data_of(page(conversation, policy, WINDOW))
+    assert len(data["steps"]) == len(sent)
+    for step, one in zip(data["steps"], sent, strict=True):
+        shown = {place for first, last in step["shown"] for place in range(first, last + 1)}
+        assert shown == {n for n, m in enumerate(conversation.messages[1:]) if m.id in {r.id for r in one.request}}
+        assert step["tokens"] == one.tokens <= data["limit"]
+    if name == "balanced":
+        assert sum(bool(step["reason"]) for step in data["steps"]) == data["result"]["compactions"]
+        assert any("<record>" in data["texts"][note] for note in data["steps"][-1]["notes"])
+
+
+def test_a_page_loads_nothing_and_runs_nothing_that_somebody_said():
+    evil = "</script><script>alert(1)</script><!--<script>"
+    messages = (HumanMessage(evil, id="a"), AIMessage("x", id="b"), HumanMessage(evil, id="c"), AIMessage("y", id="d"))
+    text = page(Conversation(name=evil, messages=messages), Policy.named("balanced"), WINDOW)
+    assert data_of(text)["name"] == evil
+    assert "alert(1)</script>" not in text
+    assert not re.search(r"""(src|href)=|@import|url\(|fetch\(""", text)
+
+
+def test_a_page_of_four_hundred_requests_is_small():
+    text = page(recording(200), Policy.named("balanced"), WINDOW, [])
+    assert len(data_of(text)["steps"]) == 400
+    assert len(text.encode()) < 3_000_000
+
+
 @pytest.fixture
 def recorded(tmp_path):
     path = tmp_path / "runs.jsonl"
@@ -289,6 +327,17 @@ def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypa
     assert code == 2
     assert why in out.err
     assert out.out == ""
+
+
+def test_the_command_draws_a_page(recorded, capsys, tmp_path):
+    code, out = run(capsys, recorded, "--policy", "lean", "--html", tmp_path / "page.html")
+    data = data_of((tmp_path / "page.html").read_text())
+    assert code == 0
+    assert (data["policy"], len(data["steps"]), len(data["results"])) == ("lean", 50, 1)
+    assert "drew r0 under lean" in out.err
+    code, out = run(capsys, recorded, "--policy", "lean", "--html", tmp_path / "gone" / "page.html")
+    assert code == 2
+    assert "No such file or directory" in out.err
 
 
 def test_progress_is_for_people(recorded, capsys, monkeypatch):

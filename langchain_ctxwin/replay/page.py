@@ -1,0 +1,107 @@
+"""One self-contained page: the requests of a conversation over time, what each showed, and why the rest had left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.replay.playing import ReplayResult, Sent, input_limit, replay
+from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.reading import Conversation
+
+REGIONS = ("system", "tool", "summary", "pinned", "history")
+"""Regions of a request, as the keys of a `context_report` begin."""
+
+SHOWN_CHARS = 1_500
+"""Text of a message that the page holds: enough to know it by, and 400 requests stay within 3 MB."""
+
+TEMPLATE, PLACE = "page.html", "__DATA__"
+
+
+def page(conversation: Conversation, policy: Policy, window: int, results: Sequence[ReplayResult] = ()) -> str:
+    """Return the HTML of one conversation under one policy, with the results of several above it.
+
+    Nothing is loaded from elsewhere, and what was said is shown as text alone.
+
+    Raises:
+        ConfigError: the window leaves no room for input.
+    """
+    first = next((i for i, m in enumerate(conversation.messages) if not isinstance(m, SystemMessage)), 0)
+    messages, sent = conversation.messages[first:], list[Sent]()
+    result = replay(conversation, policy, window, heard=sent.append)
+    places = {message.id: place for place, message in enumerate(messages)}
+    texts = dict[str, int]()
+    data = {
+        "name": conversation.name,
+        "policy": policy.name,
+        "window": window,
+        "limit": input_limit(window),
+        "result": result.to_dict(),
+        "results": [one.to_dict() for one in results],
+        "regions": REGIONS,
+        "messages": [{"role": message.type, "text": _shown(message)} for message in messages],
+        "steps": [
+            _step(one, before, messages, places, texts) for before, one in zip([None, *sent], sent, strict=False)
+        ],
+    }
+    data["texts"] = list(texts)
+    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text ends the script
+    return (files(__package__) / TEMPLATE).read_text(encoding="utf-8").replace(PLACE, told)
+
+
+def _step(
+    sent: Sent,
+    before: Sent | None,
+    messages: Sequence[AnyMessage],
+    places: dict[str | None, int],
+    texts: dict[str, int],
+) -> dict[str, Any]:
+    """What the page says of one request; texts that several requests show are kept once."""
+    known = [(places[message.id], message) for message in sent.request if message.id in places]
+    edited = [place for place, message in known if message.content != messages[place].content]
+    notes = [m for m in sent.request if m.id not in places and not isinstance(m, SystemMessage)]
+    compactions = [int(one.guard.get("compactions", 0)) if one else 0 for one in (before, sent)]
+    sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
+    return {
+        "tokens": sent.tokens,
+        "cached": sent.cached_tokens,
+        "sizes": sizes if sent.report else [0, 0, 0, 0, sent.tokens],
+        "history": sent.history,
+        "shown": list(_ranges(sorted(place for place, _ in known))),
+        "edited": [[place, _kept(texts, message)] for place, message in known if place in edited],
+        "notes": [_kept(texts, message) for message in notes],
+        "missing": sent.missing,
+        "reason": sent.guard.get("reason", "") if compactions[1] > compactions[0] else "",
+    }
+
+
+def _kept(texts: dict[str, int], message: AnyMessage) -> int:
+    """The number of a text, the same for the same text."""
+    return texts.setdefault(_shown(message), len(texts))
+
+
+def _ranges(places: Sequence[int]) -> Iterator[list[int]]:
+    """Places as runs of first and last."""
+    run: list[int] = []
+    for place in places:
+        if run and place == run[1] + 1:
+            run[1] = place
+        else:
+            if run:
+                yield run
+            run = [place, place]
+    if run:
+        yield run
+
+
+def _shown(message: AnyMessage) -> str:
+    """The text of a message with its calls, its beginning where it is long."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    parts = [text_of(message.content), *(f"→ {call['name']}({json.dumps(call['args'])})" for call in calls)]
+    text = "\n".join(part for part in parts if part)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text):,} characters)"
