@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -32,6 +33,9 @@ CACHED_PRICE = 0.1
 
 RESERVE_SHARE = 0.25
 """Part of the window that is kept for the answer where nothing else is said, as everywhere in this package."""
+
+WAITING, POLL_SECONDS = 4, 0.1
+"""Conversations that are read ahead for each process, and how soon reading ends when nobody wants more."""
 
 VOCABULARY, FAMILY = "o200k_base", "openai"
 """What requests are counted with: exactly with the extra `exact`, else by the estimator of the same family."""
@@ -154,17 +158,35 @@ def compare(
         raise ConfigError("0 policies to compare: name at least one")
     ModelLimits(context_window=window).input_limit(_reserve(window))
     totals = [ReplayResult(policy=policy.name, window=window) for policy in policies]
-    work = ((conversation, policies, window) for conversation in conversations)
     workers = jobs or os.cpu_count() or 1
+    for played in _each(conversations, policies, window, workers):
+        totals = [total + one for total, one in zip(totals, played, strict=True)]
+        yield totals
+
+
+def _each(
+    conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, workers: int
+) -> Iterator[list[ReplayResult]]:
+    """The results of each conversation; no more of them are read than are worked on."""
     if workers == 1:
-        for played in map(_played, work):
-            totals = [total + one for total, one in zip(totals, played, strict=True)]
-            yield totals
+        yield from map(_played, ((conversation, policies, window) for conversation in conversations))
         return
+    free, ended = threading.Semaphore(WAITING * workers), threading.Event()
+
+    def work() -> Iterator[tuple[Conversation, Sequence[Policy], int]]:
+        for conversation in conversations:
+            while not free.acquire(timeout=POLL_SECONDS):
+                if ended.is_set():
+                    return
+            yield conversation, policies, window
+
     with multiprocessing.get_context("spawn").Pool(workers, initializer=quiet) as pool:
-        for played in pool.imap_unordered(_played, work):
-            totals = [total + one for total, one in zip(totals, played, strict=True)]
-            yield totals
+        try:
+            for played in pool.imap_unordered(_played, work()):
+                free.release()
+                yield played
+        finally:
+            ended.set()
 
 
 def quiet() -> None:
