@@ -55,10 +55,10 @@ def storage(target):
         if target.startswith("postgresql:"):
             saver = stack.enter_context(PostgresSaver.from_conn_string(target))
             store = stack.enter_context(PostgresStore.from_conn_string(target))
-            saver.setup()
         else:
             saver = stack.enter_context(sqlite_saver(Path(f"{target}.threads"), strict=True))
             store = stack.enter_context(SqliteStore.from_conn_string(f"{target}.store"))
+        saver.setup()  # before a second process does: SQLite changes its journal for one connection alone
         store.setup()
         yield saver, store
         # A connection that is closed under a thread that writes to it takes the process with it.
