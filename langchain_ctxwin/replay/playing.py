@@ -225,7 +225,7 @@ class _Play:
         messages = conversation.messages
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         self.system, self.rest = list(messages[:first]), list(messages[first:])
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[tuple[str | None, str], int] = {}
         self.room = self.limit - self.count(self.system, tools=list(conversation.tools) or None)
         self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         self.state: dict[str, Any] = {"messages": []}
@@ -242,7 +242,7 @@ class _Play:
 
     def size(self, message: AnyMessage) -> int:
         """Tokens of a message, counted once."""
-        key = f"{message.id}|{len(message.text)}"
+        key = (message.id, message.text)
         if key not in self.sizes:
             self.sizes[key] = self.count([message]) - self.count([])
         return self.sizes[key]

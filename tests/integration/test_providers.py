@@ -1,6 +1,7 @@
 """What providers manage themselves, on servers that keep their rules: nothing is refused, lost or counted twice."""
 
 import statistics
+from functools import partial
 
 import pytest
 from langchain.agents import create_agent
@@ -13,7 +14,7 @@ from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
-from support.provider_talks import EDIT_BETAS, TALKS, composed, look, responding, speaking
+from support.provider_talks import EDIT_BETAS, TALKS, composed, look, play, responding, speaking
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -21,11 +22,12 @@ LARGEST_ERROR = 0.02
 """By how much the count of the next request is off at most, in the middle of a talk's errors."""
 
 MAX_BREAKPOINTS = 4
+TURNS = 28  # enough for each window to be full once
 
 
 @pytest.mark.parametrize("name", TALKS)
 def test_a_long_talk_keeps_the_providers_rules(name):
-    outcome = TALKS[name]()
+    outcome = TALKS[name](partial(play, turns=TURNS))
     assert outcome.refused == []
     assert all(outcome.kept)
     assert outcome.compactions > 0

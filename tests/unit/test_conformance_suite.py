@@ -20,6 +20,8 @@ from langchain_ctxwin.conformance import (
 from langchain_ctxwin.conformance.suite import BLOCKS, SYSTEM_PROMPT
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 
+TURNS = 18  # they fill the window more than once
+
 
 def limits_of(model):
     return ModelLimits(context_window=model.context_window, max_output_tokens=model.max_tokens)
@@ -28,12 +30,16 @@ def limits_of(model):
 class TestMiddleware(ContextMiddlewareTests):
     """Ours in `create_agent`."""
 
+    turns = TURNS
+
     def middleware(self, model, summarizer):
         return ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer)
 
 
 class TestNodes(ContextMiddlewareTests):
     """Ours as a graph of its own."""
+
+    turns = TURNS
 
     def agent(self, model, tools, summarizer, saver):
         options = {"limits": limits_of(model), "summarizer": summarizer, "checkpointer": saver}
@@ -176,6 +182,8 @@ def test_each_test_is_seen_to_fail():
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_seen(name):
     class Wrong(ContextMiddlewareTests):
+        turns = TURNS
+
         def middleware(self, model, summarizer):
             return WRONG[name](model, summarizer)
 
