@@ -26,6 +26,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
+from langchain_ctxwin.archive import full_history
 from langchain_ctxwin.core.edits import REASONING_TYPES, Call, Piece, compact_json, pieces
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.priced_view import last_user
@@ -33,10 +34,11 @@ from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, message_id
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ArchiveError, ConfigError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text.sentences import Span, piece_spans, statement_spans
 from langchain_ctxwin.text.terms import TermIndex, query_terms, terms
+from langchain_ctxwin.util.log import log
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
@@ -241,10 +243,10 @@ def create_recall_tool(
 ) -> BaseTool:
     """Return a tool that gives an agent messages of its own history that it no longer sees in full.
 
-    It reads the `messages` of the graph state, and what `context_view` says of them, so that it returns nothing that
-    the model sees anyway. The model gives `query`, `message_id` or both. Short messages come whole, of long ones the
-    best passages, each with its message's id and the position to read on from; all in the order in which they were
-    said. An answer is at most `max_tokens` long.
+    It reads the `messages` of the graph state, those that were moved to the store, and what `context_view` says of
+    them, so that it returns nothing that the model sees anyway. The model gives `query`, `message_id` or both. Short
+    messages come whole, of long ones the best passages, each with its message's id and the position to read on from;
+    all in the order in which they were said. An answer is at most `max_tokens` long.
 
     Args:
         max_tokens: room of one answer, at least 200.
@@ -275,7 +277,12 @@ def create_recall_tool(
         state: Any = runtime.state
         if not isinstance(state, Mapping):
             state = {"messages": state} if isinstance(state, list) else vars(state)
-        reader = _Reader(state.get("messages") or [], price, max_tokens, embeddings)
+        try:
+            messages = full_history(state, runtime.store)
+        except ArchiveError as error:
+            log.warning("recall.archive_not_read", reason=str(error))
+            raise ToolException("The older messages cannot be read now. Try again later.") from error
+        reader = _Reader(messages, price, max_tokens, embeddings)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException("Nothing to look for: give `query` with words to search for, or `message_id`.")
@@ -283,7 +290,7 @@ def create_recall_tool(
             return reader.read(reader.position_of(wanted), query if offset_chars <= 0 else "", offset_chars)
         if query in reader.ids:
             return reader.read(reader.ids.index(query), "", offset_chars)
-        return reader.search(query, searchable(reader.messages, name), in_sight(reader.messages, state))
+        return reader.search(query, searchable(reader.messages, name), _in_sight(reader, state))
 
     return StructuredTool.from_function(
         recall, name=name, description=description, handle_tool_error=True, parse_docstring=False
@@ -662,6 +669,13 @@ def in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> frozen
     edited = view.cleared | view.clamped.keys()
     places = (*range(first), *(position.index for position in view.pinned), *shown)
     return frozenset(index for index in places if message_id(messages, index) not in edited)
+
+
+def _in_sight(reader: _Reader, state: Mapping[str, Any]) -> frozenset[int]:
+    """The positions of what is seen, in the whole history: those in the state are of what the state holds."""
+    held: Sequence[AnyMessage] = state.get("messages") or []
+    seen = {message_id(held, index) for index in in_sight(held, state)}
+    return frozenset(index for index, key in enumerate(reader.ids) if key in seen)
 
 
 def searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:

@@ -11,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.config import get_config
-from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from langchain_ctxwin.agent.archives import Archives
+from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.view import message_id
@@ -29,41 +28,6 @@ from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage
 from langchain_ctxwin.util.work import Wait, Work
-
-CHECKPOINTER = "__pregel_checkpointer"
-"""Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a conversation runs."""
-
-    thread: str = ""
-    """Name of the conversation; empty without a checkpointer."""
-
-    summaries: SummaryStore | None = None
-    """Where other processes put finished summaries; None when there is no store."""
-
-    store: BaseStore | None = None
-    """What the summaries of a conversation without a name are kept in, once its opening tells it apart."""
-
-    told: str = ""
-    """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
-
-
-def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
-    """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
-    info = runtime.execution_info if runtime else None
-    if runtime is None or info is None:
-        return Place()
-    # A thread id alone keeps nothing: servers pass one as a label.
-    if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
-    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
-    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    thread = "|".join([info.thread_id, *names])
-    return Place(thread, SummaryStore(runtime.store, thread) if runtime.store is not None else None)
-
 
 MAX_HISTORIES = 512
 """Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
@@ -87,6 +51,8 @@ class Histories:
 
     def __init__(self, engine: ContextEngine) -> None:
         self._engine = engine
+        self.archives = Archives(engine)
+        """Move what left the view to the store."""
         self._compacted: Lru[Update] = Lru(MAX_HISTORIES)
         self._whole: Lru[Update] = Lru(MAX_HISTORIES)
         self._digests = PerMessage(_digest)

@@ -13,8 +13,9 @@ from langgraph.types import Command
 
 from langchain_ctxwin.agent.channel import MessagesDeltaChannel
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
-from langchain_ctxwin.agent.histories import Histories, place_of
+from langchain_ctxwin.agent.histories import Histories
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import State, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
 from langchain_ctxwin.callbacks import calls_carry
@@ -135,7 +136,9 @@ class AgentCall:
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
         if self._ends_turn:
             yield from flow.summarize(step)
-        return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
+        # As pairs: LangGraph would stream messages that it finds in a dict, such as those that are removed.
+        update: Any = list(step.news.items())
+        return ExtendedModelResponse(model_response=self._answer, command=Command(update=update))
 
     def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
         """The agent's request with the messages of an attempt."""
@@ -389,6 +392,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             is_bounded=is_bounded,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
+            held={message.id for message in request.state["messages"] if message.id},
         )
         agent_call = AgentCall(Flow(engine, self._choices_of(request), histories), request, call)
         return agent_call.work(model, handler, self.validator)

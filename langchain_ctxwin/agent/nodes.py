@@ -18,8 +18,8 @@ from langchain_ctxwin.agent.choices import (
     require_tool_binding,
     with_tools,
 )
-from langchain_ctxwin.agent.histories import place_of
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
 from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
 from langchain_ctxwin.callbacks import with_metadata
@@ -250,9 +250,9 @@ class ContextNodes:
         yield from self._flow.choose(step)
         return step.news
 
-    def _check(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+    def _check(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from self._flow.check(step)
-        return self._left(step)
+        return _unstreamed(self._left(step))
 
     def _summarize(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.summarize(step)
@@ -282,8 +282,9 @@ class ContextNodes:
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:
-    """An update as pairs: LangGraph streams messages that it finds in a dict, and the request is not for the user."""
-    return update if current_runtime() is None else Command(update=list(update.items()))
+    """An update as pairs: LangGraph streams messages that it finds in a dict, and these are not for the user."""
+    has_messages = {"messages", "llm_input_messages"} & update.keys()
+    return update if not has_messages or current_runtime() is None else Command(update=list(update.items()))
 
 
 def current_runtime() -> Runtime[Any] | None:

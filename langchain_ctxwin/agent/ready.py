@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
+from langchain_ctxwin.agent.archives import NO_STORE
 from langchain_ctxwin.agent.choices import require_free_name
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.state import ContextState, State
@@ -78,7 +80,8 @@ def create_context_agent(
             fraction: it is asked by extending the last request, which the provider reads from its cache. "native" lets
             Anthropic and OpenAI compact in the call that is made anyway.
         checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
-        store: long-term memory for the tools; it also carries finished summaries between processes.
+        store: long-term memory for the tools; it also carries finished summaries between processes, and takes what
+            leaves the state with `history="archive"`.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
         validator: compares counts with what the provider reports, and samples with exact counts.
@@ -122,6 +125,7 @@ def create_context_agent(
         sinks=sinks,
         prices=prices,
     )
+    _require_store(engine.config, checkpointer, store)
     guard = guard and guard.counting(counted_by).reporting(engine.reporter)
     tool_node = _tool_node(_runnable(tools, tool_selector), guard)
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
@@ -157,6 +161,12 @@ def _require_known(options: Mapping[str, Any]) -> None:
             closest = difflib.get_close_matches(name, [*inspect.signature(create_context_agent).parameters, *known], 1)
             advice = INSTEAD.get(name) or (f"did you mean {closest[0]}?" if closest else "leave it out")
             raise ConfigError(f"create_context_agent has no argument {name!r}: {advice}")
+
+
+def _require_store(config: ContextConfig, checkpointer: Checkpointer, store: BaseStore | None) -> None:
+    # A server brings both itself, and a subgraph has those of its parent.
+    if config.history == "archive" and isinstance(checkpointer, BaseCheckpointSaver) and store is None:
+        raise ConfigError(NO_STORE)
 
 
 def _graph(

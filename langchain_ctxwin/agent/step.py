@@ -7,16 +7,18 @@ A step holds the state as it is now, what of it is news, and the `Window` that w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin.agent.archives import removals
 from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
 from langchain_ctxwin.agent.events import refusal_event, report_mended, report_stop
-from langchain_ctxwin.agent.histories import Histories, Place
+from langchain_ctxwin.agent.histories import Histories
+from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.agent.state import (
     SESSION,
     State,
@@ -87,6 +89,9 @@ class Call:
 
     place: Place = NOWHERE
     """Where the conversation runs."""
+
+    held: Collection[str] | None = None
+    """Ids of the messages that the state holds, where a step may be given others; None when it is given these."""
 
 
 class Step:
@@ -213,6 +218,7 @@ class Flow:
         if known:
             step.note(known)
         yield from self.choose(step)
+        yield from self._archive(step)
         window = step.window
         if self.engine.can_verify(window):
             window = yield Wait(lambda: self.engine.verify(window), lambda: self.engine.averify(window))
@@ -230,6 +236,17 @@ class Flow:
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
         self._noted(step, changed(step.state, update), _still_measured(step, seen_as))
         step.plan = plan
+
+    def _archive(self, step: Step) -> Work[None]:
+        """Let messages that are stored elsewhere leave the state."""
+        window = step.window
+        update = yield from self._histories.archives.moved(window, step.place, step.call.held)
+        if not update:
+            return
+        report_mended(self.engine.reporter, window.session.faults)  # the stored session has none any more
+        gone = removals(step.state, update)
+        step.note(changed(step.state, update))
+        step.news["messages"] = gone
 
     def choose(self, step: Step) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.

@@ -14,8 +14,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
 from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
-from langchain_ctxwin.core.session import Session, counted
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.session import Session, begun_anew, counted
+from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -110,7 +110,7 @@ def begun_by_provider(session: Session, request: Request, priced_view: PricedVie
     view, messages = session.view, request.messages
     lead = request.lead(view)
     if view.begun_by and not request.kept_compactions(view):
-        after, reason = View(), "the view began with a compaction that this provider cannot read"
+        after, reason = begun_anew(view), "the view began with a compaction that this provider cannot read"
     elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
         return None
     else:

@@ -131,7 +131,7 @@ def valid_view(value: object, record: Record | None = None) -> tuple[View, tuple
     """Return the stored view with its record; the whole history, and a line, when it is not one."""
     try:
         view = View.from_json(value or {}, record)  # type: ignore[arg-type]  # anything may be stored
-        if view.record.lines and not (view.start or view.cleared or view.clamped):
+        if view.record.lines and not (view.start or view.cleared or view.clamped or view.archived):
             return replace(view, record=Record()), (
                 "context_record tells of nothing that left the view: it was dropped",
             )
@@ -380,21 +380,31 @@ def read_session(
         counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**session.guard, "since": _position_of_last(messages)}
-        return Session(counts=counts, guard=guard, faults=(*shrunk, lost))
+        return Session(view=begun_anew(session.view), counts=counts, guard=guard, faults=(*shrunk, lost))
     summary, moved = valid_summary(values.get("context_summary"), located)
     if located.start is None and located.record.lines:  # no start says whose history this is: the lines do
-        located = replace(
-            located, record=located.record.of_messages(message_id(messages, i) for i in range(len(messages)))
-        )
+        located = _of_present(located, messages)
     first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     if located != session.view:
         moved = (*moved, "earlier history was edited: the view moved with it")
-        known_ids = (message_id(messages, index) for index in range(len(messages)))
-        located = replace(located, record=located.record.of_messages(known_ids))
+        located = _of_present(located, messages)
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         shrunk = (*shrunk, "the summary on its way is of messages that are not in this branch: it was dropped")
     return replace(session, view=located, summary=summary, pending=known, faults=(*shrunk, *moved))
+
+
+def begun_anew(view: View) -> View:
+    """Return the view of all that the state holds; the record goes on telling of what was archived."""
+    return View(archived=view.archived, record=view.record) if view.archived else View()
+
+
+def _of_present(view: View, messages: Sequence[AnyMessage]) -> View:
+    """Forget the lines of messages that were removed; which of an archived history were, nobody knows."""
+    if view.archived:
+        return view
+    known_ids = (message_id(messages, index) for index in range(len(messages)))
+    return replace(view, record=view.record.of_messages(known_ids))
 
 
 def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collection[int]) -> Session:

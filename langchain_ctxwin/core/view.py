@@ -37,6 +37,35 @@ class Clamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """Where the messages are that the state no longer holds."""
+
+    place: str
+    """Names the conversation in the store."""
+
+    newest: str
+    """Key of the part that was stored last; each part names the one before it."""
+
+    messages: int
+    """How many there are in all parts."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"place": self.place, "newest": self.newest, "messages": self.messages}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> Archived | None:
+        """Read the JSON form; None when everything is in the state.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: it is not what `to_json` writes.
+        """
+        if not value:
+            return None
+        return cls(place=_text(value["place"]), newest=_text(value["newest"]), messages=stored_count(value["messages"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The part of the history that the model sees, and how."""
 
@@ -64,6 +93,9 @@ class View:
     begun_by: str = ""
     """Id of the answer with which a provider compacted what lies before the view; empty when none did."""
 
+    archived: Archived | None = None
+    """Where those messages are that were taken out of the history; None when it is whole."""
+
     record: Record = field(default_factory=Record)
     """What the messages that left the view leave behind; stored under a key of its own."""
 
@@ -88,6 +120,7 @@ class View:
             "clamped": {key: shown[key] for key in sorted(shown)},
             "covered": covered if self.covered else {},
             **({"begun_by": self.begun_by} if self.begun_by else {}),
+            **({"archived": self.archived.to_json()} if self.archived else {}),
         }
 
     @classmethod
@@ -108,6 +141,7 @@ class View:
             covered_digest=_text(covered.get("digest") or ""),
             covered_tokens=stored_count(covered.get("left") or 0),
             begun_by=_text(value.get("begun_by") or ""),
+            archived=Archived.from_json(value.get("archived")),
             record=record or Record(),
         )
 

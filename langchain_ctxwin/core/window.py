@@ -168,8 +168,9 @@ def _shown(priced_view: PricedView) -> list[Any]:
     places = [place for place, message in enumerate(messages) if message.id in edited]
     clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
     nameless = sorted(key for key in edited if key.startswith("#"))
-    pinned = [[step.index, step.checksum] for step in priced_view.pinned]
-    return [priced_view.start, pinned, len(view.cleared), places, clamps, nameless]
+    pinned = [step.checksum for step in priced_view.pinned]
+    start = priced_view.start + (view.archived.messages if view.archived else 0)
+    return [start, pinned, len(view.cleared), places, clamps, nameless]
 
 
 def make_report(

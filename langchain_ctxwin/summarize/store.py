@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections import OrderedDict
@@ -13,12 +12,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
 from langgraph.store.base import BaseStore, Item
-from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.core.spending import Usage
-from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.redis import redis_client
+from langchain_ctxwin.util.stores import asking
+from langchain_ctxwin.util.work import Wait
 
 NAMESPACE = ("ctxwin", "summaries")
 """Where the items stand in the store."""
@@ -132,7 +131,7 @@ class SummaryStore:
     def get_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
         """Return what `read` makes of the value stored under any of these keys, or None."""
         try:
-            return _value(in_few_daemons(self._read).result(READ_SECONDS), keys, read)
+            return _value(self._asking().now(), keys, read)
         except Exception as error:  # noqa: BLE001  # see put
             self._report_unread(error)
             return None
@@ -140,20 +139,14 @@ class SummaryStore:
     async def aget_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
         """Like `get_one`, without blocking the event loop."""
         try:
-            return _value(await asyncio.wait_for(self._aread(), READ_SECONDS), keys, read)
+            return _value(await self._asking().later(), keys, read)
         except Exception as error:  # noqa: BLE001  # see put
             self._report_unread(error)
             return None
 
-    async def _aread(self) -> Item | None:
-        # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
-        if not isinstance(self._store, AsyncBatchedBaseStore):
-            item: Item | None = await asyncio.wrap_future(in_few_daemons(self._read))
-            return item
-        return await self._store.aget(self._namespace, self._place, refresh_ttl=False)
-
-    def _read(self) -> Item | None:
-        return self._store.get(self._namespace, self._place, refresh_ttl=False)  # refreshing would write at each turn
+    def _asking(self) -> Wait:
+        # Refreshing the time to live would write at each turn.
+        return asking(self._store, "get", self._namespace, self._place, refresh_ttl=False, seconds=READ_SECONDS)
 
     def _report_unread(self, error: Exception) -> None:
         text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)

@@ -40,7 +40,7 @@ def engine_of(window: int, counter: Any = None, summarizer: Any = None, **option
 def agent_on(adapter: str, model: Any, tools: Sequence[Any] = (), **options: Any) -> Any:
     """Compile an agent that takes the limits of its model; the options are those of either adapter."""
     graph = {"checkpointer": options.pop("checkpointer", None) or InMemorySaver()}
-    graph |= {name: options.pop(name) for name in ("system_prompt",) if name in options}
+    graph |= {name: options.pop(name) for name in ("system_prompt", "store") if name in options}
     if adapter == "nodes":
         return create_context_agent(model, tools, **graph, **options)
     middleware = [ContextWindowMiddleware(**options)]

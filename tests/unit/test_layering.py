@@ -42,14 +42,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "counting": BASE,
     "reload": BASE | {"settings_listing"},
     "compact_tool": BASE,
+    "archive": BASE,
+    "recall": BASE | {"archive"},
     "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},
     "models": BASE | {"reporting"},
     "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
-    **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
+    **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE | {"archive"}),
     "conformance": set(),
     # What is replayed is what the agent does around each call, not something like it.
-    "replay": BASE | COLLABORATORS | MIDDLE | {"agent"},
+    "replay": BASE | COLLABORATORS | MIDDLE | {"agent", "archive"},
     "graph": {"agent"},
     "middleware": {"agent"},
 }

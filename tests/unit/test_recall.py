@@ -298,7 +298,7 @@ def calling(*messages, view=None):
 
 def run(state, *, tool=None, **arguments):
     """Call the tool's function as ToolNode does."""
-    return (tool or create_recall_tool()).func(SimpleNamespace(state=state), **arguments)
+    return (tool or create_recall_tool()).func(SimpleNamespace(state=state, store=None), **arguments)
 
 
 def view(start, index, **parts):
