@@ -44,7 +44,11 @@ DELETED_AT_ONCE = 100
 
 def place_in(thread_id: str) -> str:
     """Return the name of a thread's place: ids may hold what a database refuses, and stores refuse periods."""
-    return hashlib.sha256(thread_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(thread_id)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def archive(
@@ -69,7 +73,7 @@ def archive(
         # Text in ASCII: some databases refuse the control characters and surrogates that messages may hold.
         "messages": base64.b64encode(zlib.compress(packed)).decode("ascii"),
     }
-    key = hashlib.sha256(json.dumps([part, [message.id for message in left]]).encode()).hexdigest()
+    key = _digest(json.dumps(part))
     # It lasts as long as its thread: a store's own time to live would take it away in the middle.
     options: dict[str, Any] = {"ttl": None} if store.supports_ttl else {}
     yield asking(store, "put", (*NAMESPACE, place), key, part, index=False, seconds=WRITE_SECONDS, **options)

@@ -37,6 +37,10 @@ UPDATES_PER_MESSAGE = 0.5
 snapshot to the next, so all snapshots together hold at most about twice the messages, and a load replays at most half
 as many writes as there are messages."""
 
+RECORD_UPDATES = 10
+"""Updates between two snapshots of the record: each write holds all of it, so that snapshots add a tenth, and a load
+reads no more writes than for the messages."""
+
 Reducer = Callable[[Any, Sequence[Any]], Any]
 """The shape of a delta channel's reducer."""
 
@@ -153,6 +157,20 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     def _adopt(self, value: Any) -> None:
         self.value, self.index = _normalized(value)
         self.indexed = self.value
+
+
+def newer(_: Any, value: Any) -> Any:
+    """Return the value that was written; reads what another state's `latest` wrote, which a plain key would not."""
+    return value
+
+
+def latest(state: Any, writes: Sequence[Any]) -> Any:
+    """Return the last value that was written."""
+    return writes[-1] if writes else state
+
+
+RECORD_CHANNEL = DeltaChannel(latest, dict[str, Any], snapshot_frequency=RECORD_UPDATES)
+"""The channel of the record: checkpoints that do not change it do not hold it again."""
 
 
 def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Required, Self, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command
 
-from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
 from langchain_ctxwin.agent.histories import Histories
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
@@ -69,7 +69,7 @@ class ContextKeys(AgentState[Any], total=False):
     context_summary: Hidden[str]
     """The one live summary of what left the view."""
 
-    context_record: Hidden[dict[str, Any]]
+    context_record: Annotated[dict[str, Any], PrivateStateAttr, newer]
     """Lines of what left the view, and how much left."""
 
     context_view: Hidden[dict[str, Any]]
@@ -107,6 +107,9 @@ class ContextAgentState(ContextKeys, total=False):
 
     messages: Required[Annotated[list[AnyMessage], MessagesDeltaChannel()]]
     """Full history; compaction never edits it."""
+
+    context_record: Annotated[dict[str, Any], PrivateStateAttr, RECORD_CHANNEL]
+    """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
 SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in AgentState.__annotations__)

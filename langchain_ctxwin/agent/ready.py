@@ -34,6 +34,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tools import ToolSelector
@@ -109,9 +110,9 @@ def create_context_agent(
         ```
     """
     _require_known(compile_options)
-    chat = _chat_model(model) if isinstance(model, str) else model
+    chat = _chat_model(model)
     router = chat.router if isinstance(chat, RoutedChatModel) and limits is None else None
-    counted_by = TokenEstimator(family_of(chat)) if counter is None else counter
+    counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
         _limits(limits, chat),
         counter=counter if router else counted_by,
@@ -125,15 +126,14 @@ def create_context_agent(
         sinks=sinks,
         prices=prices,
     )
-    _require_store(engine.config, checkpointer, store)
-    guard = guard and guard.counting(counted_by).reporting(engine.reporter)
-    tool_node = _tool_node(_runnable(tools, tool_selector), guard)
+    tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     given: dict[str, Any] = {"validator": validator, "tool_selector": tool_selector, "router": router}
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
-    builder = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
-    return builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+    graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
+    _require_store(engine.config, checkpointer, store)
+    return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
 INSTEAD = {
@@ -199,9 +199,10 @@ def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
     return [tool for tool in tools if not isinstance(tool, dict)]
 
 
-def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
+def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter) -> ToolNode:
     if guard is None:
         return ToolNode(tools)
+    guard = guard.reporting(reporter)
     return ToolNode(
         [*guard.others(tools), *guard.tools],
         wrap_tool_call=guard.wrap_tool_call,
@@ -215,7 +216,9 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
     return limits if model_name(limits) else NamedLimits(ModelLimits.of(limits), model_name(chat))
 
 
-def _chat_model(name: str) -> BaseChatModel:
+def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
+    if not isinstance(name, str):
+        return name
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # optional package, only for strings
     except ImportError as error:

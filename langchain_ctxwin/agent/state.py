@@ -13,7 +13,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.core.session import valid_report, valid_tools
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError, brief
@@ -88,6 +88,9 @@ class ContextState(_NodeKeys, total=False):
     messages: Annotated[list[AnyMessage], MessagesDeltaChannel()]
     """Full history; compaction never edits it."""
 
+    context_record: Annotated[dict[str, Any], RECORD_CHANNEL]
+    """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
+
 
 class PlainContextState(_NodeKeys, total=False):
     """The same state with LangGraph's `add_messages`: every checkpoint holds the whole history.
@@ -99,6 +102,9 @@ class PlainContextState(_NodeKeys, total=False):
 
     messages: Annotated[list[AnyMessage], add_messages]
     """Full history; compaction never edits it."""
+
+    context_record: Annotated[dict[str, Any], newer]
+    """Lines of what left the view, and how much left."""
 
 
 class ContextInput(TypedDict):

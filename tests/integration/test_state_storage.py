@@ -150,7 +150,7 @@ def test_the_output_shows_messages_only(connect):
     assert graph.get_state(CONFIG).values["context_guard"] == {"compactions": 2}
     assert set(graph.get_output_jsonschema()["properties"]) == {"messages"}
     streamed = list(answering().stream({"messages": ["hi"]}, stream_mode="values"))
-    assert set(streamed[-1]) == {"messages", "context_guard"}
+    assert set(streamed[-1]) == {"messages", "context_guard", "context_record"}
 
 
 def test_a_long_thread_stays_whole_across_many_snapshots(connect):
@@ -179,6 +179,19 @@ def test_a_thread_can_move_between_the_two_states(connect, old):
     assert stored(graph)[0] == before[0]
     assert texts(stored(graph)) == ["one", "two", "answer 2"]
     assert stored(answering(state=new, checkpointer=connect())) == stored(graph)
+
+
+@pytest.mark.parametrize("old", [ContextState, PlainContextState])
+def test_the_record_moves_along(connect, old):
+    new = PlainContextState if old is ContextState else ContextState
+    record = {"lines": [["user", "said", "m1", 1]], "left": {"messages": 3}}
+    answering(state=old, checkpointer=connect()).invoke({"messages": ["one"]}, CONFIG)
+    graph = answering(state=old, checkpointer=connect())
+    graph.update_state(CONFIG, {"context_record": {"lines": []}})
+    graph.update_state(CONFIG, {"context_record": record})
+    graph.invoke({"messages": ["two"]}, CONFIG)  # a step that does not write it
+    for state in (new, old):
+        assert answering(state=state, checkpointer=connect()).get_state(CONFIG).values["context_record"] == record
 
 
 def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):

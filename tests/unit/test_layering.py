@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "counting": BASE,
     "reload": BASE | {"settings_listing"},
     "compact_tool": BASE,
-    "archive": BASE,
+    **dict.fromkeys(("archive", "pruning"), BASE),
     "recall": BASE | {"archive"},
     "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},
