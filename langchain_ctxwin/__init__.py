@@ -26,6 +26,7 @@ from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
+    ArchiveError,
     BudgetExceededError,
     ConfigError,
     ContextWindowError,
@@ -79,6 +80,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ArchiveError",
     "BudgetExceededError",
     "BudgetedCompressor",
     "BudgetedRetriever",

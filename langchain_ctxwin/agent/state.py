@@ -77,8 +77,8 @@ class ContextState(_NodeKeys, total=False):
 
     **Pruning.** A checkpoint holds what changed, not the whole history. Deleting older checkpoints of a thread while
     keeping newer ones (by SQL, a TTL per row, or a saver's "keep latest") makes `messages` come back empty or shorter,
-    without an error, unless a snapshot happens to lie after the cut. Delete whole threads, or write the messages you
-    want to keep to a new thread. Where old checkpoints must go, use `PlainContextState`.
+    without an error, unless a snapshot happens to lie after the cut. Delete whole threads, or call
+    `langchain_ctxwin.pruning.prune_thread`. Where rows must go by themselves, use `PlainContextState`.
 
     **Several agents.** One `ContextState` per conversation. Parallel agents that write the same `context_*` keys in one
     step raise LangGraph's `InvalidUpdateError`: give each its own subgraph. A subgraph agent forgets its `context_*`

@@ -7,6 +7,7 @@ import pytest
 import langchain_ctxwin
 
 PUBLIC_NAMES = {
+    "ArchiveError",
     "BudgetExceededError",
     "BudgetedCompressor",
     "BudgetedRetriever",
