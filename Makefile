@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format docs bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
@@ -24,6 +24,9 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.test-ready  ## into ./site; make docs ARGS="--site-dir somewhere"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -36,7 +39,7 @@ bench: $(VENV)/.test-ready  ## make bench BENCH=replay DATA=path/to/transcripts
 	done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.

@@ -90,7 +90,7 @@ def full_history(state: Mapping[str, Any], store: BaseStore | None) -> list[AnyM
     Raises:
         ArchiveError: the store fails, or a part is not there any more.
 
-    Example:
+    Examples:
         ```python
         messages = full_history(agent.get_state(config).values, store)
         ```

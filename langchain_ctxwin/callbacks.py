@@ -80,7 +80,7 @@ class ContextCallbackHandler(BaseCallbackHandler):
     Raises:
         ConfigError: an argument is of the wrong type.
 
-    Example:
+    Examples:
         ```python
         sink = MemorySink()
         model.invoke("hi", {"callbacks": [ContextCallbackHandler([sink])]})

@@ -35,7 +35,7 @@ def create_compact_tool(*, name: str = "compact_context", description: str = DES
     Raises:
         ConfigError: the name or the description is not a text, or empty.
 
-    Example:
+    Examples:
         ```python
         agent = create_context_agent(model, [search, create_compact_tool()], checkpointer=InMemorySaver())
         ```

@@ -242,7 +242,7 @@ class ContextConfig(Settings):
 
     Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
 
-    Example:
+    Examples:
         >>> ContextConfig(trigger=0.9, keep=0.4).trigger
         0.9
     """
@@ -257,12 +257,12 @@ class ContextConfig(Settings):
         history near the cheapest room whatever the window. `roomy` keeps the window filled with whole messages: after
         the first compaction requests take .80 or more of the input limit on average (windows of 4,096 to 32,768
         tokens; `balanced` .82 to .57), for 10 to 65 % more billed input per call. That needs reported sizes: where
-        answers bring no usage, our bound on the size leaves more of the limit free. README has all measured figures.
+        answers bring no usage, our bound on the size leaves more of the limit free. The docs have all measured figures.
 
         Raises:
             ConfigError: there is no preset of this name.
 
-        Example:
+        Examples:
             >>> ContextConfig.preset("lean", pin_first_user=False).max_history_tokens
             8000
         """
@@ -390,7 +390,7 @@ class ToolResultConfig(Settings):
     Environment variables: `CTXWIN_TOOL_RESULTS_<FIELD>`, e.g. `CTXWIN_TOOL_RESULTS_MAX_TOKENS=2000`; mappings and
     lists as JSON.
 
-    Example:
+    Examples:
         >>> config = ToolResultConfig(per_tool={"search": ToolOverrides(max_tokens=1_000)})
         >>> config.for_tool("search").max_tokens, config.for_tool("other").max_tokens
         (1000, 4000)
@@ -488,7 +488,7 @@ class RoutingConfig(Settings):
 
     Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COST=0.5`.
 
-    Example:
+    Examples:
         >>> RoutingConfig(quality=1, cost=0, latency=0).cost
         0.0
     """
@@ -546,7 +546,7 @@ class AlertConfig(Settings):
 
     Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_CONVERSATION_COST=2.5`.
 
-    Example:
+    Examples:
         >>> AlertConfig(conversation_cost=2.5, accuracy=None).conversation_cost
         2.5
     """
@@ -607,7 +607,7 @@ class AlertConfig(Settings):
 class FileConfig(ContextConfig):
     """All settings in one file: those of `ContextConfig` at the top, the others in tables of their own.
 
-    Example:
+    Examples:
         ```toml
         keep = 0.4
 

@@ -357,7 +357,7 @@ class ContextEngine:
             conversation: its name, such as the thread id; a digest of it is the key of OpenAI's cache.
             call: the chat model that is called, tools bound: what it is set to already is left as it is.
 
-        Example:
+        Examples:
             >>> from langchain_core.messages import HumanMessage
             >>> from langchain_ctxwin import ContextEngine, ModelInfo
             >>> engine = ContextEngine(ModelInfo(name="claude", provider="anthropic", context_window=200_000))

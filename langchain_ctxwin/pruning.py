@@ -46,7 +46,7 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
         ConfigError: the graph has no checkpointer, or the thread holds a subgraph that the graph has not.
         ContextWindowError: the thread was begun anew after a process died while it was pruned.
 
-    Example:
+    Examples:
         ```python
         prune_thread(agent, "thread-1")
         ```

@@ -189,7 +189,7 @@ def search_messages(
     Raises:
         ConfigError: the query is empty, there is no room, or `messages` are none.
 
-    Example:
+    Examples:
         >>> history = [("user", "My order is ORD-1234."), ("ai", "Thank you."), ("user", "Nice weather today.")]
         >>> found = search_messages(history, "Which order?", max_tokens=20)
         >>> [message.text for message in found]
@@ -259,7 +259,7 @@ def create_recall_tool(
     Raises:
         ConfigError: `max_tokens` has no room for an answer, or the tool has no name.
 
-    Example:
+    Examples:
         ```python
         agent = create_context_agent(model, [search, create_recall_tool()], checkpointer=InMemorySaver())
         ```
@@ -641,7 +641,7 @@ def _intro(shown: int, matching: str, *, has_parts: bool) -> str:
 def handles(messages: Sequence[AnyMessage]) -> list[str]:
     """Return for each message its id, or the beginning of a long one that no other id shares.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> handles([HumanMessage("a", id="4dd9dc63-ae48-41de"), HumanMessage("b", id="m2"), HumanMessage("c")])
         ['4dd9dc63', 'm2', '#2']

@@ -69,7 +69,7 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     Raises:
         ConfigError: `reducer` is another function.
 
-    Example:
+    Examples:
         >>> channel = MessagesDeltaChannel()
         >>> channel.update([[("user", "hi")]])
         True
@@ -187,7 +187,7 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMess
     Raises:
         ValueError: something is no message (raised by LangChain, which has a second type for unknown classes).
 
-    Example:
+    Examples:
         >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]])]
         ['hi', 'hello']
     """

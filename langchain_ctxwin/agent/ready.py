@@ -103,7 +103,7 @@ def create_context_agent(
         ConfigError: an argument is of the wrong type or unknown, `state_schema` keeps no history, or `model` is a
             string and the extra `agents` is not installed.
 
-    Example:
+    Examples:
         ```python
         agent = create_context_agent(model, [search], system_prompt="You are ...", checkpointer=InMemorySaver())
         agent.invoke({"messages": [("user", "hi")]}, {"configurable": {"thread_id": "1"}})

@@ -46,7 +46,7 @@ def add_context_nodes(
         ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id; when the
             graph is compiled, that an edge leads past `budget_check` to the model.
 
-    Example:
+    Examples:
         ```python
         builder = StateGraph(MessagesState)
         add_context_nodes(builder, nodes, model=model.bind_tools(tools))

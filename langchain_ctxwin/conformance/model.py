@@ -39,7 +39,7 @@ class StrictChatModel(BaseChatModel):
 
     It counts as `count_tokens_approximately` of LangChain does, so that middleware which counts by it is exact.
 
-    Example:
+    Examples:
         >>> model = StrictChatModel(context_window=1_000, max_tokens=100)
         >>> model.invoke("Hi").text
         'Done.'
@@ -113,7 +113,7 @@ class StrictChatModel(BaseChatModel):
 def problem_of(messages: Sequence[BaseMessage]) -> str:
     """Return which rule of most providers a request breaks; empty when it breaks none.
 
-    Example:
+    Examples:
         >>> problem_of([HumanMessage("Hi"), ToolMessage("7", tool_call_id="a")])
         "the result of 'a' follows no call"
     """

@@ -104,7 +104,7 @@ def _moved_guard(guard: Mapping[str, Any], now: Callable[[int], int]) -> dict[st
 def runs_of(messages: Sequence[AnyMessage], gone: Sequence[int]) -> list[tuple[str, int]]:
     """Return how many of the messages stand together, and the id of the message that is left before each such run.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> runs_of([HumanMessage(text, id=text) for text in "abcde"], [0, 2, 3])
         [('', 1), ('b', 2)]
@@ -121,7 +121,7 @@ def runs_of(messages: Sequence[AnyMessage], gone: Sequence[int]) -> list[tuple[s
 def put_back(messages: Sequence[AnyMessage], gone: Sequence[AnyMessage], runs: Sequence[tuple[str, int]]) -> list[Any]:
     """Return the history with messages where they were; a run whose message before it is gone begins the history.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> a, b, c, d, e = [HumanMessage(text, id=text) for text in "abcde"]
         >>> [message.id for message in put_back([b, e], [a, c, d], [("", 1), ("b", 2)])]

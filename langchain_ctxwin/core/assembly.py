@@ -142,7 +142,7 @@ def with_fill(
 def filled(message: AnyMessage, tenths: int) -> AnyMessage:
     """Return a copy of a message that ends with the line.
 
-    Example:
+    Examples:
         >>> filled(HumanMessage("And now?"), 4).text.splitlines()
         ['And now?', '', '[Context window 40% full]']
     """

@@ -51,7 +51,7 @@ class TokenBudget:
     Raises:
         ConfigError: a value is negative or not a whole number.
 
-    Example:
+    Examples:
         >>> TokenBudget(8192, 1000, 2000, 300, 200, 2048).history_budget
         4692
     """

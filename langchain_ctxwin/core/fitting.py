@@ -37,7 +37,7 @@ def take_while_fits(
     first item that does not fit ends the selection (the kept items are a prefix); with `"skip"` later, smaller items
     may still be kept.
 
-    Example:
+    Examples:
         >>> take_while_fits(["aa", "bbb", "c"], 3, len)
         Fit(kept=('aa',), dropped=('bbb', 'c'), tokens=2)
         >>> take_while_fits(["aa", "bbb", "c"], 3, len, on_overflow="skip")

@@ -93,7 +93,7 @@ class ModelLimits:
     Raises:
         ConfigError: a value is not a positive whole number, or two of them contradict each other.
 
-    Example:
+    Examples:
         >>> ModelLimits(8192, max_output_tokens=1024).input_limit(1024)
         7168
     """

@@ -22,7 +22,7 @@ WEBP_BITS = 0x3FFF
 def image_size(raw: bytes) -> tuple[int, int]:
     """Return width and height in pixels; (0, 0) when the bytes do not say, or are no PNG, GIF, WebP or JPEG.
 
-    Example:
+    Examples:
         >>> image_size(b"GIF89a" + bytes((64, 0, 48, 0)))
         (64, 48)
     """

@@ -21,7 +21,7 @@ class ModelInfo:
         ConfigError: a limit is not a positive whole number or contradicts another, a price is not a finite `Decimal`
             of at least 0, or the name is empty.
 
-    Example:
+    Examples:
         >>> ModelInfo(name="small", context_window=8192, input_price=Decimal("0.10")).limits.context_window
         8192
     """

@@ -89,7 +89,7 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
     Text, media and calls stay. Reasoning is left out, as every integration does. What else has text becomes text with a
     label; what has none is left out.
 
-    Example:
+    Examples:
         >>> answer = AIMessage([{"type": "compaction", "content": "Ann flies on Monday."}])
         >>> readable(answer, "gemini").content[0]["text"].splitlines()[1]
         'Ann flies on Monday.'

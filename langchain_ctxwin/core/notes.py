@@ -301,7 +301,7 @@ def _part(label: str, value: str) -> str:
 def labelled(text: str) -> Iterator[tuple[str, str]]:
     """Yield `(label, value)` for what a text names and numbers: fields of JSON, else tokens with the word before them.
 
-    Example:
+    Examples:
         >>> list(labelled('{"order": "#W12", "item": {"name": "Desk Lamp", "id": 1008292230}}'))
         [('order', '#W12'), ('name', 'Desk Lamp'), ('id', '1008292230')]
         >>> list(labelled("Moved order 88213 to src/app.py"))

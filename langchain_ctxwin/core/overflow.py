@@ -54,7 +54,7 @@ def classify_overflow(exc_or_text: object, *, request: Iterable[str] = ()) -> Co
         request: the texts of the refused request. Numbers that the error quotes of them state nothing: an overflow
             whose limit is only quoted has no sizes.
 
-    Example:
+    Examples:
         >>> classify_overflow("prompt is too long: 208656 tokens > 200000 maximum")
         ContextOverflow(limit=200000, actual=208656, kind='input', requested_output=None)
         >>> classify_overflow("429: too many tokens per minute") is None

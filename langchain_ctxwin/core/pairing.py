@@ -117,7 +117,7 @@ def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, r
 def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
     """Return what a strict provider would refuse in a message list; empty when it is valid.
 
-    Example:
+    Examples:
         >>> find_faults([AIMessage("hello")])
         ['the first message after the system prompt is ai, not human']
     """

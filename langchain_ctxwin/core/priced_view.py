@@ -48,7 +48,7 @@ def pin(message: M) -> M:
     Raises:
         ConfigError: it is no message.
 
-    Example:
+    Examples:
         >>> is_pinned(pin(HumanMessage("Never book before 9:00.")))
         True
     """

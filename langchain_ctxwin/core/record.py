@@ -186,7 +186,7 @@ class Record:
 def render_record(record: Record | Mapping[str, Any]) -> str:
     """Return the record as a model sees it, without its frame; takes the JSON form too.
 
-    Example:
+    Examples:
         >>> print(
         ...     render_record(
         ...         {
@@ -269,7 +269,7 @@ def holds(statement: str) -> bool:
 def is_value(token: str) -> bool:
     """True for a token that names one thing: an identifier, a path, an address, a number, a date.
 
-    Example:
+    Examples:
         >>> [token for token in ("order", "#W12-7", "src/app.py", "and/or", "2027") if is_value(token)]
         ['#W12-7', 'src/app.py', 'and/or', '2027']
     """

@@ -152,7 +152,7 @@ def worth_of(info: ModelInfo | None, *, before: int, after: int, prefix: int) ->
         after: input tokens of the request after it.
         prefix: tokens of the system prompt and the tools, which stay in the cache.
 
-    Example:
+    Examples:
         >>> info = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1"))
         >>> worth_of(info, before=8_000, after=4_000, prefix=1_000).pays_after_calls
         6.75
@@ -266,7 +266,7 @@ class CostComparison:
 def compared(model: str, course: Course, larger_model: str, larger: Course, *, calls_so_far: int) -> CostComparison:
     """Compare staying with moving, for as many calls as the conversation had so far.
 
-    Example:
+    Examples:
         >>> small = ModelInfo(
         ...     name="s", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1")
         ... )

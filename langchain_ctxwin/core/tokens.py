@@ -139,7 +139,7 @@ def features(text: str) -> list[int]:
 
     Text in ASCII has no others than `ASCII_FEATURES`, and the list ends there. None falls when text is appended.
 
-    Example:
+    Examples:
         >>> dict(zip(FEATURES, features("Hello world")))["letter_runs"]
         2
     """
@@ -350,7 +350,7 @@ class TokenEstimator:
     Raises:
         ConfigError: the family is unknown, or the margin negative or not finite.
 
-    Example:
+    Examples:
         >>> TokenEstimator("openai").count_text("How many tokens is this?") in range(4, 10)
         True
     """

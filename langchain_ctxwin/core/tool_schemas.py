@@ -86,7 +86,7 @@ def name_of(tool: Any) -> str:
 def small_tiles(width: int, height: int) -> int:
     """Scale to 2,048 square and to a short side of 768; 170 tokens a tile of 512, and 85 (OpenAI, images guide).
 
-    Example:
+    Examples:
         >>> small_tiles(1024, 1024)
         765
     """

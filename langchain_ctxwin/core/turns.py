@@ -179,7 +179,7 @@ class Turn:
 def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
     """Split a history into turns of steps; messages before the first user message are turn 0.
 
-    Example:
+    Examples:
         >>> turns = split_turns([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
         >>> [(turn.index, len(turn.steps)) for turn in turns]
         [(0, 2), (2, 1)]

@@ -84,7 +84,7 @@ class VocabularyCounter(LocalCounter):
     Raises:
         ConfigError: quicktok is not installed, the encoding is not on this machine, or the family unknown.
 
-    Example:
+    Examples:
         >>> VocabularyCounter("o200k_base").count_text("How many tokens is this?")
         6
     """

@@ -100,7 +100,7 @@ def create_map_reduce_graph(
         BudgetExceededError: the prompts and the output reserve leave no room; in a run, with the question.
         ConfigError: an argument, or the input of a run, is not usable.
 
-    Example:
+    Examples:
         ```python
         graph = create_map_reduce_graph(model)
         result = graph.invoke({"question": "Who owns which company?", "documents": documents})

@@ -36,7 +36,7 @@ def split_question(
     A model writes them complete in themselves. Without one, and when it fails or its reply cannot be used, a text of
     nothing but questions is cut after each; one may refer to another: show the whole question beside it.
 
-    Example:
+    Examples:
         >>> split_question("Who signed the contract? When does it end?")
         ('Who signed the contract?', 'When does it end?')
     """

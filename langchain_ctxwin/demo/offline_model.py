@@ -130,7 +130,7 @@ Skill = Callable[[Fields, Sight], Move]
 class OfflineChatModel(BaseChatModel):
     """Explores a folder; deterministic, stateless, with a joint window that it enforces by its own count.
 
-    Example:
+    Examples:
         ```python
         model = OfflineChatModel(context_window=8192, max_tokens=1024).bind_tools(tools)
         ```

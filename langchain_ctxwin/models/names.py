@@ -217,7 +217,7 @@ def spelled(name: str) -> str:
 def maker_of(name: str) -> str:
     """Return the id of the provider that makes a model, as its brand says; empty when it says nothing.
 
-    Example:
+    Examples:
         >>> maker_of("deepseek-something"), maker_of("house-blend")
         ('deepseek', 'house')
     """

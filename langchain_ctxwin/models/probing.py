@@ -90,7 +90,7 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     Raises:
         ConfigError: the sizes are none, or `low` is not below `high`.
 
-    Example:
+    Examples:
         ```python
         probe = probe_limit(model, high=200_000)
         registry.learn(model, {"max_input_tokens": probe.accepted_tokens})

@@ -48,7 +48,7 @@ class RequestRecord:
         ConfigError: a count is not a whole number of at least 0 (a limit: 1), or a cost is not a `Decimal` of at
             least 0.
 
-    Example:
+    Examples:
         >>> RequestRecord(model="small", input_limit=8_192, input_tokens=1_024).reason
         ''
     """

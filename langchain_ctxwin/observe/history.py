@@ -80,7 +80,7 @@ class HistorySink:
     Raises:
         ConfigError: the path names no place, or `max_events` is no whole number of at least 1.
 
-    Example:
+    Examples:
         >>> sink = HistorySink("history.db", max_events=50_000)  # create_context_agent(..., sinks=[sink])
         >>> sink.lost
         0

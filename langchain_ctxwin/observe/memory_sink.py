@@ -24,7 +24,7 @@ class MemorySink:
     Raises:
         ConfigError: `max_events` is not a whole number above 0.
 
-    Example:
+    Examples:
         >>> sink = MemorySink()
         >>> sink.emit(Event(thread="1"))
         >>> [event.thread for event in sink.events]

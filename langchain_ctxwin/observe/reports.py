@@ -302,7 +302,7 @@ def report(events: Iterable[Event]) -> Report:
     Args:
         events: in the order in which they were reported: of a `History`, or of a `MemorySink`.
 
-    Example:
+    Examples:
         >>> print(report([StepEvent(model="small", reported_tokens=90, time=1.0)]).usage[0].new_tokens)
         90
     """

@@ -55,7 +55,7 @@ class Policy:
         Raises:
             ConfigError: there is none of this name, or the file is not valid.
 
-        Example:
+        Examples:
             >>> Policy.named("drop-to-half").name
             'drop-to-half'
         """

@@ -50,7 +50,7 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
     Raises:
         ConfigError: a path is missing, or its suffix is unknown.
 
-    Example:
+    Examples:
         ```python
         for conversation in read_conversations(["runs/"], tell=print):
             ...

@@ -79,7 +79,7 @@ class Quality:
     Raises:
         ConfigError: the path names no place, or the weights are of another type.
 
-    Example:
+    Examples:
         >>> quality = Quality()
         >>> small, large = quality.chances("Hello", ["small", "large"], strengths=[0.0, 1.0])
         >>> small < large
@@ -211,7 +211,7 @@ class Outcomes:
     Raises:
         ConfigError: the path names no place.
 
-    Example:
+    Examples:
         >>> outcomes = Outcomes()
         >>> outcomes.record("math/hard", "small", success=True)
         >>> outcomes.of("math/hard", "small").trials

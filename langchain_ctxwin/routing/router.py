@@ -121,7 +121,7 @@ class ModelRouter:
         ConfigError: there are no candidates, two have one name, or one is no model.
         UnknownModelError: the limits of a candidate are not known.
 
-    Example:
+    Examples:
         >>> from langchain_ctxwin.core.model_info import ModelInfo
         >>> small = ModelInfo(name="small", context_window=8_192)
         >>> large = ModelInfo(name="large", context_window=128_000)

@@ -84,7 +84,7 @@ class ModelSummarizer:
     Raises:
         ConfigError: `model` cannot be called, or `max_input_tokens` is not positive.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> summarizer = ModelSummarizer(lambda messages: "The user wants tea.")
         >>> summarizer.summarize([HumanMessage("I would like some green tea, please.")], previous="", max_tokens=50)
@@ -236,7 +236,7 @@ class ExtractiveSummarizer:
     Key init args:
         counter: any token counter.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> chat = [HumanMessage("Never touch main.py. Have a nice day.")]
         >>> ExtractiveSummarizer().summarize(chat, previous="", max_tokens=9)

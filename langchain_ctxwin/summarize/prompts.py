@@ -220,7 +220,7 @@ def transcript(messages: Sequence[BaseMessage]) -> list[str]:
     with the name of the call it answers (the latest call before it where an id was reused). What has nothing to show is
     an empty text.
 
-    Example:
+    Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> transcript([HumanMessage("Hello.")])
         ['User: Hello.']

@@ -63,7 +63,7 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
     """Yield where to cut a text into pieces of at most `size_chars`: after a space, else between two characters.
 
-    Example:
+    Examples:
         >>> list(piece_spans("one two three", 8))
         [(0, 8), (8, 13)]
     """

@@ -59,7 +59,7 @@ when where which while who whom whose why will with would you your yours
 def terms(text: str) -> list[str]:
     """Return the terms of a text, in order and with repetition.
 
-    Example:
+    Examples:
         >>> terms("Orders were shipped: ORD-1234, getUserName")
         ['order', 'wer', 'ship', 'ord-1234', 'ord', '1234', 'getusernam', 'get', 'user', 'nam']
         >>> terms("東京駅")

@@ -66,7 +66,7 @@ class Content:
 def content_of(content: Any) -> Content:
     """Read the content of a tool message, or what a tool returned outside of an agent.
 
-    Example:
+    Examples:
         >>> content_of('{"a": 1}').value
         {'a': 1}
         >>> content_of([{"type": "text", "text": "plain"}]).kind
@@ -151,7 +151,7 @@ def repeats(content: Any, structured: Any) -> bool:
     Servers print a value as one text, or the items of a list as a text each, and name a value that is no object
     `result`, because structured content has to be an object.
 
-    Example:
+    Examples:
         >>> repeats([{"type": "text", "text": "7"}, {"type": "text", "text": "8"}], {"result": [7, 8]})
         True
     """

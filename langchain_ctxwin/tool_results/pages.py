@@ -365,7 +365,7 @@ def passages(text: str, needle: str, start: int) -> Iterator[Span]:
     The search is literal and without case, character by character: `ss` is not found by `ß`, nor a composed accent by
     its parts, nor a space by a line break. A search that begins where a passage does finds the same passages.
 
-    Example:
+    Examples:
         >>> [*passages("One cat. Two dogs.\nNo CATS.", "cat", 0)]
         [(0, 18), (19, 27)]
     """

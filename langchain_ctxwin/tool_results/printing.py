@@ -59,7 +59,7 @@ class Printed:
 def print_rows(rows: Sequence[Any]) -> Printed:
     """Print rows as a table when they share most of their fields, else as a value per line.
 
-    Example:
+    Examples:
         >>> print_rows([{"id": 1, "owner": {"login": "ann"}}, {"id": 2, "owner": {"login": "7"}}])
         Printed(header='id|owner.login', lines=('1|ann', '2|"7"'))
     """
@@ -81,7 +81,7 @@ def print_rows(rows: Sequence[Any]) -> Printed:
 def print_value(value: Any) -> str:
     """Print any JSON value in one line, by rules 3 to 5.
 
-    Example:
+    Examples:
         >>> print_value({"id": 7, "note": "", "tags": ["a", "b, c"], "at": "2024-05-31T10:00:00Z"})
         '{id:7,note:"",tags:[a,"b, c"],at:2024-05-31T10:00:00Z}'
     """

@@ -304,7 +304,7 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
         max_chars: most characters to return.
         words: what `query_words` found in a question. A word that few statements have counts for more.
 
-    Example:
+    Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
         >>> extract(text, 65, query_words(["Bread?"]))
         'It rains today. … Bread costs 4.20. ... [41 more characters]'
@@ -333,7 +333,7 @@ def _chars(span: Span) -> int:
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the words that say what is asked for, as they are compared.
 
-    Example:
+    Examples:
         >>> query_words(["Where are my orders INV-7?"])
         ('order', 'inv-7', 'inv', '7')
     """

@@ -277,7 +277,7 @@ def layout_of(content: Content) -> Layout:
     From an object the way leads into its largest entry, and so on. Where that ends in no list, the top-level fields
     are the rows.
 
-    Example:
+    Examples:
         >>> from langchain_ctxwin.tool_results.contents import content_of
         >>> found = layout_of(content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}'))
         >>> found.path, found.beside

@@ -90,7 +90,7 @@ def needs_of(asked: str | Sequence[BaseMessage], search_name: str) -> Needs:
 def parts_of(text: str) -> list[str]:
     """Cut a request into its sentences and clauses.
 
-    Example:
+    Examples:
         >>> parts_of("Convert 50 euros to dollars and then book a taxi to the airport. Thanks")
         ['Convert 50 euros to dollars', 'then book a taxi to the airport. Thanks']
     """
@@ -108,7 +108,7 @@ def parts_of(text: str) -> list[str]:
 def without_phrasing(text: str) -> str:
     """Return a request without the words that any request could have.
 
-    Example:
+    Examples:
         >>> without_phrasing("Hi, I would like to know the interest rate please").split()
         [',', 'I', 'would', 'to', 'the', 'interest', 'rate']
     """

@@ -20,8 +20,8 @@ GENERATED = re.compile(r"generated", re.IGNORECASE)  # said in the first line of
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|raise NotImplementedError)\b")
 # Folders of one machine, folders beside the checkout, and papers that are not in it.
 ELSEWHERE = re.compile(
-    r"(?<![\w.])/(?:home|root|mnt|Users|work)/\w|(?<![\w/\x22\x27])\.\./\w"
-    r"|\b(?!README|CHANGELOG|CONTRIBUTING|LICENSE)[A-Z]{4,}\.md\b"
+    r"(?<![\w.])/(?:home|root|mnt|Users|work)/\w|(?<![\w/(\x22\x27])\.\./\w"
+    r"|\b(?!README|CHANGELOG|CONTRIBUTING|LICENSE|SECURITY|RESULTS)[A-Z]{4,}\.md\b"
 )
 MODEL_NAME = re.compile(
     r"\b(?:gpt-?(?:\d|oss)|o[134]-(?:mini|pro)|claude-\w|gemini-\w|gemma-?\d|llama-?\d|qwen-?\d|deepseek-\w|mi[sx]tral-\w"

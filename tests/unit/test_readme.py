@@ -1,6 +1,7 @@
-"""Does everything that the README tells a reader to type work?
+"""Does everything that the README and the docs tell a reader to type work?
 
-Python blocks run in order, one namespace per heading; `no-run` after the language only compiles a block. A block
+Python blocks run in order, one namespace per heading of the README and per page of the docs; `no-run` after the
+language only compiles a block. A block
 `text output` behind one is what it prints, random marks aside. In console blocks, make targets, extras and the names of
 our programs must exist.
 """
@@ -21,6 +22,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+MAX_README_BYTES = 12 * 1024
 CONSOLE = {"console", "bash", "sh", "shell"}
 RANDOM_MARK = re.compile(r"(?<=data )[\w-]{12}")
 
@@ -127,6 +130,10 @@ def _readme() -> str:
     return README.read_text(encoding="utf-8")
 
 
+def _page(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 @pytest.mark.parametrize("section", sections_of(_readme()))
 def test_the_python_blocks_of_a_section_run(section, monkeypatch, tmp_path):
     """A reader who types the blocks of one section, in order and offline, sees no error."""
@@ -134,21 +141,52 @@ def test_the_python_blocks_of_a_section_run(section, monkeypatch, tmp_path):
     run_section(sections_of(_readme())[section], str(README), "readme_section")
 
 
-def test_the_readme_has_python_that_runs():
-    """The gate above is not empty."""
-    assert [block for blocks in sections_of(_readme()).values() for block in blocks if "no-run" not in block.info]
+@pytest.mark.parametrize("path", PAGES, ids=_page)
+def test_the_python_blocks_of_a_page_run(path, monkeypatch, tmp_path):
+    """A reader who types the blocks of one page, in order and offline, sees no error."""
+    monkeypatch.chdir(tmp_path)
+    blocks = sections_of(path.read_text(encoding="utf-8")).values()
+    run_section([block for section in blocks for block in section], str(path), "docs_page")
 
 
-def test_the_commands_of_the_readme_exist():
+def test_the_readme_and_the_docs_have_python_that_runs():
+    """The gates above are not empty."""
+    found = [sections_of(path.read_text(encoding="utf-8")) for path in (README, *PAGES)]
+    runs = [[b for blocks in page.values() for b in blocks if "no-run" not in b.info] for page in found]
+    assert runs[0]
+    assert sum(map(bool, runs[1:])) > 20
+
+
+@pytest.mark.parametrize("path", [README, *PAGES], ids=_page)
+def test_the_commands_of_a_page_exist(path):
     """Make targets, extras and programs in console blocks are real."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wrong = wrong_commands(
-        _readme(),
+        path.read_text(encoding="utf-8"),
         targets=make_targets((ROOT / "Makefile").read_text(encoding="utf-8")),
         extras=set(project["optional-dependencies"]),
         programs=set(project["scripts"]),
     )
     assert wrong == []
+
+
+def test_the_readme_stays_short():
+    """What does not fit stands in the docs."""
+    assert len(README.read_bytes()) <= MAX_README_BYTES
+
+
+@pytest.mark.parametrize("path", [README, ROOT / "docs" / "llms.txt", *PAGES], ids=_page)
+def test_links_lead_somewhere(path):
+    """Every relative link names a file that is there."""
+    markdown = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = (target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", markdown))
+    assert [t for t in targets if t and "://" not in t and not (path.parent / t).exists()] == []
+
+
+def test_llms_txt_names_every_page():
+    """Who reads it for a machine misses nothing."""
+    named = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")))
+    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES}
 
 
 def _run_markdown(markdown: str) -> None:

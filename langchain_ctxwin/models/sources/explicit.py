@@ -45,7 +45,7 @@ class ExplicitSource:
     Raises:
         ConfigError: a fact is no value of its field; the text names the model, the field, the value and what to give.
 
-    Example:
+    Examples:
         >>> source = ExplicitSource({"small": 8192, "house-blend": {"context_window": "128k", "input_price": 0.25}})
         >>> [info.context_window for info in source.fetch(None)]
         [8192, 128000]

@@ -78,7 +78,7 @@ class LearnedSource:
     Raises:
         ConfigError: the path names no place, or `ttl_seconds` is not positive.
 
-    Example:
+    Examples:
         >>> source = LearnedSource()
         >>> source.learn("small", {"context_window": 8192})
         >>> source.recall("small")

@@ -192,7 +192,7 @@ def sources_of(
 def ollama_address(host: str) -> str:
     """Return the URL in `OLLAMA_HOST`, which servers and clients also take without scheme, host or port.
 
-    Example:
+    Examples:
         >>> ollama_address("0.0.0.0"), ollama_address(":8080"), ollama_address("http://gateway/ollama")
         ('http://127.0.0.1:11434', 'http://127.0.0.1:8080', 'http://gateway/ollama')
     """

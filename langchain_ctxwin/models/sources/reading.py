@@ -103,7 +103,7 @@ def items(value: Any) -> list[Any]:
 def tokens(value: Any) -> int | None:
     """Return a positive whole number of tokens up to `MAX_TOKENS`, also from `"128k"`, `"1e6"` or `131072.0`.
 
-    Example:
+    Examples:
         >>> tokens("128k"), tokens("1e6"), tokens(0), tokens("unlimited")
         (128000, 1000000, None, None)
     """
@@ -116,7 +116,7 @@ def tokens(value: Any) -> int | None:
 def price(value: Any, *, per: int = MILLION) -> Decimal | None:
     """Return USD per million tokens from USD per `per` tokens; a negative price means that it varies, so None.
 
-    Example:
+    Examples:
         >>> price(2.5e-07, per=ONE_TOKEN), price("-1", per=ONE_TOKEN), price(0)
         (Decimal('0.25'), None, Decimal('0'))
     """
@@ -134,7 +134,7 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
 def day(value: Any) -> date | None:
     """Return the day of an ISO date or time, of a month (its first day), or of seconds since the epoch (UTC).
 
-    Example:
+    Examples:
         >>> day("2026-05-31T08:00:00Z"), day("2026-05"), day(0)
         (datetime.date(2026, 5, 31), datetime.date(2026, 5, 1), None)
     """
@@ -147,7 +147,7 @@ def provider_id(text: str) -> str:
 
     The same model served through another platform has other limits and prices, so platforms stay apart.
 
-    Example:
+    Examples:
         >>> provider_id("google_genai"), provider_id("Together"), provider_id("my_gateway")
         ('google', 'togetherai', 'my-gateway')
     """
