@@ -33,6 +33,7 @@ from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quali
 from langchain_ctxwin.observe.plots import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
+from langchain_ctxwin.replay.inspecting import run_inspect
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.settings_file import read_table
 from langchain_ctxwin.settings_listing import changes, origins, shown
@@ -167,10 +168,16 @@ def _add_history(commands: Any) -> None:
         command.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
 
 
+SOURCES = (
+    "OpenAI chat or LangChain messages or LangSmith runs (.jsonl or .json, also gzipped), LangGraph's checkpoints (a "
+    "SQLite file, or postgresql://...)"
+)
+"""What conversations are read from."""
+
+
 def _add_replay(commands: Any) -> None:
     replayed = commands.add_parser("replay", help="what recorded conversations would cost, and lose, under a policy")
-    help_text = "files or folders: OpenAI chat or LangChain messages, .jsonl or .json, also gzipped"
-    replayed.add_argument("files", nargs="+", metavar="FILES", help=help_text)
+    replayed.add_argument("files", nargs="+", metavar="FILES", help=f"folders, or {SOURCES}")
     replayed.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
     help_text = "a preset, a plain policy, or a settings file (repeatable; default: balanced and the plain ones)"
     replayed.add_argument("--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text)
@@ -181,6 +188,15 @@ def _add_replay(commands: Any) -> None:
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
     replayed.set_defaults(run=run_replay)
+    inspected = commands.add_parser("inspect", help="what the model saw of one conversation, and why the rest had left")
+    inspected.add_argument("source", metavar="SOURCE", help=f"one of {SOURCES}")
+    inspected.add_argument("--thread", metavar="NAME", help="which conversation, where there are several")
+    help_text = "number of the request (default: the last); a thread of a checkpointer is shown as it is without it"
+    inspected.add_argument("--step", type=_positive, metavar="N", help=help_text)
+    inspected.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
+    inspected.add_argument("--policy", metavar="NAME_OR_FILE", help="as for replay (default: balanced)")
+    inspected.add_argument("--html", type=Path, metavar="FILE.html", help="also draw all its requests as a page")
+    inspected.set_defaults(run=run_inspect)
 
 
 def _positive(text: str) -> int:

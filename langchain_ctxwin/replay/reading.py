@@ -1,8 +1,10 @@
-"""Recorded conversations out of files: OpenAI chat JSONL and LangChain messages in JSON, plain or gzipped.
+"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, LangSmith runs, checkpoints.
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
-    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz
+    one run a line              {"run_type": ..., "inputs": ..., "outputs": ...} the same; a conversation per thread
+    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of runs
+    LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
 Files are read line by line. What cannot be read is told with file and line, and left out; nothing else is.
 """
@@ -17,11 +19,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_core.load import load as load_object
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, convert_to_messages, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    ToolMessage,
+    convert_to_messages,
+    messages_from_dict,
+)
 
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.replay.threads import POSTGRES, is_database, thread_states
+from langchain_ctxwin.replay.traces import Traces, is_run
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""What stands beside a SQLite database that is in use."""
 
 MAX_LINE_CHARS = 200_000_000
 """A longer line is no conversation: that of a million-token agent has some five million characters."""
@@ -44,11 +58,11 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
     """Yield the conversations in files and folders, in order.
 
     Args:
-        paths: files, or folders, of which every file with a known suffix is read.
+        paths: files, folders, of which every file that is known is read, or addresses of Postgres servers.
         tell: is told of each line that could not be read, `file:line: why`.
 
     Raises:
-        ConfigError: a path is missing, or its suffix is unknown.
+        ConfigError: a path is missing or of an unknown kind, or a database cannot be read.
 
     Examples:
         ```python
@@ -56,30 +70,51 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
             ...
         ```
     """
-    for path in _files(paths):
-        yield from _of_lines(path, tell) if ".jsonl" in path.name else _of_file(path, tell)
+    for place in _places(paths, tell):
+        if isinstance(place, str) or is_database(place):
+            yield from _of_database(place, tell)
+        else:
+            yield from _of_lines(place, tell) if ".jsonl" in place.name else _of_file(place, tell)
 
 
-def _files(paths: Iterable[str | Path]) -> list[Path]:
-    """The files, checked before any of them is read."""
-    found = list[Path]()
-    for place in map(Path, paths):
-        if place.is_dir():
-            inside = sorted(path for path in place.rglob("*") if path.is_file() and path.name.endswith(SUFFIXES))
+def _places(paths: Iterable[str | Path], tell: Tell) -> list[str | Path]:
+    """The files and addresses, checked before any of them is read."""
+    found = list[str | Path]()
+    for given in paths:
+        place = Path(given)
+        if str(given).startswith(POSTGRES):
+            found.append(str(given))
+        elif place.is_dir():
+            files = sorted(path for path in place.rglob("*") if path.is_file())
+            inside = [path for path in files if _is_known(path)]
             if not inside:
-                raise ConfigError(f"{place} holds no file that ends in {', '.join(SUFFIXES)}")
+                raise ConfigError(f"{place} holds no SQLite database, and no file that ends in {', '.join(SUFFIXES)}")
+            if others := [path for path in files if not _is_known(path) and not path.name.endswith(SIDE_FILES)]:
+                tell(f"{place}: {len(others):,} files of other kinds, such as {others[0].name}")
             found += inside
         elif not place.is_file():
             raise ConfigError(f"{place} does not exist: give files or folders with recorded conversations")
-        elif not place.name.endswith(SUFFIXES):
-            raise ConfigError(f"{place}: recorded conversations end in {', '.join(SUFFIXES)}")
+        elif not _is_known(place):
+            raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}")
         else:
             found.append(place)
     return found
 
 
+def _is_known(path: Path) -> bool:
+    return path.name.endswith(SUFFIXES) or is_database(path)
+
+
+def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
+    for thread, state in thread_states(place):
+        if "archived" in state:
+            tell(f"{thread}: {state['archived']:,} older messages were archived to a store that is not here")
+        if conversation := _conversation({"id": thread, "messages": state["messages"]}, thread, thread, tell):
+            yield conversation
+
+
 def _of_lines(path: Path, tell: Tell) -> Iterator[Conversation]:
-    loose = list[Mapping[str, Any]]()
+    loose, traces = list[Mapping[str, Any]](), Traces()
     for number, line in _lines(path, tell):
         place = f"{path}:{number}"
         try:
@@ -87,12 +122,16 @@ def _of_lines(path: Path, tell: Tell) -> Iterator[Conversation]:
         except (ValueError, RecursionError) as error:
             tell(f"{place}: no JSON ({_short(error)})")
             continue
-        if isinstance(row, Mapping) and "messages" not in row and ("role" in row or "type" in row):
+        if is_run(row):
+            traces.take(row)
+        elif isinstance(row, Mapping) and "messages" not in row and ("role" in row or "type" in row):
             loose.append(row)
         elif conversation := _conversation(row, f"{path.name}:{number}", place, tell):
             yield conversation
-    if loose and (conversation := _conversation({"messages": loose}, path.name, str(path), tell)):
-        yield conversation
+    rows = [*traces.rows(), *([{"messages": loose}] if loose else [])]
+    for row in rows:
+        if conversation := _conversation(row, path.name, str(path), tell):
+            yield conversation
 
 
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
@@ -102,6 +141,11 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
     except (ValueError, OSError, EOFError, RecursionError) as error:
         tell(f"{path}: no JSON ({_short(error)})")
         return
+    if isinstance(row, list) and any(map(is_run, row)):
+        traces = Traces()
+        for one in filter(is_run, row):
+            traces.take(one)
+        row = [*traces.rows()]
     several = isinstance(row, list) and bool(row) and all(isinstance(one, Mapping) and "messages" in one for one in row)
     for number, one in enumerate(row) if several else [(None, row)]:
         name = path.name if number is None else f"{path.name}:{number}"
@@ -158,8 +202,10 @@ def _conversation(row: Any, name: str, place: str, tell: Tell) -> Conversation |
 def _messages(listed: Sequence[Any]) -> list[Any]:
     """Read messages in OpenAI's or LangChain's form."""
     first = listed[0]
-    if isinstance(first, Mapping) and "lc" in first:
-        read: Sequence[Any] = [load_object(dict(one), allowed_objects="messages") for one in listed]
+    if isinstance(first, BaseMessage):
+        read: Sequence[Any] = listed
+    elif isinstance(first, Mapping) and "lc" in first:
+        read = [load_object(dict(one), allowed_objects="messages") for one in listed]
     elif isinstance(first, Mapping) and isinstance(first.get("data"), Mapping):
         read = messages_from_dict([dict(one) for one in listed])
     else:

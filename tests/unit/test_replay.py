@@ -118,7 +118,7 @@ def test_a_file_that_breaks_off_gives_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "why"), [("gone.jsonl", "does not exist"), (".", "holds no file"), ("a.csv", "end in")]
+    ("path", "why"), [("gone.jsonl", "does not exist"), (".", "holds no SQLite database"), ("a.csv", "end in")]
 )
 def test_a_path_that_holds_nothing_is_named(tmp_path, path, why):
     (tmp_path / "a.csv").write_text("x")

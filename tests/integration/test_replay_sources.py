@@ -1,0 +1,228 @@
+"""Are conversations read from where agents leave them, and is nothing written there?"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_core.tracers.base import BaseTracer
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite import SqliteStore
+from langsmith._internal._serde import dumps_json as serialized
+
+from langchain_ctxwin import ConfigError, ContextConfig, create_context_agent
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.graph.state import ContextState, PlainContextState
+from langchain_ctxwin.replay import read_conversations
+from support.agents import LONG, call, model_of
+from support.fakes import script
+
+pytestmark = pytest.mark.integration
+TURNS = 8
+EXPORTED = ("id", "trace_id", "run_type", "name", "inputs", "outputs", "extra")
+ARCHIVED = ContextConfig(history="archive", output_reserve=0)
+
+
+@tool
+def look(host: str) -> str:
+    """Look something up."""
+    return f"{host} is at 10.0.0.7"
+
+
+def talk(saver, *threads, state=ContextState, turns=TURNS, **options):
+    """Let an agent talk on some threads; return their messages, as the whole history has them."""
+    found = {}
+    for thread in threads:
+        answers = script(call("look", f"{thread}-call", host=thread), *[f"answer {n}" for n in range(turns)])
+        agent = create_context_agent(
+            model_of(1500, policy=answers), [look], checkpointer=saver, state_schema=state, **options
+        )
+        config = {"configurable": {"thread_id": thread}}
+        for number in range(turns):
+            agent.invoke({"messages": [HumanMessage(f"{thread} question {number} {LONG}")]}, config)
+        found[thread] = agent.get_state(config).values["messages"]
+    return found
+
+
+def told(messages):
+    return [(message.type, message.text, getattr(message, "tool_calls", None)) for message in messages]
+
+
+def read(*paths):
+    faults = []
+    return {one.name: told(one.messages) for one in read_conversations(paths, tell=faults.append)}, faults
+
+
+@pytest.fixture
+def database(tmp_path):
+    return tmp_path / "any.name"
+
+
+@pytest.mark.parametrize("state", [ContextState, PlainContextState])
+def test_threads_of_a_sqlite_checkpointer_are_read(database, state):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        said = talk(saver, "b", "a", state=state)
+        while_open, _ = read(database)
+    before = database.read_bytes()
+    found, faults = read(database)
+    assert found == while_open == {name: told(messages) for name, messages in said.items()}
+    assert list(found) == ["b", "a"]
+    assert (faults, database.read_bytes()) == ([], before)
+
+
+def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
+    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
+        saver.setup()
+        said = talk(saver, "a", "b")
+        found, faults = read(postgres_dsn)
+    assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_what_was_archived_is_read_where_it_lies_beside_and_else_told(tmp_path, database, is_beside):
+    at = database if is_beside else tmp_path / "elsewhere"
+    with SqliteSaver.from_conn_string(str(database)) as saver, SqliteStore.from_conn_string(str(at)) as store:
+        store.setup()
+        talk(saver, "t", turns=16, store=store, config=ARCHIVED)
+    found, faults = read(database)
+    asked = [text for kind, text, _ in found["t"] if kind == "human"]
+    assert (len(asked) == 16) is is_beside
+    assert asked[-1].startswith("t question 15")
+    assert ["archived" in fault for fault in faults] == ([] if is_beside else [True])
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("CREATE TABLE notes (text)", "holds no table `checkpoints` of LangGraph, but notes"),
+        ("CREATE TABLE checkpoints (thread_id, thread_ts)", "is of another schema: it has thread_id, thread_ts"),
+    ],
+)
+def test_a_database_of_something_else_is_named(database, statement, why):
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    with pytest.raises(ConfigError, match=why):
+        read(database)
+
+
+def test_a_damaged_database_and_a_server_that_is_not_there_are_named(database, capsys):
+    database.write_bytes(b"SQLite format 3\0" + b"no pages" * 500)
+    with pytest.raises(ConfigError, match="cannot be read as a SQLite database"):
+        read(database)
+    assert main(["replay", "postgresql://me:secret@127.0.0.1:9/none"]) == 2
+    assert "127.0.0.1:9/none cannot be read" in (said := capsys.readouterr().err)
+    assert "secret" not in said
+
+
+class Exported(BaseTracer):
+    """Writes each run to a file, in the form in which LangSmith's tracer sends it."""
+
+    def __init__(self, file):
+        super().__init__(_schema_format="original+chat")
+        self.file = file
+
+    def _persist_run(self, run):
+        with self.file.open("a") as lines:
+            for one in walk(run):
+                row = json.loads(dumps(one))
+                lines.write(json.dumps(row) + "\n")
+
+
+def walk(run):
+    yield run
+    for child in run.child_runs:
+        yield from walk(child)
+
+
+def dumps(run):
+    return serialized({name: getattr(run, name) for name in EXPORTED})
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "models only"])
+def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
+    runs = tmp_path / "runs.jsonl"
+    answers = script(call("look", "c", host="db"), "it is there", "thanks", "ok")
+    agent = create_context_agent(model_of(9_000, policy=answers), [look], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}, "metadata": {"thread_id": "t"}, "callbacks": [Exported(runs)]}
+    for text in ("Where is db?", "Good.", "Bye."):
+        state = agent.invoke({"messages": [HumanMessage(text)]}, config)
+    if form == "list":
+        rows = [json.loads(line) for line in runs.read_text().splitlines()]
+        runs = tmp_path / "runs.json"
+        runs.write_text(json.dumps(rows))
+    elif form == "models only":
+        kept = [line for line in runs.read_text().splitlines() if json.loads(line)["run_type"] in ("llm", "chat_model")]
+        runs.write_text("\n".join(kept))
+    found, faults = read(runs)
+    assert (found, faults) == ({"t": told(state["messages"])}, [])
+    (conversation,) = read_conversations([runs])
+    assert [one["function"]["name"] for one in conversation.tools] == (["look"] if form == "models only" else [])
+
+
+def test_a_run_in_openais_form_is_read(tmp_path):
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    row = {"run_type": "llm", "trace_id": "x", "inputs": {"messages": asked}, "outputs": {}}
+    row["outputs"] = {"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps({"run_type": "tool", "inputs": {"x": 1}, "outputs": None}))
+    assert read(path)[0] == {"x": [("system", "Be brief.", None), ("human", "Hi", None), ("ai", "Hello", [])]}
+
+
+def test_a_folder_may_hold_all_of_them(tmp_path):
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
+        talk(saver, "t")
+        (tmp_path / "a.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}) + "\n{broken")
+        (tmp_path / "notes.txt").write_text("nothing")
+        found, faults = read(tmp_path)
+    assert list(found) == ["t"]
+    assert [any(part in fault for fault in faults) for part in ("no answer", "no JSON", "1 files of other kinds")]
+    assert len(faults) == 3
+
+
+def test_a_live_thread_is_inspected_as_its_model_sees_it(database, capsys):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        talk(saver, "t")
+        assert main(["inspect", str(database)]) == 0
+    shown = capsys.readouterr().out
+    assert "thread t: 18 messages" in shown
+    assert [line for line in shown.splitlines() if "left the view" in line]
+    assert f"t question {TURNS - 1}" in shown
+    assert "record:" in shown
+
+
+def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        talk(saver, "a", "b")
+    arguments = ["inspect", str(database), "--thread", "a", "--window", "1500"]
+    assert main([*arguments, "--step", "9"]) == 0
+    shown = capsys.readouterr().out
+    assert "a under balanced: request 9 of 9" in shown
+    assert "left before request" in shown
+    assert main([*arguments, "--html", str(tmp_path / "page.html")]) == 0
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    capsys.readouterr()
+    for wrong, why in [
+        (["inspect", str(database)], "several conversations, choose one with --thread: a, b"),
+        (["inspect", str(database), "--thread", "c"], "no conversation of this name"),
+        ([*arguments, "--step", "10"], "has 9 requests"),
+        ([*arguments, "--html", "/dev/full"], "No space left"),
+        (["inspect", str(tmp_path / "none")], "does not exist"),
+    ]:
+        assert main(wrong) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_thread_whose_messages_another_graph_shaped_is_read(database):
+    """Plain lists, as graphs without any reducer store them."""
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        history = [HumanMessage("hi"), AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])]
+        history += [ToolMessage("x", tool_call_id="1"), AIMessage("done")]
+        agent = create_context_agent(model_of(900), [], checkpointer=saver, store=InMemoryStore())
+        agent.update_state({"configurable": {"thread_id": "t"}}, {"messages": history}, as_node="agent")
+    assert read(database)[0] == {"t": told(history)}
