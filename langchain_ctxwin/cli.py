@@ -181,6 +181,9 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
     help_text = "a preset, a plain policy, or a settings file (repeatable; default: balanced and the plain ones)"
     replayed.add_argument("--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text)
+    replayed.add_argument("--input-price", type=_price, metavar="PRICE", help="of a million input tokens")
+    help_text = "of a million input tokens that are read from the cache (default: a tenth)"
+    replayed.add_argument("--cached-price", type=_price, metavar="PRICE", help=help_text)
     replayed.add_argument("--output", choices=("table", "json", "csv"), default="table", help="how it is printed")
     replayed.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one per core)")
     help_text = "also draw the longest conversation under the first policy, as a page that needs nothing else"
@@ -197,6 +200,16 @@ def _add_replay(commands: Any) -> None:
     inspected.add_argument("--policy", metavar="NAME_OR_FILE", help="as for replay (default: balanced)")
     inspected.add_argument("--html", type=Path, metavar="FILE.html", help="also draw all its requests as a page")
     inspected.set_defaults(run=run_inspect)
+
+
+def _price(text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a price, such as 0.30")
+    return price
 
 
 def _positive(text: str) -> int:

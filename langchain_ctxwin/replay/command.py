@@ -42,18 +42,25 @@ def run_replay(args: argparse.Namespace) -> int:
         _write_page(args, policies, results)
     if not results:
         raise ConfigError(f"{', '.join(args.files)}: no conversation in {len(faults):,} faulty places; see above")
+    rows = [{**result.to_dict(), **_priced(result, args)} for result in results]
     if args.recommend:
         _recommend(results)
     elif args.output == "json":
-        print(json.dumps([result.to_dict() for result in results]))
+        print(json.dumps(rows))
     elif args.output == "csv":
-        rows = [result.to_dict() for result in results]
         writer = csv.DictWriter(sys.stdout, rows[0])
         writer.writeheader()
         writer.writerows(rows)
     else:
-        _print(results)
+        _print(results, args)
     return 0
+
+
+def _priced(result: ReplayResult, args: argparse.Namespace) -> dict[str, float]:
+    """What all requests cost, where their price is given."""
+    if args.input_price is None:
+        return {}
+    return {"cost": round(result.cost(args.input_price, args.cached_price), 6)}
 
 
 def _write_page(args: argparse.Namespace, policies: Sequence[Policy], results: Sequence[ReplayResult]) -> None:
@@ -83,7 +90,7 @@ def _tell(faults: Sequence[str]) -> None:
         print(f"left out {len(faults) - MOST_TOLD:,} more", file=sys.stderr)
 
 
-def _print(results: Sequence[ReplayResult]) -> None:
+def _print(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
     first = results[0]
     print(f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens")
     rows = [
@@ -97,13 +104,17 @@ def _print(results: Sequence[ReplayResult]) -> None:
             f"{result.billed_per_request:,.0f}",
             f"{result.utilization:.2f}",
             f"{result.prefix_stability:.2f}",
+            *(f"{cost:,.4f}" for cost in _priced(result, args).values()),
         )
         for result in results
     ]
-    for line in aligned([COLUMNS, *rows], right=COLUMNS[1:]):
+    columns = (*COLUMNS, *_priced(first, args))
+    for line in aligned([columns, *rows], right=columns[1:]):
         print(escaped(line))
     print("needed shown: values in the next call that had been seen before, once something had to leave")
     print("billed: input tokens per request, those of the prefix shared with the one before at a tenth")
+    if args.input_price is not None:
+        print("cost: of the input of all requests, in the currency of the price")
 
 
 def _recommend(results: Sequence[ReplayResult]) -> None:

@@ -34,6 +34,9 @@ CACHED_PRICE = 0.1
 RESERVE_SHARE = 0.25
 """Part of the window that is kept for the answer where nothing else is said, as everywhere in this package."""
 
+MILLION = 1_000_000
+"""Tokens that providers state their prices for."""
+
 WAITING, POLL_SECONDS = 4, 0.1
 """Conversations that are read ahead for each process, and how soon reading ends when nobody wants more."""
 
@@ -84,6 +87,16 @@ class ReplayResult:
     def billed_per_request(self) -> float:
         """Input tokens that a request costs on average."""
         return self.billed_tokens / max(1, self.requests)
+
+    def cost(self, input_price: float, cached_price: float | None = None) -> float:
+        """Return what the input of all requests costs, in the currency of the prices.
+
+        Args:
+            input_price: of a million tokens.
+            cached_price: of a million tokens that the provider has in its cache; by default a tenth of the other.
+        """
+        cached = CACHED_PRICE * input_price if cached_price is None else cached_price
+        return ((self.sent_tokens - self.shared_tokens) * input_price + self.shared_tokens * cached) / MILLION
 
     @property
     def utilization(self) -> float:

@@ -294,6 +294,21 @@ def test_the_command_prints_a_table(recorded, capsys):
     assert out.err.startswith(f"left out {recorded}:3: no JSON")
 
 
+def test_the_command_says_what_it_costs(recorded, capsys):
+    given = ["replay", str(recorded), "--window", "2000", "--policy", "balanced", "--jobs", "1"]
+    assert main([*given, "--output", "json", "--input-price", "2", "--cached-price", "0.5"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    fresh = row["sent_tokens"] - row["shared_tokens"]
+    assert row["cost"] == pytest.approx((2 * fresh + 0.5 * row["shared_tokens"]) / 1e6, abs=1e-6)
+    assert main([*given, "--input-price", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{3 * row['billed_tokens'] / 1e6:,.4f}" in printed
+    assert "cost" in printed.splitlines()[1]
+    with pytest.raises(SystemExit):
+        main([*given, "--input-price", "-1"])
+    assert "give a price" in capsys.readouterr().err
+
+
 def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
     (tmp_path / "mine.toml").write_text("keep = 0.3\n")
     arguments = (recorded, "--policy", "lean", "--policy", tmp_path / "mine.toml")
