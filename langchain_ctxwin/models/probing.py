@@ -10,6 +10,7 @@ from math import ceil, log2
 from typing import Any
 
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import Runnable
 
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_families import family_of
@@ -18,7 +19,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import reason_of
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -88,7 +89,7 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
         high: largest size that is tried, in tokens; it bounds what the probe costs, see `most_cost`.
 
     Raises:
-        ConfigError: the sizes are none, or `low` is not below `high`.
+        ConfigError: the sizes are none, `low` is not below `high`, or the model is no Runnable.
 
     Examples:
         ```python
@@ -107,6 +108,8 @@ async def aprobe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe
 def _probed(model: Any, low: int, high: int) -> Work[Probe]:
     require_tokens("low", low, minimum=1)
     require_tokens("high", high, minimum=1)
+    if not isinstance(model, Runnable):
+        raise ConfigError(f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)")
     if low >= high:
         raise ConfigError(f"low={low:,} is not below high={high:,}: a probe needs sizes to try")
     asked, counter = _brief(model), TokenEstimator(family_of(model))

@@ -73,6 +73,11 @@ def test_another_error_ends_a_probe_with_what_it_has_found():
     assert (found.accepted_tokens, found.stopped_by, found.is_certain) == (80, "ConnectionError", False)
 
 
+def test_a_name_is_no_model_that_can_be_asked():
+    with pytest.raises(ConfigError, match="pass a chat model"):
+        probe_limit("some-model", high=4_000)
+
+
 @pytest.mark.parametrize("sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}])
 def test_sizes_that_are_none_are_refused(sizes):
     """Before anything is sent."""
