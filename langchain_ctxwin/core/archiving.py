@@ -32,7 +32,7 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
         return []
     stop = min(view.start.index, uncovered(view, first)) if needs_summary else view.start.index
     kept = {position.index for position in view.pinned}
-    if view.covered is not None:
+    if view.covered is not None and view.covered.index < view.start.index:
         step = step_at(messages, view.covered.index, view.start.index)
         kept |= {*range(step.index, step.stop)}
     for index in [index for index in kept if isinstance(messages[index], HumanMessage)]:
