@@ -67,7 +67,8 @@ def _write_page(args: argparse.Namespace, policies: Sequence[Policy], results: S
     """Draw the longest conversation under the first policy."""
     longest = max(read_conversations(args.files), key=lambda one: len(one.messages))
     try:
-        args.html.write_text(page(longest, policies[0], args.window, results), encoding="utf-8")
+        priced = {"input_price": args.input_price, "cached_price": args.cached_price}
+        args.html.write_text(page(longest, policies[0], args.window, results, **priced), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
     print(f"drew {escaped(longest.name)} under {escaped(policies[0].name)}: {escaped(str(args.html))}", file=sys.stderr)

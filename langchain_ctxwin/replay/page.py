@@ -23,8 +23,16 @@ SHOWN_CHARS = 1_500
 TEMPLATE, PLACE = "page.html", "__DATA__"
 
 
-def page(conversation: Conversation, policy: Policy, window: int, results: Sequence[ReplayResult] = ()) -> str:
-    """Return the HTML of one conversation under one policy, with the results of several above it.
+def page(
+    conversation: Conversation,
+    policy: Policy,
+    window: int,
+    results: Sequence[ReplayResult] = (),
+    *,
+    input_price: float | None = None,
+    cached_price: float | None = None,
+) -> str:
+    """Return the HTML of one conversation under one policy, with the results of several above it, priced where known.
 
     Nothing is loaded from elsewhere, and what was said is shown as text alone.
 
@@ -42,7 +50,10 @@ def page(conversation: Conversation, policy: Policy, window: int, results: Seque
         "window": window,
         "limit": input_limit(window),
         "result": result.to_dict(),
-        "results": [one.to_dict() for one in results],
+        "results": [
+            one.to_dict() | ({} if input_price is None else {"cost": one.cost(input_price, cached_price)})
+            for one in results
+        ],
         "regions": REGIONS,
         "messages": [{"role": message.type, "text": _shown(message)} for message in messages],
         "steps": [
