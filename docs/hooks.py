@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  # mkdocs loads this file by its path
 """Takes from fenced blocks what only the tests read: whether a block runs, and what it prints."""
 
 import re

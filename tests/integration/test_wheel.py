@@ -109,7 +109,7 @@ def unexplained(failed: dict[str, str], absent: list[str]) -> dict[str, str]:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
-    """Typed, licensed, complete, and without tests, notebooks or benchmarks."""
+    """Typed, licensed, complete, and without tests, notebooks, benchmarks or docs."""
     names = zipfile.ZipFile(wheel).namelist()
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "langchain_ctxwin").rglob("*.py")}
     assert unwanted(names) == []
@@ -157,7 +157,7 @@ def test_the_demo_without_its_extra_says_what_to_install(unpacked):
 def test_unwanted_files_are_noticed():
     """Tests, benchmarks and compiled files would be reported."""
     names = ["langchain_ctxwin/errors.py", "langchain_ctxwin-0.1.0.dist-info/METADATA"]
-    bad = ["tests/unit/test_x.py", "benchmarks/replay.py", "langchain_ctxwin/__pycache__/errors.cpython-311.pyc"]
+    bad = ["tests/unit/test_x.py", "docs/index.md", "langchain_ctxwin/__pycache__/errors.cpython-311.pyc"]
     assert (unwanted(names), unwanted([*names, *bad])) == ([], bad)
 
 
