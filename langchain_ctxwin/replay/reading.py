@@ -37,6 +37,9 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """What stands beside a SQLite database that is in use."""
 
+REPLACED = "\ufffd"
+"""What stands in the place of a byte that is no UTF-8."""
+
 MAX_LINE_CHARS = 200_000_000
 """A longer line is no conversation: that of a million-token agent has some five million characters."""
 
@@ -161,6 +164,8 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
                 if len(line) > MAX_LINE_CHARS:
                     tell(f"{path}:{number}: {len(line):,} characters are no conversation")
                 elif line.strip():
+                    if REPLACED in line:
+                        tell(f"{path}:{number}: bytes that are no UTF-8 were replaced")
                     yield number, line
     except (OSError, EOFError) as error:
         tell(f"{path}: broken off ({_short(error)})")

@@ -75,6 +75,18 @@ FORMS = {
 }
 
 
+def test_a_line_in_another_encoding_is_read_and_told(tmp_path):
+    said = json.dumps(
+        {"messages": [{"role": "user", "content": "Grüße"}, {"role": "assistant", "content": "ok"}]}, ensure_ascii=False
+    )
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes(said.encode("latin-1") + b"\n" + said.encode() + b"\n")
+    faults = []
+    first, second = read_conversations([path], tell=faults.append)
+    assert (first.messages[0].text, second.messages[0].text) == ("Gr\ufffd\ufffde", "Grüße")
+    assert faults == [f"{path}:1: bytes that are no UTF-8 were replaced"]
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_form_is_read_alike(tmp_path, name, packed):
@@ -102,7 +114,7 @@ def test_what_cannot_be_read_is_told_with_its_place(tmp_path):
     path.write_bytes("\n".join(lines).encode() + b"\xff\xfe")
     found, faults = told([path])
     assert [len(one.messages) for one in found] == [9, 2]
-    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "7", "8", "10"]
+    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "7", "8", "10", "10"]
     assert "1 results of calls that are not there" in faults[6]
 
 
