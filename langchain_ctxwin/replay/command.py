@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from langchain_ctxwin.config import PRESETS
@@ -32,12 +33,16 @@ def run_replay(args: argparse.Namespace) -> int:
     """
     names = args.policy or [next(iter(PRESETS)), *PLAIN]
     policies = candidates() if args.recommend else list(map(Policy.named, names))
-    faults, results = list[str](), list[ReplayResult]()
+    faults, results, began = list[str](), list[ReplayResult](), time.monotonic()
     quiet()
     conversations = read_conversations(args.files, tell=faults.append)
     for so_far in compare(_shown(conversations), policies, args.window, jobs=args.jobs):
         results = so_far
     _tell(faults)
+    if results:
+        count, seconds = results[0].conversations, time.monotonic() - began
+        told = f"{count:,} conversations under {len(policies)} policies in {seconds:,.1f} s"
+        print(f"{told}, {count / seconds:,.1f} a second", file=sys.stderr)
     if args.html and results:
         _write_page(args, policies, results)
     if not results:
