@@ -1,10 +1,13 @@
 # `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
+# `make bench` measures it beside others, in ./.venv-bench
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= logical
 DATA ?=
-BENCH ?= *
+BENCH ?=
+QUICK ?=
 VENV := .venv
+BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
@@ -31,15 +34,12 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A benchmark is a file of benchmarks/ that can be run; BENCH=tokens chooses one. fit_* writes code instead.
-bench: $(VENV)/.test-ready  ## make bench BENCH=replay DATA=path/to/transcripts
-	@scripts=$$(grep -l '__main__' benchmarks/$(BENCH).py | grep -v fit_) || { echo "no benchmark matches benchmarks/$(BENCH).py"; exit 1; }; \
-	for script in $$scripts; do \
-	  echo "== $$script"; $(BIN)/python "$$script" $(if $(DATA),--data "$(DATA)") $(ARGS) || exit 1; \
-	done
+# In an environment of its own, which has the packages that we are compared with. BENCH="tokens replay" chooses some.
+bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
+	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.
@@ -53,8 +53,13 @@ $(VENV)/.test-ready: pyproject.toml $(BIN)/python
 	@$(PIP) install --editable ".[test]"
 	@touch $@ $(VENV)/.demo-ready
 
-$(BIN)/python:
+$(BENCH_VENV)/.ready: pyproject.toml $(BENCH_VENV)/bin/python
+	@echo "installing the package and its peers into $(BENCH_VENV) (once)"
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[bench]"
+	@touch $@
+
+$(BIN)/python $(BENCH_VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), at least Python 3.11 is needed: run make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@:/bin/python=)

@@ -16,7 +16,6 @@ import structlog
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 import exact
-import growing
 import order_size
 import provider_bills
 from langchain_ctxwin import ContextConfig
@@ -193,17 +192,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
     parser.add_argument("--windows", type=int, nargs="+", help="tokens")
     parser.add_argument("--sessions", type=int, default=40, help="recorded sessions per window")
+    parser.add_argument("--per-file", type=int, default=20, help="recorded sessions per file, with --providers")
     parser.add_argument("--family", default="openai")
-    help_text = "only the drill of growing conversations over three models, see growing.py"
-    parser.add_argument("--drill", action="store_true", help=help_text)
     help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see provider_bills.py"
     parser.add_argument("--providers", action="store_true", help=help_text)
     options = parser.parse_args()
     if options.providers:
-        provider_bills.compare(options.data, options.windows or provider_bills.WINDOWS)
-        return
-    if options.drill:
-        growing.drill(options.data, most=options.sessions)
+        windows = options.windows or provider_bills.WINDOWS
+        provider_bills.compare(options.data, windows, per_file=options.per_file)
         return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = list(load(options.data))

@@ -193,7 +193,7 @@ def play(job: Job) -> tuple[int, Books, Counter[str]]:
     return (job.window, *Session(job).run())
 
 
-def compare(data: Path | None, windows: Sequence[int], *, half: str = "b", per_file: int = 20) -> None:
+def compare(data: Path | None, windows: Sequence[int], *, per_file: int, half: str = "b") -> None:
     """Print what each provider bills for each arm, and what each placement of breakpoints is worth at Anthropic."""
     chosen = list(conversations(data, (), per_file, half))
     settings = tuple(PRESETS["balanced"].items())

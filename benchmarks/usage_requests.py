@@ -268,11 +268,3 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     schema = (schema or {}).get("json", schema or {})
     named = {"name": function["name"], "description": function.get("description") or "", "parameters": schema}
     return {"type": "function", "function": named}
-
-
-if __name__ == "__main__":
-    import sys
-
-    found, skipped = load(Path(sys.argv[1]))
-    print(f"{len(found)} kept by family: {dict(Counter(row.family for row in found))}")
-    print(f"{sum(skipped.values())} left out: {dict(skipped.most_common())}")
