@@ -135,6 +135,7 @@ BENCHMARKS = (
     Benchmark(script="registry", data=(FACTS,), needs_data=True),
     Benchmark(script="decompose", data=(DOCUMENTS, CHATS)),
     Benchmark(script="checkpoint_storage", quick="--turns 50 100 --plain-turns 50", peers=("langgraph",)),
+    Benchmark(script="thread_storage", quick="--calls 40", data=(TRANSCRIPTS,), peers=("langgraph",)),
     Benchmark(script="metrics", quick="--messages 60 --rounds 2", peers=("opentelemetry-sdk", "prometheus-client")),
     Benchmark(script="reload", quick="--writes 20 --readers 50"),
 )
