@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", help="tokens")
     parser.add_argument("--sessions", type=int, default=40, help="recorded sessions per window")
     parser.add_argument("--per-file", type=int, default=20, help="recorded sessions per file, with --providers")
+    parser.add_argument("--limit", type=int, help="recorded sessions that are read of each file; all without it")
     parser.add_argument("--family", default="openai")
     help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see provider_bills.py"
     parser.add_argument("--providers", action="store_true", help=help_text)
@@ -202,7 +203,7 @@ def main() -> None:
         provider_bills.compare(options.data, windows, per_file=options.per_file)
         return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    found = list(load(options.data))
+    found = list(load(options.data, limit=options.limit))
     print(f"{'recorded' if options.data else 'generated'} sessions, tokenizer {exact.ENCODING}")
     for window in options.windows or WINDOWS:
         began = time.perf_counter()

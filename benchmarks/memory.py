@@ -218,7 +218,7 @@ def recalled(state: State, query: str, max_tokens: int) -> Shown:
     call = {"name": "recall", "args": {"query": query}, "id": "recall-1"}
     asked = {**state, "messages": [*state["messages"], AIMessage("", tool_calls=[call], id="calling")]}
     tool = create_recall_tool(max_tokens=max_tokens)
-    page = tool.func(SimpleNamespace(state=asked), query=query)
+    page = tool.func(SimpleNamespace(state=asked, store=None), query=query)
     assert TokenEstimator().count_text(page) <= max_tokens
     named = dict(zip(handles(asked["messages"]), asked["messages"], strict=True))
     _, *pieces = LABEL.split(page)
@@ -319,10 +319,12 @@ def main() -> None:
     parser.add_argument("--beam", type=Path, help="folder of chats of one size as BEAM publishes them: chats/100K")
     parser.add_argument("--limit", type=int, default=8_192, help="input limit in tokens")
     parser.add_argument("--times", action="store_true", help="put the time of its session before each message")
+    parser.add_argument("--chats", type=int, help="measure only the first so many; all without it")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began = time.perf_counter()
     chats = [*load(options.data, with_times=options.times), *(load_beam(options.beam) if options.beam else ())]
+    chats = chats[: options.chats]
     times = "with" if options.times else "without"
     print(f"{len(chats)} conversations, {times} session times, input limit {options.limit:,}, default configuration")
     with multiprocessing.Pool(os.cpu_count()) as pool:

@@ -39,11 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with routing/*.jsonl.gz")
     parser.add_argument("--png", type=Path, help="draw the curves of unseen and seen domains into this file")
+    parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=list(DOMAINS), help="what is learned from")
     options = parser.parse_args()
+    if options.png and len(options.domains) < len(DOMAINS):
+        parser.error("--png draws both kinds of domains: leave --domains out")
     pairs = two_models(options.data)
     nine = without_known(nine_models(options.data), pairs)
     curves = {}
-    for title, folds in (("unseen domains", domain_folds(pairs)), ("seen domains", random_folds(len(pairs)))):
+    for kind in options.domains:
+        title, folds = f"{kind} domains", DOMAINS[kind](pairs)
         chances = left_out(pairs, nine, folds)
         advantage = chances[:, 1] - chances[:, 0]
         print(f"\n{title}: {len(pairs)} prompts, {FOLDS} parts left out in turn")
@@ -62,8 +66,12 @@ def domain_folds(prompts: list[Prompt]) -> np.ndarray:
     return np.array([group[prompt.domain] for prompt in prompts])
 
 
-def random_folds(count: int) -> np.ndarray:
-    return np.random.default_rng(SEED).integers(0, FOLDS, count)
+def random_folds(prompts: list[Prompt]) -> np.ndarray:
+    return np.random.default_rng(SEED).integers(0, FOLDS, len(prompts))
+
+
+DOMAINS = {"unseen": domain_folds, "seen": random_folds}
+"""Whether the weights saw other questions of the domains that they are tried on."""
 
 
 def left_out(pairs: list[Prompt], nine: list[Prompt], folds: np.ndarray) -> np.ndarray:
@@ -224,7 +232,7 @@ def interval(figure, count: int) -> tuple[float, float]:
 def report_nine(nine: list[Prompt]) -> None:
     """Choose among nine models by chance less a price; a choice is optimal when no right model is cheaper."""
     names = sorted(nine[0].correct)
-    part = random_folds(len(nine))
+    part = random_folds(nine)
     train = [prompt for prompt, fold in zip(nine, part, strict=True) if fold]
     test = [prompt for prompt, fold in zip(nine, part, strict=True) if not fold]
     quality = Quality().fit(

@@ -30,6 +30,8 @@ from langchain_ctxwin import (
     TokenEstimator,
     add_context_nodes,
 )
+from langchain_ctxwin.agent import nodes as agent_nodes
+from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, load
 
@@ -99,8 +101,8 @@ class TimedNodes(ContextNodes):
 
 class _Timed:
     def __new__(cls, node: Any, watch: Watch) -> Any:
-        run = node._run  # noqa: SLF001  # the node's own function, without LangGraph's wrapper
-        node._run = lambda state, config: watch.timed(node.name, run, state, config)  # noqa: SLF001
+        invoke = node.invoke
+        node.invoke = lambda state, config=None, **_: watch.timed(node.name, invoke, state, config)
         return node
 
 
@@ -134,7 +136,9 @@ class Script:
 
 
 def soak(script: Script, turns: int, settings: dict[str, Any]) -> Iterator[Block]:
-    """Drive the nodes directly; each turn ends like in a graph, with `maybe_summarize`."""
+    """Drive the nodes directly, as in a thread; each turn ends like in a graph, with `maybe_summarize`."""
+    # Without a checkpointer every step would name the history by all that it says, which takes longer as it grows.
+    agent_nodes.place_of = lambda *_: Place("a thread")
     watch, state = Watch(), State(messages=[])
     nodes = TimedNodes(_engine(settings), watch)
     turn = 0
