@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.edits import text_of
+
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
 MIN_CHARS = 5  # shorter words stand in any text by chance
 MIN_NUMBER_CHARS = 4  # the same of numbers: 17 is everywhere, 1724 is not
@@ -18,7 +20,11 @@ WORD = re.compile(r"[\w./#@:+-]+", re.ASCII)
 EDGES = ".:,-+/"
 TELLING = re.compile(r"[\d/_.@#]")
 PLAIN = re.compile(r"[A-Za-z]{4,}")
-FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+FENCED = re.compile(r"```[^`\n]*\n(.*?)```", re.DOTALL)
+OPENING = re.compile(r"^[ \t]*<([A-Za-z][\w-]*)(?:[=\s][^<>]*)?>", re.MULTILINE)
+CLOSING = re.compile(r"</([A-Za-z][\w-]*)>")
+THINKING = re.compile(r"think|thought|reason|analysis|reflect|plan", re.IGNORECASE)
+"""Tags of what an agent says to itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +72,27 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def _named(reply: AIMessage) -> Iterator[str]:
-    """What the arguments name; an agent without tool calls writes its command into a fenced block."""
+    """What the arguments name; an agent without tool calls writes its command into a fenced block or between tags."""
     for call in reply.tool_calls:
         yield from _in_arguments(call["args"])
-    if not reply.tool_calls and isinstance(reply.content, str):
-        for block in FENCED.findall(reply.content):
+    for broken in reply.invalid_tool_calls:
+        yield from identifiers(broken["args"] or "")
+    if not reply.tool_calls and not reply.invalid_tool_calls:
+        text = text_of(reply.content)
+        for block in (*FENCED.findall(text), *_tagged(text)):
             yield from identifiers(block)
+
+
+def _tagged(text: str) -> Iterator[str]:
+    """Yield what stands in elements whose opening tag begins a line, whatever its name: `<command>ls src</command>`."""
+    closed = {match[1]: match.start() for match in CLOSING.finditer(text)}
+    end = 0
+    for opening in OPENING.finditer(text):
+        name = opening[1]
+        if end <= opening.start() < closed.get(name, 0):
+            end = text.index(f"</{name}>", opening.end())
+            if not THINKING.search(name):
+                yield text[opening.end() : end]
 
 
 def _in_arguments(value: object) -> Iterator[str]:

@@ -3,7 +3,8 @@
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
     one run a line              {"run_type": ..., "inputs": ..., "outputs": ...} the same; a conversation per thread
-    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of runs
+    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
+    runs in a file              [run, ...], {"runs": [...]} or one run           the same; a conversation per thread
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
 Files are read line by line. What cannot be read is told with file and line, and left out; nothing else is.
@@ -11,24 +12,21 @@ Files are read line by line. What cannot be read is told with file and line, and
 
 from __future__ import annotations
 
+import codecs
 import gzip
-import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
-from langchain_core.load import load as load_object
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    ToolMessage,
-    convert_to_messages,
-    messages_from_dict,
-)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import ValidationError
 
+from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.replay.messages import is_pair, loads, read_message
 from langchain_ctxwin.replay.threads import POSTGRES, is_database, thread_states
 from langchain_ctxwin.replay.traces import Traces, is_run
 
@@ -37,14 +35,33 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """What stands beside a SQLite database that is in use."""
 
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""How a file in another encoding than UTF-8 begins; UTF-32 comes first, because its mark begins with that of UTF-16."""
+
+UTF_8 = "utf-8"
+
+MARK = "\ufeff"
+"""How a file in UTF-8 may begin, and a line of files that were joined."""
+
 REPLACED = "\ufffd"
-"""What stands in the place of a byte that is no UTF-8."""
+"""What stands in the place of bytes that cannot be read."""
 
 MAX_LINE_CHARS = 200_000_000
 """A longer line is no conversation: that of a million-token agent has some five million characters."""
 
+MOST_NUMBERS = 10
+"""Messages of one conversation that a fault lists."""
+
 Tell = Callable[[str], None]
 """Is told what was left out, and why."""
+
+Row = tuple[str, str, Any]
+"""The name of a conversation that has none of its own, the place to tell, and what stands there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +75,14 @@ class Conversation:
 
 
 def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: None) -> Iterator[Conversation]:
-    """Yield the conversations in files and folders, in order.
+    """Yield the conversations in files and folders, in order; of those with one name, all but the first are numbered.
 
     Args:
         paths: files, folders, of which every file that is known is read, or addresses of Postgres servers.
         tell: is told of each line that could not be read, `file:line: why`.
 
     Raises:
-        ConfigError: a path is missing or of an unknown kind, or a database cannot be read.
+        ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is told.
 
     Examples:
         ```python
@@ -73,39 +90,63 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
             ...
         ```
     """
-    for place in _places(paths, tell):
-        if isinstance(place, str) or is_database(place):
-            yield from _of_database(place, tell)
-        else:
-            yield from _of_lines(place, tell) if ".jsonl" in place.name else _of_file(place, tell)
+    taken = set[str]()
+    for place, is_named in _places(paths, tell):
+        try:
+            for conversation in _of_place(place, tell):
+                yield _named(conversation, taken)
+        except ConfigError as error:
+            if is_named:
+                raise
+            tell(str(error))
 
 
-def _places(paths: Iterable[str | Path], tell: Tell) -> list[str | Path]:
-    """The files and addresses, checked before any of them is read."""
-    found = list[str | Path]()
+def _of_place(place: str | Path, tell: Tell) -> Iterator[Conversation]:
+    if isinstance(place, str) or is_database(place):
+        return _of_database(place, tell)
+    return _of_rows(place, _of_lines(place, tell) if ".jsonl" in place.name.lower() else _of_file(place, tell), tell)
+
+
+def _named(conversation: Conversation, taken: set[str]) -> Conversation:
+    """Give a conversation a name that no other has, and its messages ids."""
+    names = (conversation.name if number == 1 else f"{conversation.name} ({number})" for number in count(1))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    messages = [one.model_copy(update={"id": f"{name}-{index}"}) for index, one in enumerate(conversation.messages)]
+    return replace(conversation, name=name, messages=tuple(messages))
+
+
+def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, bool]]:
+    """The files and addresses, checked before any of them is read, and whether they were named themselves."""
+    found = list[tuple[str | Path, bool]]()
     for given in paths:
         place = Path(given)
         if str(given).startswith(POSTGRES):
-            found.append(str(given))
+            found.append((str(given), True))
         elif place.is_dir():
-            files = sorted(path for path in place.rglob("*") if path.is_file())
-            inside = [path for path in files if _is_known(path)]
-            if not inside:
-                raise ConfigError(f"{place} holds no SQLite database, and no file that ends in {', '.join(SUFFIXES)}")
-            if others := [path for path in files if not _is_known(path) and not path.name.endswith(SIDE_FILES)]:
-                tell(f"{place}: {len(others):,} files of other kinds, such as {others[0].name}")
-            found += inside
-        elif not place.is_file():
+            found += [(path, False) for path in _in_folder(place, tell)]
+        elif not place.exists():
             raise ConfigError(f"{place} does not exist: give files or folders with recorded conversations")
         elif not _is_known(place):
             raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}")
         else:
-            found.append(place)
+            found.append((place, True))
     return found
 
 
+def _in_folder(folder: Path, tell: Tell) -> list[Path]:
+    """The files of a folder that are known; that there are others is told."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
+    known = {path for path in files if _is_known(path)}
+    if not known:
+        raise ConfigError(f"{folder} holds no SQLite database, and no file that ends in {', '.join(SUFFIXES)}")
+    if others := [path for path in files if path not in known and not path.name.endswith(SIDE_FILES)]:
+        tell(f"{folder}: {len(others):,} files of other kinds, such as {others[0].name}")
+    return [path for path in files if path in known]
+
+
 def _is_known(path: Path) -> bool:
-    return path.name.endswith(SUFFIXES) or is_database(path)
+    return path.is_file() and (path.name.lower().endswith(SUFFIXES) or is_database(path))
 
 
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
@@ -116,114 +157,192 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
             yield conversation
 
 
-def _of_lines(path: Path, tell: Tell) -> Iterator[Conversation]:
-    loose, traces = list[Mapping[str, Any]](), Traces()
-    for number, line in _lines(path, tell):
-        place = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            tell(f"{place}: no JSON ({_short(error)})")
-            continue
+def _of_rows(path: Path, rows: Iterable[Row], tell: Tell) -> Iterator[Conversation]:
+    """The conversations of a file; single messages are one, and runs are joined."""
+    loose, places, traces = list[Any](), list[str](), Traces()
+    for name, place, row in rows:
         if is_run(row):
             traces.take(row)
-        elif isinstance(row, Mapping) and "messages" not in row and ("role" in row or "type" in row):
+        elif _is_loose(row):
             loose.append(row)
-        elif conversation := _conversation(row, f"{path.name}:{number}", place, tell):
+            places.append(place)
+        elif conversation := _conversation(row, name, place, tell):
             yield conversation
-    rows = [*traces.rows(), *([{"messages": loose}] if loose else [])]
-    for row in rows:
-        if conversation := _conversation(row, path.name, str(path), tell):
+    for joined in traces.rows():
+        if conversation := _conversation(joined, path.name, str(path), tell):
             yield conversation
+    if loose and (conversation := _conversation(loose, path.name, str(path), tell, places)):
+        yield conversation
 
 
-def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
+def _is_loose(row: Any) -> bool:
+    """True for a message that stands alone in its line."""
+    if isinstance(row, Mapping):
+        return "messages" not in row and ("role" in row or "type" in row)
+    return is_pair(row)
+
+
+def _of_lines(path: Path, tell: Tell) -> Iterator[Row]:
+    for number, line in _lines(path, tell):
+        place = f"{path}:{number}"
+        if len(line) > MAX_LINE_CHARS:
+            tell(f"{place}: {len(line):,} characters are no conversation")
+        else:
+            yield from ((f"{path.name}:{number}", place, row) for row in _parsed(line, place, tell))
+
+
+def _of_file(path: Path, tell: Tell) -> Iterator[Row]:
+    """One conversation, or a list of conversations or runs."""
+    text = "".join(line for _, line in _lines(path, tell))
+    for row in _parsed(text, str(path), tell) if text else ():
+        if isinstance(row, list) and any(map(_is_whole, row)):
+            for number, one in enumerate(row, 1):
+                yield f"{path.name}:{number}", f"{path}: item {number}", one
+        else:
+            yield path.name, str(path), row
+
+
+def _is_whole(item: Any) -> bool:
+    """True for a conversation or a run, where a message could stand too."""
+    if isinstance(item, Mapping):
+        return is_run(item) or "messages" in item
+    return isinstance(item, list) and not is_pair(item)
+
+
+def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
+    """What a text holds, if it is JSON."""
     try:
-        with _opened(path) as file:
-            row = json.loads(file.read())
-    except (ValueError, OSError, EOFError, RecursionError) as error:
-        tell(f"{path}: no JSON ({_short(error)})")
-        return
-    if isinstance(row, list) and any(map(is_run, row)):
-        traces = Traces()
-        for one in filter(is_run, row):
-            traces.take(one)
-        row = [*traces.rows()]
-    several = isinstance(row, list) and bool(row) and all(isinstance(one, Mapping) and "messages" in one for one in row)
-    for number, one in enumerate(row) if several else [(None, row)]:
-        name = path.name if number is None else f"{path.name}:{number}"
-        if conversation := _conversation(one, name, str(path), tell):
-            yield conversation
+        yield loads(text)
+    except (ValueError, RecursionError) as error:
+        tell(f"{place}: no JSON ({_short(error)})")
 
 
 def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
     """The lines that hold something, with their numbers; a file that breaks off ends there."""
+    found = False
     try:
-        with _opened(path) as file:
+        file, encoding = _opened(path)
+        with file:
             for number, line in enumerate(file, 1):
-                if len(line) > MAX_LINE_CHARS:
-                    tell(f"{path}:{number}: {len(line):,} characters are no conversation")
-                elif line.strip():
-                    if REPLACED in line:
-                        tell(f"{path}:{number}: bytes that are no UTF-8 were replaced")
-                    yield number, line
-    except (OSError, EOFError) as error:
-        tell(f"{path}: broken off ({_short(error)})")
+                clean, is_whole = _readable(line, encoding)
+                if not is_whole:
+                    tell(f"{path}:{number}: bytes that are no {encoding.upper()} were replaced")
+                if clean.strip():
+                    found = True
+                    yield number, clean
+    except (OSError, EOFError, zlib.error) as error:
+        tell(f"the rest of {path}: broken off ({_short(error)})")
+        return
+    if not found:
+        tell(f"{path}: nothing in it")
 
 
-def _opened(path: Path) -> IO[str]:
-    """Open a file as text; bytes that are no UTF-8 become the replacement character."""
-    opener: Any = gzip.open if path.name.endswith(".gz") else open
-    opened: IO[str] = opener(path, "rt", encoding="utf-8-sig", errors="replace")
-    return opened
+def _opened(path: Path) -> tuple[IO[str], str]:
+    """Open a file as text, in the encoding that its first bytes tell."""
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as file:
+        start = file.read(4)
+    encoding = MARKS.get(start) or MARKS.get(start[:2]) or UTF_8
+    return opener(path, "rt", encoding=encoding, errors="surrogateescape" if encoding == UTF_8 else "replace"), encoding
 
 
-def _conversation(row: Any, name: str, place: str, tell: Tell) -> Conversation | None:
-    """Read one conversation; None, told, for what is none."""
+def _readable(line: str, encoding: str) -> tuple[str, bool]:
+    """A line as characters only, and whether it was that before."""
+    if encoding != UTF_8:
+        return line, REPLACED not in line
+    line = line.lstrip(MARK)
+    try:
+        line.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8 stand in it as surrogates
+        return line.encode(errors="surrogateescape").decode(errors="replace"), False
+    return line, True
+
+
+def _conversation(
+    row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None
+) -> Conversation | None:
+    """Read one conversation; None, told, for what is none.
+
+    Args:
+        row: the conversation, or the list of its messages.
+        name: what it is called when it has no `id`.
+        place: where it stands.
+        tell: is told of faults.
+        places: where each of its messages stands, when they stand in several.
+    """
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         tell(f"{place}: no list of messages")
         return None
-    try:
-        messages = _messages(listed)
-    except Exception as error:  # noqa: BLE001  # readers of foreign data have no common error
-        tell(f"{place}: {_short(error)}")
+    messages = _numbered(about, listed, places or [place] * len(listed), tell)
+    if messages is None:
         return None
-    calls = {call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
-    orphans = [one for one in messages if isinstance(one, ToolMessage) and one.tool_call_id not in calls]
+    paired = _paired(messages, place, tell)
+    asked = next((index for index, message in enumerate(paired) if isinstance(message, HumanMessage)), len(paired))
+    if not any(isinstance(message, AIMessage) for message in paired[asked:]):
+        tell(f"{place}: no answer to a user in {len(paired):,} messages, so there is no request to replay")
+        return None
+    given, tools = about.get("id"), about.get("tools")
+    listed_tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
+    usable = tuple(one for one in listed_tools if isinstance(one, Mapping))
+    if len(usable) < len(listed_tools):
+        tell(f"{place}: {len(listed_tools) - len(usable):,} tools that are no objects")
+    called = str(given) if isinstance(given, str | int) and given != "" else name
+    return Conversation(name=called, messages=tuple(paired), tools=usable)
+
+
+def _numbered(
+    about: Mapping[str, Any], listed: Sequence[Any], places: Sequence[str], tell: Tell
+) -> list[tuple[int, Any]] | None:
+    """The messages with the numbers that they have in the recording; None, told, when one of them is none."""
+    read = list[tuple[int, Any]]()
+    for number, said in enumerate(listed, 1):
+        try:
+            read += [(number, message) for message in read_message(said)]
+        except Exception as error:  # noqa: BLE001  # readers of foreign data have no common error
+            tell(f"{places[number - 1]}: message {number}: {_short(error)}")
+            return None
+    system = about.get("system")  # where Anthropic's requests have it
+    if system and isinstance(system, str | list) and not isinstance(read[0][1], SystemMessage):
+        read.insert(0, (0, SystemMessage(system)))
+    return read
+
+
+def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
+    """Leave out results that answer no call before them; tell of them, and of calls that were never answered."""
+    kept, orphans, shared, waiting = list[Any](), list[int](), list[int](), dict[str, list[int]]()
+    last = max((number for number, message in messages if not isinstance(message, ToolMessage)), default=0)
+    for number, message in messages:
+        if isinstance(message, ToolMessage):
+            if not waiting.get(message.tool_call_id):
+                orphans.append(number)
+                continue
+            waiting[message.tool_call_id].pop()
+        keys = call_ids(message)
+        if len(set(keys)) < len(keys):
+            shared.append(number)
+        for key in keys:
+            waiting.setdefault(key, []).append(number)
+        kept.append(message)
+    open_calls = [number for numbers in waiting.values() for number in numbers if number != last]
     if orphans:  # no request could hold them
-        tell(f"{place}: left out {len(orphans):,} results of calls that are not there")
-        messages = [message for message in messages if message not in orphans]
-    if not any(isinstance(message, AIMessage) for message in messages):
-        tell(f"{place}: no answer in {len(messages):,} messages, so there is no request to replay")
-        return None
-    called = str(about.get("id") or name)
-    named = [message.model_copy(update={"id": f"{called}-{index}"}) for index, message in enumerate(messages)]
-    tools = about.get("tools")
-    return Conversation(name=called, messages=tuple(named), tools=tuple(tools) if isinstance(tools, list) else ())
+        tell(f"{place}: {len(orphans):,} results of calls that are not there before them: {_listed(orphans)}")
+    if open_calls:
+        tell(f"{place}: {len(open_calls):,} calls without a result: {_listed(open_calls)}")
+    if shared:
+        tell(f"{place}: calls of one message have the same id: {_listed(shared)}")
+    return kept
 
 
-def _messages(listed: Sequence[Any]) -> list[Any]:
-    """Read messages in OpenAI's or LangChain's form."""
-    first = listed[0]
-    if isinstance(first, BaseMessage):
-        read: Sequence[Any] = listed
-    elif isinstance(first, Mapping) and "lc" in first:
-        read = [load_object(dict(one), allowed_objects="messages") for one in listed]
-    elif isinstance(first, Mapping) and isinstance(first.get("data"), Mapping):
-        read = messages_from_dict([dict(one) for one in listed])
-    else:
-        read = convert_to_messages([_cleaned(one) for one in listed])
-    return list(read)
-
-
-def _cleaned(message: Any) -> Any:
-    """Recordings have null where a message says nothing beside its calls."""
-    if not isinstance(message, Mapping):
-        raise ConfigError(f"a message is {type(message).__name__}, not an object")
-    return {key: "" if key == "content" and value is None else value for key, value in message.items()}
+def _listed(numbers: Sequence[int]) -> str:
+    found = sorted({*numbers})
+    more = ", ..." if len(found) > MOST_NUMBERS else ""
+    return f"message {', '.join(map(str, found[:MOST_NUMBERS]))}{more}"
 
 
 def _short(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
     return (str(error).strip().partition("\n")[0] or type(error).__name__)[:200]

@@ -31,14 +31,21 @@ THREADS = "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY t
 
 
 def is_database(place: str | Path) -> bool:
-    """True for the address of a Postgres server and for a SQLite file, whatever it is called."""
+    """True for the address of a Postgres server and for a SQLite file, whatever it is called.
+
+    Raises:
+        ConfigError: a file cannot be opened.
+    """
     if str(place).startswith(POSTGRES):
         return True
     path = Path(place)
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be opened: {error.strerror or error}") from error
 
 
 def thread_states(place: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,308 @@
+"""Are recorded conversations read whatever wrote them, and is what cannot be read told with its place?"""
+
+import gzip
+import json
+import sqlite3
+
+import pytest
+from langchain_core.load import dumpd
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    message_to_dict,
+)
+
+from langchain_ctxwin import ConfigError
+from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.replay import read_conversations
+from langchain_ctxwin.replay.needed import needed_values
+
+CALL = {"name": "find", "args": {"invoice": "INV-1"}, "id": "c1"}
+TALK = (
+    SystemMessage("Be brief."),
+    HumanMessage("What of INV-1? Grüße"),
+    AIMessage("", tool_calls=[CALL]),
+    ToolMessage("paid", tool_call_id="c1"),
+    AIMessage("It was paid."),
+)
+ROWS = convert_to_openai_messages(TALK)
+SAID = [(message.type, message.text) for message in TALK]
+ORPHANS = "results of calls that are not there before them"
+USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
+
+
+def calling(*keys, arguments="{}"):
+    """An answer in OpenAI's form that makes calls."""
+    calls = [{"id": key, "type": "function", "function": {"name": "find", "arguments": arguments}} for key in keys]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(key):
+    """A tool result in OpenAI's form."""
+    return {"role": "tool", "content": f"of {key}", "tool_call_id": key}
+
+
+def read(*paths):
+    """What is read, and what is told."""
+    faults = []
+    return list(read_conversations(paths, tell=faults.append)), faults
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a file, and return its path."""
+
+    def write(content, name="runs.jsonl"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else lines(content).encode())
+        return path
+
+    return write
+
+
+def lines(rows):
+    return rows if isinstance(rows, str) else "\n".join(map(json.dumps, rows))
+
+
+def said(conversation):
+    return [(message.type, message.text) for message in conversation.messages]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Look.\n\n```bash\ncat src/a.py\n```",
+        "Look.\n\n```mswea_bash_command \ncat src/a.py\n```",
+        "Look.\n<command>\ncat src/a.py\n</command>",
+        '  <invoke name="bash"><parameter name="command">cat src/a.py</parameter></invoke>',
+        "<function=bash>\n<parameter=command>cat src/a.py</parameter>\n</function>",
+        "<thinking>\nnow src/b.py\n</thinking>\n<read_file><path>src/a.py</path></read_file>",
+        [{"type": "text", "text": "<bash>cat src/a.py</bash>"}],
+    ],
+)
+def test_commands_of_agents_without_tool_calls_are_known_by_their_marks(text):
+    history = ["There are src/a.py and src/b.py."]
+    assert [one.value for one in needed_values(AIMessage(text), history)] == ["src/a.py"]
+
+
+@pytest.mark.parametrize("text", ["See src/a.py.", "see <b>src/a.py</b>", "<command>cat src/a.py", "```\nsrc/a.py"])
+def test_what_is_only_said_is_no_command(text):
+    assert needed_values(AIMessage(text), ["src/a.py"]) == []
+
+
+def test_broken_arguments_name_what_they_need():
+    reply = AIMessage("", invalid_tool_calls=[{"name": "f", "args": '{"path": "src/a.py', "id": "1", "error": "x"}])
+    assert [one.value for one in needed_values(reply, ["src/a.py"])] == ["src/a.py"]
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "runs.json", "runs.JSONL", "runs.jsonl.gz"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_mark_at_the_beginning_tells_the_encoding(written, name, encoding):
+    content = (json.dumps({"messages": ROWS}, ensure_ascii=False) + "\n").encode(encoding)
+    (found,), faults = read(written(gzip.compress(content) if name.endswith("gz") else content, name))
+    assert (said(found), faults) == (SAID, [])
+
+
+def test_what_stands_for_an_unknown_character_is_read_as_it_is(written):
+    row = json.dumps({"messages": [{"role": "user", "content": "\ufffd"}, ANSWER]}, ensure_ascii=False)
+    (found,), faults = read(written(row.encode()))
+    assert (found.messages[0].text, faults) == ("\ufffd", [])
+
+
+def test_bytes_that_cannot_be_read_are_told_once_a_line(written):
+    row = json.dumps({"messages": [USER, ANSWER]}).replace("Hi", "???").encode()
+    path = written(row.replace(b"???", b"\xff\xff\xff") + b"\n" + row, "runs.jsonl")
+    assert read(path)[1] == [f"{path}:1: bytes that are no UTF-8 were replaced"]
+    path = written(row.replace(b"???", b"\xff"), "runs.json")
+    assert read(path)[1] == [f"{path}:1: bytes that are no UTF-8 were replaced"]
+    path = written(row.decode().encode("utf-16") + b"\n")
+    assert f"{path}:1: bytes that are no UTF-16 were replaced" in read(path)[1]
+
+
+def test_half_of_a_character_outside_the_first_plane_is_replaced(written):
+    messages = [{"role": "user", "content": "x\ud83d \U0001f600"}, calling("c", arguments=json.dumps({"x": "\udc00"}))]
+    (found,), faults = read(written([{"messages": messages, "id": "a\udc00"}]))
+    assert (found.messages[0].text, found.name, faults) == ("x\ufffd \U0001f600", "a\ufffd", [])
+    assert found.messages[1].tool_calls[0]["args"] == {"x": "\ufffd"}
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "tail"])
+def test_a_damaged_archive_gives_what_comes_before_the_damage(written, damage):
+    text = "\n".join(
+        json.dumps({"id": str(n), "messages": [USER, ANSWER], "x": f"{n * 7919}" * 20}) for n in range(5000)
+    )
+    packed = bytearray(gzip.compress(text.encode()))
+    if damage == "changed":
+        packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
+    content = {"cut": packed[:-5000], "changed": packed, "tail": packed + b"tail"}[damage]
+    path = written(bytes(content), "a.jsonl.gz")
+    found, faults = read(path)
+    assert 1000 < len(found) <= 5000
+    assert [one.name for one in found] == [str(n) for n in range(len(found))]
+    assert faults[-1].startswith(f"the rest of {path}: broken off (")
+
+
+def test_what_is_no_archive_and_what_holds_nothing_are_told(written):
+    path = written(lines([{"messages": ROWS}]).encode(), "a.jsonl.gz")
+    assert read(path) == ([], [f"the rest of {path}: broken off (Not a gzipped file (b'{{\"'))"])
+    for name in ("a.jsonl", "a.json"):
+        path = written("\n \n", name)
+        assert read(path) == ([], [f"{path}: nothing in it"])
+
+
+def test_the_form_is_judged_message_by_message(written):
+    forms = [ROWS[0], message_to_dict(TALK[1]), dumpd(TALK[2]), TALK[3].model_dump(), ["ai", TALK[4].text]]
+    (found,), faults = read(written([{"messages": forms}]))
+    assert (said(found), faults) == (SAID, [])
+    assert found.messages[2].tool_calls == TALK[2].tool_calls
+
+
+def test_messages_as_anthropic_has_them_are_read(written):
+    use = {"type": "tool_use", "id": "c1", "name": "find", "input": {"invoice": "INV-1"}}
+    answers = [{"type": "tool_result", "tool_use_id": "c1", "content": "paid"}, {"type": "text", "text": "Well?"}]
+    messages = [USER, {"role": "assistant", "content": [use]}, {"role": "user", "content": answers}, ANSWER]
+    (found,), faults = read(written([{"system": "Be brief.", "messages": messages}]))
+    kinds = [
+        ("system", "Be brief."),
+        ("human", "Hi"),
+        ("ai", ""),
+        ("tool", "paid"),
+        ("human", "Well?"),
+        ("ai", "Hello"),
+    ]
+    assert (said(found), faults) == (kinds, [])
+    assert found.messages[2].tool_calls == TALK[2].tool_calls
+    assert find_faults(found.messages) == []
+
+
+@pytest.mark.parametrize("form", ["openai", "flat", "dict"])
+def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
+    broken = calling("c1", "c2", arguments='{"invoice": ')
+    broken["tool_calls"][1]["function"]["arguments"] = '{"invoice": "INV-2"}'
+    if form != "openai":
+        invalid = {"name": "find", "args": '{"invoice": ', "id": "c1", "error": "x", "type": "invalid_tool_call"}
+        valid = {"name": "find", "args": {"invoice": "INV-2"}, "id": "c2", "type": "tool_call"}
+        message = AIMessage("", tool_calls=[valid], invalid_tool_calls=[invalid])
+        broken = message.model_dump() if form == "flat" else message_to_dict(message)
+    (found,), faults = read(written([{"messages": [USER, broken, result("c2"), result("c1"), ANSWER]}]))
+    (invalid,) = found.messages[1].invalid_tool_calls
+    assert (invalid["name"], invalid["args"], invalid["id"]) == ("find", '{"invoice": ', "c1")
+    assert [call["args"] for call in found.messages[1].tool_calls] == [{"invoice": "INV-2"}]
+    assert (said(found)[2:], faults) == ([("tool", "of c2"), ("tool", "of c1"), ("ai", "Hello")], [])
+    assert find_faults(found.messages) == []
+
+
+@pytest.mark.parametrize("arguments", ["", None, "{}", "null", {}])
+def test_a_call_may_have_no_arguments(written, arguments):
+    (found,), faults = read(written([{"messages": [USER, calling("a", arguments=arguments), result("a"), ANSWER]}]))
+    assert ([call["args"] for call in found.messages[1].tool_calls], faults) == ([{}], [])
+
+
+@pytest.mark.parametrize(
+    ("messages", "kept", "fault"),
+    [
+        ([USER, result("a"), calling("a"), result("a")], "uat", f"1 {ORPHANS}: message 2"),
+        ([USER, result("b"), ANSWER, result("c")], "ua", f"2 {ORPHANS}: message 2, 4"),
+        ([USER, calling("a"), result("a"), result("a"), ANSWER], "uata", f"1 {ORPHANS}: message 4"),
+        ([USER, calling("a", "b"), result("b"), ANSWER], "uata", "1 calls without a result: message 2"),
+        (
+            [USER, calling("a", "a"), result("a"), result("a"), ANSWER],
+            "uatta",
+            "calls of one message have the same id: message 2",
+        ),
+        ([USER, calling("a", "b"), result("b"), result("a"), ANSWER], "uatta", None),
+        ([USER, calling("a"), result("a"), calling("a"), result("a"), ANSWER], "uatata", None),
+        ([USER, calling("a"), USER, result("a"), ANSWER], "uauta", None),
+        ([USER, calling("a", "b"), result("a")], "uat", None),
+    ],
+)
+def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fault):
+    path = written([{"messages": messages}])
+    (found,), faults = read(path)
+    letters = {"human": "u", "ai": "a", "tool": "t"}
+    assert "".join(letters[message.type] for message in found.messages) == kept
+    assert faults == ([f"{path}:1: {fault}"] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"role": "bot", "content": "x"}, "unknown role 'bot'"),
+        ({"content": "x"}, "it has no `role`"),
+        ({"role": "user", "content": {"a": 1}}, "its content is dict, neither text nor a list"),
+        ({"role": "tool", "content": "x"}, "it is a tool result without `tool_call_id`"),
+        ({"role": "assistant", "tool_calls": "x"}, "its tool_calls are str, not a list"),
+        ({"role": "assistant", "tool_calls": [7]}, "a tool call is int, not an object"),
+        ({"type": "ai", "data": {"content": 5}}, "content.str: Input should be a valid string"),
+        ({"type": "remove", "data": {"id": "x"}}, "RemoveMessage is no message of a conversation"),
+        ({"lc": 1, "type": "secret", "id": ["HOME"]}, "NoneType is no message of a conversation"),
+        (None, "a message is NoneType, not an object"),
+    ],
+)
+def test_a_message_that_cannot_be_read_is_told_with_file_line_and_number(written, message, why):
+    path = written([{"messages": ROWS}, {"messages": [USER, ANSWER, message]}])
+    found, faults = read(path)
+    assert (len(found), faults) == (1, [f"{path}:2: message 3: {why}"])
+    path = written(json.dumps([USER, message]), "a.json")
+    assert read(path) == ([], [f"{path}: message 2: {why}"])
+    path = written(json.dumps([{"messages": ROWS}, {"messages": [message]}]), "a.json")
+    assert read(path)[1] == [f"{path}: item 2: message 1: {why}"]
+
+
+def test_a_message_in_its_own_line_is_told_with_that_line(written):
+    path = written([USER, ANSWER, {"role": "bot", "content": "x"}])
+    assert read(path) == ([], [f"{path}:3: message 3: unknown role 'bot'"])
+
+
+def test_tools_that_are_none_are_told(written):
+    path = written([{"messages": ROWS, "tools": [{"name": "find"}, None, 7]}])
+    (found,), faults = read(path)
+    assert (found.tools, faults) == (({"name": "find"},), [f"{path}:1: 2 tools that are no objects"])
+
+
+def test_conversations_with_one_name_are_numbered(written):
+    rows = [{"id": name, "messages": [USER, ANSWER]} for name in ("a", "a", "a (2)", "a", "b", 0)]
+    first, second = written(rows), written([USER, ANSWER], "more/runs.jsonl")
+    found, faults = read(first, second, second)
+    names = ["a", "a (2)", "a (2) (2)", "a (3)", "b", "0", "runs.jsonl", "runs.jsonl (2)"]
+    assert ([one.name for one in found], faults) == (names, [])
+    assert len({message.id for one in found for message in one.messages}) == 2 * len(found)
+
+
+def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(written, tmp_path):
+    written([{"messages": ROWS}], "some/a.jsonl")
+    strange, foreign = written("x", "some/b.csv"), tmp_path / "some" / "c.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    (tmp_path / "some" / "d.jsonl").symlink_to(tmp_path / "gone")
+    found, faults = read(tmp_path / "some")
+    assert len(found) == 1
+    assert faults == [
+        f"{tmp_path / 'some'}: 2 files of other kinds, such as b.csv",
+        f"{foreign} holds no table `checkpoints` of LangGraph, but notes",
+    ]
+    (tmp_path / "empty").mkdir()
+    for path, why in [
+        (strange, "recorded conversations are SQLite databases, or end in .jsonl"),
+        (foreign, "holds no table `checkpoints`"),
+        (tmp_path / "gone.jsonl", "does not exist"),
+        (tmp_path / "empty", "holds no SQLite database, and no file that ends in"),
+    ]:
+        with pytest.raises(ConfigError, match=why):
+            read(path)
+
+
+def test_a_file_that_cannot_be_opened_is_named_and_in_a_folder_told(tmp_path, written):
+    written([{"messages": ROWS}], "some/a.jsonl")
+    unreadable = tmp_path / "some" / "b.jsonl"
+    unreadable.symlink_to("/proc/self/mem")
+    if not unreadable.is_file():
+        pytest.skip("there is no such file here")
+    found, faults = read(tmp_path / "some")
+    assert (len(found), faults) == (1, [f"{unreadable} cannot be opened: Input/output error"])
+    with pytest.raises(ConfigError, match="cannot be opened: Input/output error"):
+        read(unreadable)
