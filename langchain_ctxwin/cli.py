@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import json
 import os
 import re
@@ -61,6 +63,12 @@ SOURCE_KINDS = {
 }
 """Servers that can be asked about models; `openai` is anything that speaks its protocol."""
 
+MAX_DIGITS = 15
+"""Of a number: no window and no number of calls has more."""
+
+MAX_PRICE = 1e9
+"""Of a million tokens: more is a slip of the keyboard in any currency."""
+
 UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
 """Units of `--since`."""
 
@@ -82,9 +90,12 @@ EXIT_INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 fine, 1 a check failed, 2 it could not start."""
     args = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign shows its number
     try:
         run: Callable[[argparse.Namespace], int] = args.run
-        return run(args)
+        code = run(args)
+        sys.stdout.flush()
     except ContextWindowError as error:
         return _complain(str(error), EXIT_USAGE)
     except KeyboardInterrupt:
@@ -93,6 +104,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader is gone; without this Python would complain once more when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _complain("no space is left where the output goes: free some, or write it elsewhere", EXIT_FAILED)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -186,7 +203,7 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--cached-price", type=_price, metavar="PRICE", help=help_text)
     replayed.add_argument("--output", choices=("table", "json", "csv"), default="table", help="how it is printed")
     replayed.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one per core)")
-    help_text = "also draw the longest conversation under the first policy, as a page that needs nothing else"
+    help_text = "also draw the longest conversation under the first or recommended policy, as a page of its own"
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
@@ -207,14 +224,15 @@ def _price(text: str) -> float:
         price = float(text)
     except ValueError:
         price = -1.0
-    if not 0 <= price < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: give a price, such as 0.30")
+    if not 0 <= price <= MAX_PRICE:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a price of a million tokens, such as 0.30")
     return price
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, at least 1")
+    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
+        shown = text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
+        raise argparse.ArgumentTypeError(f"{shown!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits")
     return int(text)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.page import page, require_writable, write_page
 from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet
 from langchain_ctxwin.replay.policies import PLAIN, Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
@@ -20,45 +20,131 @@ from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
 MOST_TOLD = 20
-"""Lines that could not be read that are told one by one."""
+"""Faults that are told one by one."""
 
-COLUMNS = ("policy", "requests", "over limit", "refused", "compactions", "needed shown", "billed", "fill", "cached")
+COLUMNS = {
+    "policy": "",
+    "requests": "",
+    "over limit": "",
+    "not sent": "not sent: requests of which nothing that fits was left; they show nothing, and are not billed",
+    "compactions": "",
+    "needed shown": "needed shown: values in the next call that had been seen before, once something had to leave",
+    "billed": "billed: input tokens per request, those of the prefix shared with the one before at a tenth",
+    "fill": "fill: tokens of a request over its limit",
+    "cached": "cached: part of the input that the request before had, too",
+}
+"""Columns of the table, and the line below it that explains one."""
+
+COST = "cost: of the input of all requests that were sent, in the currency of the price"
 
 
 def run_replay(args: argparse.Namespace) -> int:
     """Replay, print, and return the exit code.
 
     Raises:
-        ConfigError: a file or a policy is missing or none, or no conversation could be read.
+        ConfigError: the options do not go together, a file or a policy is missing or none, or no conversation could
+            be read.
     """
-    names = args.policy or [next(iter(PRESETS)), *PLAIN]
+    _require_sense(args)
+    names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
-    faults, results, began = list[str](), list[ReplayResult](), time.monotonic()
+    faults, results, began = Faults(), list[ReplayResult](), time.monotonic()
     quiet()
-    conversations = read_conversations(args.files, tell=faults.append)
-    for so_far in compare(_shown(conversations), policies, args.window, jobs=args.jobs):
-        results = so_far
-    _tell(faults)
-    if results:
-        count, seconds = results[0].conversations, time.monotonic() - began
-        told = f"{count:,} conversations under {len(policies)} policies in {seconds:,.1f} s"
-        print(f"{told}, {count / seconds:,.1f} a second", file=sys.stderr)
-    if args.html and results:
-        _write_page(args, policies, results)
+    watch = _Watch(is_kept=bool(args.html))
+    conversations = watch.passing(read_conversations(args.files, tell=faults.tell))
+    try:
+        for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=faults.tell):
+            results = so_far
+    finally:
+        watch.end()
+        faults.sum_up()
     if not results:
-        raise ConfigError(f"{', '.join(args.files)}: no conversation in {len(faults):,} faulty places; see above")
-    rows = [{**result.to_dict(), **_priced(result, args)} for result in results]
+        raise ConfigError(f"{', '.join(args.files)}: no conversation to replay{faults.hint}")
+    done, seconds = results[0].conversations, max(time.monotonic() - began, 1e-3)
+    told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
+    print(f"{told}, {done / seconds:,.1f} a second", file=sys.stderr)
+    chosen = recommended(results) if args.recommend else results[0]
     if args.recommend:
-        _recommend(results)
-    elif args.output == "json":
-        print(json.dumps(rows))
-    elif args.output == "csv":
-        writer = csv.DictWriter(sys.stdout, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+        _recommend(chosen, results)
     else:
         _print(results, args)
+    if args.html and watch.longest is not None:
+        sys.stdout.flush()
+        policy = policies[results.index(chosen)]
+        priced = {"input_price": args.input_price, "cached_price": args.cached_price}
+        write_page(args.html, page(watch.longest, policy, args.window, results, **priced))
+        about = f"{watch.longest.name} under {' '.join(policy.name.split())}"
+        print(f"drew {escaped(about)}: {escaped(str(args.html))}", file=sys.stderr)
     return 0
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse options that cannot be answered together, before anything is read."""
+    if args.recommend and args.policy:
+        raise ConfigError("--recommend tries settings of its own: leave out --policy")
+    if args.recommend and args.output != "table":
+        raise ConfigError(f"--recommend prints a settings file: leave out --output {args.output}")
+    if args.cached_price is not None and args.input_price is None:
+        raise ConfigError("--cached-price says nothing alone: give --input-price, too")
+    if args.html:
+        require_writable(args.html)
+
+
+class Faults:
+    """What could not be read: told at once, the first ones one by one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def tell(self, fault: str) -> None:
+        """Print a fault where people look."""
+        self.count += 1
+        if self.count <= MOST_TOLD:
+            print(escaped(fault), file=sys.stderr)
+
+    def sum_up(self) -> None:
+        """Say how many more there were."""
+        if self.count > MOST_TOLD:
+            print(f"{self.count - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
+
+    @property
+    def hint(self) -> str:
+        """Where to look for the reasons."""
+        return f"; {counted(self.count, 'reason')} above" if self.count else ""
+
+
+class _Watch:
+    """Counts conversations where somebody watches, and keeps the longest one where it is drawn."""
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
+        self.longest: Conversation | None = None
+        self.number = 0
+
+    def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
+        """Yield them as they come."""
+        for self.number, conversation in enumerate(conversations, 1):
+            if self.is_kept and (self.longest is None or len(conversation.messages) > len(self.longest.messages)):
+                self.longest = conversation
+            if self.is_shown:
+                print(f"\r{counted(self.number, 'conversation')}", end="", file=sys.stderr, flush=True)
+            yield conversation
+
+    def end(self) -> None:
+        """Leave the line of the counter."""
+        if self.is_shown and self.number:
+            print(file=sys.stderr)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples:
+        >>> counted(1, "policy"), counted(2_000, "policy")
+        ('1 policy', '2,000 policies')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _priced(result: ReplayResult, args: argparse.Namespace) -> dict[str, float]:
@@ -68,46 +154,31 @@ def _priced(result: ReplayResult, args: argparse.Namespace) -> dict[str, float]:
     return {"cost": round(result.cost(args.input_price, args.cached_price), 6)}
 
 
-def _write_page(args: argparse.Namespace, policies: Sequence[Policy], results: Sequence[ReplayResult]) -> None:
-    """Draw the longest conversation under the first policy."""
-    longest = max(read_conversations(args.files), key=lambda one: len(one.messages))
-    try:
-        priced = {"input_price": args.input_price, "cached_price": args.cached_price}
-        args.html.write_text(page(longest, policies[0], args.window, results, **priced), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
-    print(f"drew {escaped(longest.name)} under {escaped(policies[0].name)}: {escaped(str(args.html))}", file=sys.stderr)
-
-
-def _shown(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
-    """The conversations, counted where somebody watches."""
-    for number, conversation in enumerate(conversations, 1):
-        if sys.stderr.isatty():
-            print(f"\r{number:,} conversations", end="", file=sys.stderr, flush=True)
-        yield conversation
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-
-
-def _tell(faults: Sequence[str]) -> None:
-    for fault in faults[:MOST_TOLD]:
-        print(f"left out {escaped(fault)}", file=sys.stderr)
-    if len(faults) > MOST_TOLD:
-        print(f"left out {len(faults) - MOST_TOLD:,} more", file=sys.stderr)
-
-
 def _print(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
+    rows = [{**result.to_dict(), **_priced(result, args)} for result in results]
+    if args.output == "json":
+        print(json.dumps(rows))
+    elif args.output == "csv":
+        writer = csv.DictWriter(sys.stdout, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        _print_table(results, args)
+
+
+def _print_table(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
     first = results[0]
-    print(f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens")
+    about = f"{counted(first.conversations, 'conversation')}, {counted(first.requests, 'request')}"
+    print(f"{about}, a window of {first.window:,} tokens")
     rows = [
         (
             result.policy,
             f"{result.requests:,}",
             f"{result.over_limit:,}",
-            f"{result.refused:,}",
+            f"{result.unsent:,}",
             f"{result.compactions:,}",
             "-" if result.sufficiency is None else f"{result.sufficiency:.3f}",
-            f"{result.billed_per_request:,.0f}",
+            f"{result.billed_per_request:,.0f}" if result.sent else "-",
             f"{result.utilization:.2f}",
             f"{result.prefix_stability:.2f}",
             *(f"{cost:,.4f}" for cost in _priced(result, args).values()),
@@ -117,18 +188,16 @@ def _print(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
     columns = (*COLUMNS, *_priced(first, args))
     for line in aligned([columns, *rows], right=columns[1:]):
         print(escaped(line))
-    print("needed shown: values in the next call that had been seen before, once something had to leave")
-    print("billed: input tokens per request, those of the prefix shared with the one before at a tenth")
+    for explained in filter(None, COLUMNS.values()):
+        print(explained)
     if args.input_price is not None:
-        print("cost: of the input of all requests, in the currency of the price")
+        print(COST)
 
 
-def _recommend(results: Sequence[ReplayResult]) -> None:
-    chosen = recommended(results)
-    shown = max((result.sufficiency or 0.0 for result in results), default=0.0)
+def _recommend(chosen: ReplayResult, results: Sequence[ReplayResult]) -> None:
+    shown = max((result.sufficiency for result in results if result.sufficiency is not None), default=None)
     cheapest = min(result.billed_per_request for result in results)
-    share, bill = chosen.sufficiency or 1.0, chosen.billed_per_request
-    print(f"# of {len(results)} settings: shows {share:.3f} of what was needed (the best {shown:.3f}),")
-    print(f"# billed {bill:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
-    print(f"# over {chosen.conversations:,} conversations in a window of {chosen.window:,} tokens")
+    print(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {shown:.3f}),")
+    print(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
+    print(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
     print(chosen.policy)

@@ -14,7 +14,7 @@ from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.session import valid_view
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.page import page, require_writable, write_page
 from langchain_ctxwin.replay.playing import Sent, input_limit, quiet, replay
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
@@ -35,6 +35,8 @@ def run_inspect(args: argparse.Namespace) -> int:
         ConfigError: there is no such conversation or request, or several could be meant.
     """
     quiet()
+    if args.html:
+        require_writable(args.html)
     if is_database(args.source) and not (args.policy or args.step or args.html):
         lines = live(*_chosen(((name, state) for name, state in thread_states(args.source)), args.thread))
     else:
@@ -42,7 +44,8 @@ def run_inspect(args: argparse.Namespace) -> int:
         _, conversation = _chosen(named, args.thread)
         policy = Policy.named(args.policy or "balanced")
         if args.html:
-            _draw(args, conversation, policy)
+            write_page(args.html, page(conversation, policy, args.window))
+            print(f"drew {escaped(conversation.name)}: {escaped(str(args.html))}", file=sys.stderr)
         lines = at_request(conversation, policy, args.window, args.step)
     for line in lines:
         print(escaped(line))
@@ -64,7 +67,11 @@ def at_request(conversation: Conversation, policy: Policy, window: int, number: 
     first = next((i for i, m in enumerate(conversation.messages) if not isinstance(m, SystemMessage)), 0)
     history = conversation.messages[first : first + now.history]
     yield f"{conversation.name} under {policy.name}: request {number:,} of {len(sent):,}"
-    yield f"{now.tokens:,} of {input_limit(window):,} tokens, {now.cached_tokens:,} of them in the request before"
+    limit = input_limit(window, policy)
+    if now.fits:
+        yield f"{now.tokens:,} of {limit:,} tokens, {now.cached_tokens:,} of them in the request before"
+    else:
+        yield f"not sent: {now.tokens:,} tokens, {limit:,} fit, and nothing more could leave"
     if now.missing:
         yield f"needed by the next call, seen before and not shown: {', '.join(now.missing)}"
     yield ""
@@ -124,7 +131,9 @@ def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, s
             why[key] = "shortened" if edited else "kept although older" if index < left else "shown"
             continue
         gone = next(
-            at for at, one in enumerate(sent, 1) if one.history > index and all(m.id != key for m in one.request)
+            at
+            for at, one in enumerate(sent, 1)
+            if (one.fits or one is now) and one.history > index and all(m.id != key for m in one.request)
         )
         reason = sent[gone - 1].guard.get("reason", "")
         why[key] = f"left before request {gone:,}" + (f": {reason}" if reason else "")
@@ -154,14 +163,6 @@ def _chosen(named: Iterator[tuple[str, Any]], wanted: str | None) -> tuple[str, 
         raise ConfigError("there is no conversation to inspect")
     names = ", ".join(name for name, _ in found[:MOST_NAMED]) + (", ..." if len(found) > MOST_NAMED else "")
     raise ConfigError(f"there are several conversations, choose one with --thread: {names}")
-
-
-def _draw(args: argparse.Namespace, conversation: Conversation, policy: Policy) -> None:
-    try:
-        args.html.write_text(page(conversation, policy, args.window), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
-    print(f"drew {escaped(conversation.name)}: {escaped(str(args.html))}", file=sys.stderr)
 
 
 def _tell(fault: str) -> None:

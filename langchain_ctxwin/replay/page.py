@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.playing import ReplayResult, Sent, input_limit, replay
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation
+from langchain_ctxwin.util.files import replace_text
 
-REGIONS = ("system", "tool", "summary", "pinned", "history")
-"""Regions of a request, as the keys of a `context_report` begin."""
+REGIONS = {
+    "system": "system messages",
+    "tool": "tools",
+    "summary": "record and summary",
+    "pinned": "kept although older",
+    "history": "messages",
+}
+"""Regions of a request, as the keys of a `context_report` begin, and what the page calls them."""
 
 SHOWN_CHARS = 1_500
 """Text of a message that the page holds: enough to know it by, and 400 requests stay within 3 MB."""
@@ -48,47 +58,77 @@ def page(
         "name": conversation.name,
         "policy": policy.name,
         "window": window,
-        "limit": input_limit(window),
+        "limit": input_limit(window, policy),
         "result": result.to_dict(),
         "results": [
-            one.to_dict() | ({} if input_price is None else {"cost": one.cost(input_price, cached_price)})
+            one.to_dict() | ({} if input_price is None else {"cost": round(one.cost(input_price, cached_price), 6)})
             for one in results
         ],
-        "regions": REGIONS,
+        "regions": list(REGIONS.values()),
         "messages": [{"role": message.type, "text": _shown(message)} for message in messages],
-        "steps": [
-            _step(one, before, messages, places, texts) for before, one in zip([None, *sent], sent, strict=False)
-        ],
+        "steps": [_step(one, messages, places, texts) for one in sent],
     }
     data["texts"] = list(texts)
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text ends the script
+    told = told.encode(errors="replace").decode()  # recordings hold halves of characters, which no file takes
     return (files(__package__) / TEMPLATE).read_text(encoding="utf-8").replace(PLACE, told)
 
 
+def require_writable(path: Path) -> None:
+    """Refuse a place for a page before the work, not behind it.
+
+    Raises:
+        ConfigError: it is a folder or a device, its folder is missing, or nothing may be written there.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"--html {path}: this is no file that a page could replace; give the name of one")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--html {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"--html {path}: nothing may be written there; give another place")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page; what was there stays until it is whole.
+
+    Raises:
+        ConfigError: it cannot be written, for example on a full disk.
+    """
+    try:
+        replace_text(path, text)
+    except OSError as error:
+        raise ConfigError(f"--html {path}: {error.strerror or error}") from error
+
+
 def _step(
-    sent: Sent,
-    before: Sent | None,
-    messages: Sequence[AnyMessage],
-    places: dict[str | None, int],
-    texts: dict[str, int],
+    sent: Sent, messages: Sequence[AnyMessage], places: dict[str | None, int], texts: dict[str, int]
 ) -> dict[str, Any]:
     """What the page says of one request; texts that several requests show are kept once."""
     known = [(places[message.id], message) for message in sent.request if message.id in places]
     edited = [place for place, message in known if message.content != messages[place].content]
     notes = [m for m in sent.request if m.id not in places and not isinstance(m, SystemMessage)]
-    compactions = [int(one.guard.get("compactions", 0)) if one else 0 for one in (before, sent)]
-    sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
+    is_compaction = sent.fits and not sent.is_extended
     return {
         "tokens": sent.tokens,
+        "fits": sent.fits,
         "cached": sent.cached_tokens,
-        "sizes": sizes if sent.report else [0, 0, 0, 0, sent.tokens],
+        "sizes": _sizes(sent),
         "history": sent.history,
         "shown": list(_ranges(sorted(place for place, _ in known))),
         "edited": [[place, _kept(texts, message)] for place, message in known if place in edited],
         "notes": [_kept(texts, message) for message in notes],
         "missing": sent.missing,
-        "reason": sent.guard.get("reason", "") if compactions[1] > compactions[0] else "",
+        "compaction": is_compaction,
+        "reason": sent.guard.get("reason", "") if is_compaction else "",
     }
+
+
+def _sizes(sent: Sent) -> list[int]:
+    """Tokens of each region: of ours in the proportions of its report, of a plain policy as far as they are known."""
+    sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
+    if not any(sizes):
+        return [min(sent.fixed_tokens, sent.tokens), 0, 0, 0, max(0, sent.tokens - sent.fixed_tokens)]
+    return [round(size * sent.tokens / sum(sizes)) for size in sizes]
 
 
 def _kept(texts: dict[str, int], message: AnyMessage) -> int:
@@ -113,6 +153,9 @@ def _ranges(places: Sequence[int]) -> Iterator[list[int]]:
 def _shown(message: AnyMessage) -> str:
     """The text of a message with its calls, its beginning where it is long."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    parts = [text_of(message.content), *(f"→ {call['name']}({json.dumps(call['args'])})" for call in calls)]
+    parts = [
+        text_of(message.content),
+        *(f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})" for call in calls),
+    ]
     text = "\n".join(part for part in parts if part)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text):,} characters)"

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import threading
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -26,7 +28,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from langchain_ctxwin.replay.needed import needed_values
 from langchain_ctxwin.replay.policies import Policy
-from langchain_ctxwin.replay.reading import Conversation
+from langchain_ctxwin.replay.reading import Conversation, Tell
 
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
@@ -37,8 +39,11 @@ RESERVE_SHARE = 0.25
 MILLION = 1_000_000
 """Tokens that providers state their prices for."""
 
-WAITING, POLL_SECONDS = 4, 0.1
-"""Conversations that are read ahead for each process, and how soon reading ends when nobody wants more."""
+MAX_REASON_CHARS = 200
+"""Of an error's first line."""
+
+WAITING = 4
+"""Conversations that are read ahead for each process."""
 
 VOCABULARY, FAMILY = "o200k_base", "openai"
 """What requests are counted with: exactly with the extra `exact`, else by the estimator of the same family."""
@@ -52,19 +57,22 @@ class ReplayResult:
     window: int
     conversations: int = 0
     requests: int = 0
+    sent: int = 0
+    """Requests that fit, and were sent; the others are neither billed nor show what their calls needed."""
+
     over_limit: int = 0
-    """Requests that would have been refused as too large, and by ours were sent again smaller."""
+    """Requests that would have been refused as too large; by ours they are sent again smaller."""
 
     refused: int = 0
     """Requests for which there is nothing that may leave: a typed error."""
 
     compactions: int = 0
-    """Requests that did not extend the one before, and cost the cached prefix behind the first change."""
+    """Requests that did not begin with the whole one before, and cost what is cached behind the first change."""
 
     needed: int = 0
     shown: int = 0
     """Values in the arguments of calls that had been seen before, once something has to leave; and those of them that
-    the request still shows."""
+    the request still shows. A request that could not be sent shows none."""
 
     sent_tokens: int = 0
     billed_tokens: float = 0.0
@@ -84,12 +92,17 @@ class ReplayResult:
         return self.shown / self.needed if self.needed else None
 
     @property
+    def unsent(self) -> int:
+        """Requests of which nothing that fits was left: the agent stops there."""
+        return self.requests - self.sent
+
+    @property
     def billed_per_request(self) -> float:
-        """Input tokens that a request costs on average."""
-        return self.billed_tokens / max(1, self.requests)
+        """Input tokens that a request that was sent costs on average."""
+        return self.billed_tokens / max(1, self.sent)
 
     def cost(self, input_price: float, cached_price: float | None = None) -> float:
-        """Return what the input of all requests costs, in the currency of the prices.
+        """Return what the input of all requests that were sent costs, in the currency of the prices.
 
         Args:
             input_price: of a million tokens.
@@ -111,22 +124,33 @@ class ReplayResult:
     def to_dict(self) -> dict[str, Any]:
         """Return every figure as plain values."""
         figures = {one.name: getattr(self, one.name) for one in fields(self)}
-        derived = ("sufficiency", "billed_per_request", "utilization", "prefix_stability")
+        derived = ("unsent", "sufficiency", "billed_per_request", "utilization", "prefix_stability")
         rounded = {name: None if (x := getattr(self, name)) is None else round(x, 4) for name in derived}
         return {**figures, "billed_tokens": round(self.billed_tokens), **rounded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """One request of a replay, as it is sent."""
+    """One request of a replay, as it is sent, or as it was when nothing could make it fit."""
 
     request: list[AnyMessage]
+    """Empty when not even the smallest one could be built."""
+
+    fits: bool
+    """False when it is larger than the input limit, and was not sent."""
+
+    is_extended: bool
+    """True when it begins with the whole request before it, so that no cached token is lost."""
+
     history: int
     """Messages of the conversation, after its leading system messages, that there were."""
 
     tokens: int
     cached_tokens: int
     """Its size, and the part at its beginning that the request before had too."""
+
+    fixed_tokens: int
+    """Size of the system messages and tools, which every request has."""
 
     missing: tuple[str, ...]
     """What the recorded answer needed, had been seen before, and is not in the request."""
@@ -145,7 +169,7 @@ def replay(
         conversation: the recording.
         policy: what decides about each request.
         window: context window in tokens; a quarter of it is kept for the answer.
-        heard: is told of each request that is sent.
+        heard: is told of each request, of those that could not be sent, too.
 
     Raises:
         ConfigError: the window leaves no room for input.
@@ -154,52 +178,72 @@ def replay(
 
 
 def compare(
-    conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, *, jobs: int | None = None
+    conversations: Iterable[Conversation],
+    policies: Sequence[Policy],
+    window: int,
+    *,
+    jobs: int | None = None,
+    tell: Tell = lambda _: None,
 ) -> Iterator[list[ReplayResult]]:
     """Yield the results so far, one per policy, after each conversation; all cores work.
+
+    A script that calls this with several processes needs `if __name__ == "__main__":` around what it does.
 
     Args:
         conversations: the recordings; they are read as they are needed.
         policies: what is compared.
         window: context window in tokens.
         jobs: processes; None is one per core, 1 works in this one.
+        tell: is told of each conversation that cannot be replayed; it is left out of all results.
 
     Raises:
-        ConfigError: the window leaves no room for input, or there are no policies.
+        ConfigError: the window leaves no room for input, there are no policies, or a process died.
     """
     if not policies:
         raise ConfigError("0 policies to compare: name at least one")
-    ModelLimits(context_window=window).input_limit(_reserve(window))
+    for policy in policies:
+        input_limit(window, policy)
     totals = [ReplayResult(policy=policy.name, window=window) for policy in policies]
-    workers = jobs or os.cpu_count() or 1
-    for played in _each(conversations, policies, window, workers):
-        totals = [total + one for total, one in zip(totals, played, strict=True)]
-        yield totals
+    for played in _each(conversations, policies, window, jobs or os.cpu_count() or 1):
+        if isinstance(played, str):
+            tell(played)
+        else:
+            totals = [total + one for total, one in zip(totals, played, strict=True)]
+            yield totals
 
 
 def _each(
     conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, workers: int
-) -> Iterator[list[ReplayResult]]:
-    """The results of each conversation; no more of them are read than are worked on."""
+) -> Iterator[list[ReplayResult] | str]:
+    """The results of each conversation, or why there are none; no more are read than are worked on."""
     if workers == 1:
-        yield from map(_played, ((conversation, policies, window) for conversation in conversations))
+        yield from (_played(conversation, policies, window) for conversation in conversations)
         return
-    free, ended = threading.Semaphore(WAITING * workers), threading.Event()
-
-    def work() -> Iterator[tuple[Conversation, Sequence[Policy], int]]:
-        for conversation in conversations:
-            while not free.acquire(timeout=POLL_SECONDS):
-                if ended.is_set():
-                    return
-            yield conversation, policies, window
-
-    with multiprocessing.get_context("spawn").Pool(workers, initializer=quiet) as pool:
+    waiting = set[Future[list[ReplayResult] | str]]()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
-            for played in pool.imap_unordered(_played, work()):
-                free.release()
-                yield played
+            for conversation in conversations:
+                waiting.add(pool.submit(_played, conversation, policies, window))
+                if len(waiting) >= WAITING * workers:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (one.result() for one in done)
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
+        except BrokenProcessPool as error:
+            raise ConfigError(
+                f"one of {workers:,} processes died: give fewer with --jobs (jobs=) if memory ran out, and in a script "
+                'call this under `if __name__ == "__main__":`'
+            ) from error
         finally:
-            ended.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Prepare a process: it ends without a word when the user interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    quiet()
 
 
 def quiet() -> None:
@@ -207,18 +251,29 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
-def _played(work: tuple[Conversation, Sequence[Policy], int]) -> list[ReplayResult]:
-    conversation, policies, window = work
-    return [replay(conversation, policy, window) for policy in policies]
+def _played(conversation: Conversation, policies: Sequence[Policy], window: int) -> list[ReplayResult] | str:
+    try:
+        return [replay(conversation, policy, window) for policy in policies]
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
+        reason = str(error).strip().partition("\n")[0][:MAX_REASON_CHARS]
+        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {reason})"
 
 
-def input_limit(window: int) -> int:
-    """Return the tokens that a request may have in a window."""
-    return window - _reserve(window)
+def input_limit(window: int, policy: Policy) -> int:
+    """Return the tokens that a request may have in a window under a policy.
+
+    Raises:
+        ConfigError: the output reserve leaves no room for input.
+    """
+    limits = _limits(window)
+    configured = policy.config.output_reserve if policy.config else None
+    return limits.input_limit(limits.output_reserve(configured))
 
 
-def _reserve(window: int) -> int:
-    return max(1, int(RESERVE_SHARE * window))
+def _limits(window: int) -> ModelLimits:
+    return ModelLimits(context_window=window, requested_output_tokens=max(1, int(RESERVE_SHARE * window)))
 
 
 class _RefusedError(ContextOverflowError):
@@ -231,25 +286,29 @@ class _Play:
     def __init__(
         self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[Sent], None] | None
     ) -> None:
-        self.conversation, self.heard = conversation, heard
+        self.heard = heard
+        self.tools = list(conversation.tools) or None
         self.count = _counter()
-        self.limit = input_limit(window)
+        self.limit = input_limit(window, policy)
         self.result = ReplayResult(policy=policy.name, window=window, conversations=1)
         messages = conversation.messages
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         self.system, self.rest = list(messages[:first]), list(messages[first:])
         self.sizes: dict[tuple[str | None, str], int] = {}
-        self.room = self.limit - self.count(self.system, tools=list(conversation.tools) or None)
+        self.fixed = self.count(self.system, tools=self.tools)
+        self.room = self.limit - self.fixed
         self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         self.state: dict[str, Any] = {"messages": []}
         self.reply = AIMessage("")
         self.before: list[AnyMessage] = []
+        """The request that was sent last."""
+        self.tried: list[AnyMessage] = []
+        """The request that was built last."""
         self.needs: list[str] = []
         self.moment: Mapping[str, Any] = {}
         """The state of ours when its request was built."""
         if policy.make is None:
-            limits = ModelLimits(context_window=window, requested_output_tokens=_reserve(window))
-            engine = ContextEngine(limits, counter=TokenEstimator(FAMILY), config=policy.config)
+            engine = ContextEngine(_limits(window), counter=TokenEstimator(FAMILY), config=policy.config)
             self.nodes = ContextNodes(engine, system_prompt=_joined(self.system), tools=list(conversation.tools))
             self.model = self.nodes.model_node(self._answer)
 
@@ -274,17 +333,23 @@ class _Play:
             self.state["messages"] = list(history)
             if is_answer and self.plain is None and not getattr(message, "tool_calls", None):
                 self.state |= self.nodes.maybe_summarize.invoke(self.state)
-        guard = self.state.get("context_guard") or {}
-        return self._with(compactions=int(guard.get("compactions", 0))) if self.plain is None else self.result
+        return self.result
 
     def _ask(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
         """Make the request for one recorded answer, and send it."""
-        self.result = self._with(requests=1)
-        if self.plain is not None:
-            request = [*self.system, *self.plain.view(history)]
-            self._sent(request)
-            return
-        self.reply = reply
+        sent = self.result.sent
+        self.result = self._with(requests=1, needed=len(self.needs))
+        self.tried, self.moment = [], {}
+        if self.plain is None:
+            self.reply = reply
+            self._ask_ours()
+        else:
+            view = self.plain.view(history)
+            self._send([*self.system, *view], is_sendable=bool(view))
+        if self.result.sent == sent:
+            self._hear(self.tried, self.count(self.tried, tools=self.tools), tuple(self.needs), fits=False)
+
+    def _ask_ours(self) -> None:
         state = dict(self.state)
         try:
             for node in ("budget_check", "maybe_summarize", "force_compress"):
@@ -301,46 +366,52 @@ class _Play:
 
     def _answer(self, request: list[AnyMessage]) -> AIMessage:
         """Answer as recorded; refuse what is too large, as a provider does."""
-        tokens = self._sent(request)
+        tokens = self._send(request)
         if tokens > self.limit:
             raise _RefusedError(f"prompt is too long: {tokens} tokens > {self.limit} maximum")
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         return self.reply.model_copy(update={"usage_metadata": usage})
 
-    def _sent(self, request: list[AnyMessage]) -> int:
+    def _send(self, request: list[AnyMessage], *, is_sendable: bool = True) -> int:
         """Count, bill and search a request; return its size. One that is too large is billed nowhere."""
-        tools = list(self.conversation.tools) or None
-        tokens = self.count(request, tools=tools)
-        if tokens > self.limit:
+        self.tried = request
+        tokens = self.count(request, tools=self.tools)
+        if tokens > self.limit or not is_sendable:
             self.result = self._with(over_limit=1)
             return tokens
-        shared = _shared(self.before, request)
-        if self.plain is not None and shared < len(self.before):
-            self.result = self._with(compactions=1)
-        cached = self.count(request[:shared], tools=tools) if shared else 0
         text = "\n".join(map(_text, request))
         missing = tuple(value for value in self.needs if value not in text)
-        if self.heard:
-            sent = Sent(
-                request=request,
-                history=len(self.state["messages"]),
-                tokens=tokens,
-                cached_tokens=cached,
-                missing=missing,
-                report=self.moment.get("context_report") or {},
-                guard=self.moment.get("context_guard") or {},
-            )
-            self.heard(sent)
+        heard = self._hear(request, tokens, missing)
         self.result = self._with(
+            sent=1,
+            compactions=not heard.is_extended,
             sent_tokens=tokens,
-            shared_tokens=cached,
-            billed_tokens=tokens - (1 - CACHED_PRICE) * cached,
+            shared_tokens=heard.cached_tokens,
+            billed_tokens=tokens - (1 - CACHED_PRICE) * heard.cached_tokens,
             limit_tokens=self.limit,
-            needed=len(self.needs),
             shown=len(self.needs) - len(missing),
         )
         self.before = request
         return tokens
+
+    def _hear(self, request: list[AnyMessage], tokens: int, missing: tuple[str, ...], *, fits: bool = True) -> Sent:
+        """Measure a request beside the one that was sent before it, and tell of it."""
+        shared = _shared(self.before, request) if fits else 0
+        sent = Sent(
+            request=request,
+            fits=fits,
+            is_extended=shared == len(self.before),
+            history=len(self.state["messages"]),
+            tokens=tokens,
+            cached_tokens=self.count(request[:shared], tools=self.tools) if shared else 0,
+            fixed_tokens=self.fixed,
+            missing=missing,
+            report=self.moment.get("context_report") or {},
+            guard=self.moment.get("context_guard") or {},
+        )
+        if self.heard:
+            self.heard(sent)
+        return sent
 
     def _needs(self, reply: AIMessage, history: Sequence[AnyMessage], texts: Sequence[str]) -> list[str]:
         """What the recorded answer names that was seen before, once something has to leave."""

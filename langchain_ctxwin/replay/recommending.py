@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.playing import ReplayResult
 from langchain_ctxwin.replay.policies import Policy
 
@@ -23,13 +24,18 @@ def candidates() -> list[Policy]:
 
 
 def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
-    """Return the cheapest of the results that refuse nothing more, and show nearly as much, as the best.
+    """Return the cheapest of the results that leave no more requests unsent, and show nearly as much, as the best.
 
     Raises:
-        ValueError: there are no results.
+        ConfigError: nothing had to leave, or nothing that was needed had been seen before: all settings are as good.
     """
-    fewest = min(result.refused for result in results)
-    sound = [result for result in results if result.refused == fewest]
-    best = max(result.sufficiency or 0.0 for result in sound)
-    good = [result for result in sound if (result.sufficiency or 0.0) >= best - TOLERATED_LOSS]
+    fewest = min((result.unsent for result in results), default=0)
+    telling = [result for result in results if result.unsent == fewest and result.sent and result.needed]
+    if not telling:
+        raise ConfigError(
+            "nothing to recommend by: no call needed what had to leave before it; give longer "
+            "conversations or a smaller --window"
+        )
+    best = max(result.shown / result.needed for result in telling)
+    good = [result for result in telling if result.shown / result.needed >= best - TOLERATED_LOSS]
     return min(good, key=lambda result: result.billed_per_request)

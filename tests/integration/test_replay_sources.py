@@ -211,7 +211,7 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
         (["inspect", str(database)], "several conversations, choose one with --thread: a, b"),
         (["inspect", str(database), "--thread", "c"], "no conversation of this name"),
         ([*arguments, "--step", "10"], "has 9 requests"),
-        ([*arguments, "--html", "/dev/full"], "No space left"),
+        ([*arguments, "--html", "/dev/full"], "this is no file that a page could replace"),
         (["inspect", str(tmp_path / "none")], "does not exist"),
     ]:
         assert main(wrong) == 2
