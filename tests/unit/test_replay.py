@@ -497,12 +497,8 @@ def test_a_page_tells_of_requests_that_could_not_be_sent():
     assert all(abs(sum(step["sizes"]) - step["tokens"]) <= len(data["regions"]) for step in data["steps"])
 
 
-def test_a_page_holds_halves_of_characters_as_a_file_can(tmp_path):
-    path = tmp_path / "odd.jsonl"
-    path.write_text(
-        json.dumps({"messages": [{"role": "user", "content": "a\ud800"}, {"role": "assistant", "content": "b"}]})
-    )
-    (odd,) = read_conversations([path])
+def test_a_page_holds_halves_of_characters_as_a_file_can():
+    odd = Conversation(name="odd", messages=(HumanMessage("a\ud800", id="a"), AIMessage("b", id="b")))
     data = data_of(page(odd, Policy.named("balanced"), WINDOW).encode().decode())
     assert data["messages"][0]["text"] == "a?"
 
