@@ -38,7 +38,7 @@ def run_inspect(args: argparse.Namespace) -> int:
     if args.html:
         require_writable(args.html)
     if is_database(args.source) and not (args.policy or args.step or args.html):
-        lines = live(*_chosen(((name, state) for name, state in thread_states(args.source)), args.thread))
+        lines = live(*_chosen(((name, state) for name, state in thread_states(args.source, tell=_tell)), args.thread))
     else:
         named = ((one.name, one) for one in read_conversations([args.source], tell=_tell))
         _, conversation = _chosen(named, args.thread)
@@ -166,4 +166,4 @@ def _chosen(named: Iterator[tuple[str, Any]], wanted: str | None) -> tuple[str, 
 
 
 def _tell(fault: str) -> None:
-    print(f"left out {escaped(fault)}", file=sys.stderr)
+    print(escaped(fault), file=sys.stderr)

@@ -19,6 +19,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
+from pydantic import ValidationError
 
 from langchain_ctxwin.errors import ConfigError
 
@@ -146,3 +147,11 @@ def _call(call: Any) -> Any:
         error = f"its arguments are no JSON: {fault}"
     text = given if isinstance(given, str) else json.dumps(given)
     return invalid_tool_call(name=name if isinstance(name, str) else None, args=text, id=key, error=error)
+
+
+def short(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:200]

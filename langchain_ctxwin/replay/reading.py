@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
-from pydantic import ValidationError
 
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.messages import is_pair, loads, read_message
-from langchain_ctxwin.replay.threads import POSTGRES, is_database, thread_states
+from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
+from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
 from langchain_ctxwin.replay.traces import Traces, is_run
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -121,7 +120,7 @@ def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, b
     found = list[tuple[str | Path, bool]]()
     for given in paths:
         place = Path(given)
-        if str(given).startswith(POSTGRES):
+        if is_address(given):
             found.append((str(given), True))
         elif place.is_dir():
             found += [(path, False) for path in _in_folder(place, tell)]
@@ -141,7 +140,7 @@ def _in_folder(folder: Path, tell: Tell) -> list[Path]:
     if not known:
         raise ConfigError(f"{folder} holds no SQLite database, and no file that ends in {', '.join(SUFFIXES)}")
     if others := [path for path in files if path not in known and not path.name.endswith(SIDE_FILES)]:
-        tell(f"{folder}: {len(others):,} files of other kinds, such as {others[0].name}")
+        tell(f"{folder}: left out {len(others):,} files of other kinds, such as {others[0].name}")
     return [path for path in files if path in known]
 
 
@@ -150,27 +149,35 @@ def _is_known(path: Path) -> bool:
 
 
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
-    for thread, state in thread_states(place):
+    shown, is_empty = shown_address(place) if is_address(place) else str(place), True
+    for thread, state in thread_states(place, tell=tell):
+        at, is_empty = f"{shown}: thread {thread}", False
         if "archived" in state:
-            tell(f"{thread}: {state['archived']:,} older messages were archived to a store that is not here")
-        if conversation := _conversation({"id": thread, "messages": state["messages"]}, thread, thread, tell):
+            tell(f"{at}: {state['archived']:,} older messages were archived to a store that is not here")
+        if conversation := _conversation({"id": thread, "messages": state["messages"]}, thread, at, tell):
             yield conversation
+    if is_empty:
+        tell(f"{shown}: no thread that can be read")
 
 
 def _of_rows(path: Path, rows: Iterable[Row], tell: Tell) -> Iterator[Conversation]:
     """The conversations of a file; single messages are one, and runs are joined."""
     loose, places, traces = list[Any](), list[str](), Traces()
     for name, place, row in rows:
-        if is_run(row):
-            traces.take(row)
+        runs = row.get("runs") if isinstance(row, Mapping) else None
+        if is_run(row) or (isinstance(runs, list) and any(map(is_run, runs))):
+            for run in filter(is_run, runs or [row]):
+                traces.take(run)
         elif _is_loose(row):
             loose.append(row)
             places.append(place)
         elif conversation := _conversation(row, name, place, tell):
             yield conversation
     for joined in traces.rows():
-        if conversation := _conversation(joined, path.name, str(path), tell):
+        if conversation := _conversation(joined, path.name, f"{path}: thread {joined['id']}", tell):
             yield conversation
+    if traces.unused:
+        tell(f"{path}: left out {traces.unused:,} runs that hold no messages")
     if loose and (conversation := _conversation(loose, path.name, str(path), tell, places)):
         yield conversation
 
@@ -214,7 +221,7 @@ def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
     try:
         yield loads(text)
     except (ValueError, RecursionError) as error:
-        tell(f"{place}: no JSON ({_short(error)})")
+        tell(f"{place}: no JSON ({short(error)})")
 
 
 def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
@@ -231,7 +238,7 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
                     found = True
                     yield number, clean
     except (OSError, EOFError, zlib.error) as error:
-        tell(f"the rest of {path}: broken off ({_short(error)})")
+        tell(f"{path}: left out the rest: broken off ({short(error)})")
         return
     if not found:
         tell(f"{path}: nothing in it")
@@ -287,7 +294,7 @@ def _conversation(
     listed_tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
     usable = tuple(one for one in listed_tools if isinstance(one, Mapping))
     if len(usable) < len(listed_tools):
-        tell(f"{place}: {len(listed_tools) - len(usable):,} tools that are no objects")
+        tell(f"{place}: left out {len(listed_tools) - len(usable):,} tools that are no objects")
     called = str(given) if isinstance(given, str | int) and given != "" else name
     return Conversation(name=called, messages=tuple(paired), tools=usable)
 
@@ -301,7 +308,7 @@ def _numbered(
         try:
             read += [(number, message) for message in read_message(said)]
         except Exception as error:  # noqa: BLE001  # readers of foreign data have no common error
-            tell(f"{places[number - 1]}: message {number}: {_short(error)}")
+            tell(f"{places[number - 1]}: left out the conversation: message {number}: {short(error)}")
             return None
     system = about.get("system")  # where Anthropic's requests have it
     if system and isinstance(system, str | list) and not isinstance(read[0][1], SystemMessage):
@@ -327,7 +334,7 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
         kept.append(message)
     open_calls = [number for numbers in waiting.values() for number in numbers if number != last]
     if orphans:  # no request could hold them
-        tell(f"{place}: {len(orphans):,} results of calls that are not there before them: {_listed(orphans)}")
+        tell(f"{place}: left out {len(orphans):,} results of calls that are not there before them: {_listed(orphans)}")
     if open_calls:
         tell(f"{place}: {len(open_calls):,} calls without a result: {_listed(open_calls)}")
     if shared:
@@ -339,10 +346,3 @@ def _listed(numbers: Sequence[int]) -> str:
     found = sorted({*numbers})
     more = ", ..." if len(found) > MOST_NUMBERS else ""
     return f"message {', '.join(map(str, found[:MOST_NUMBERS]))}{more}"
-
-
-def _short(error: BaseException) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
-    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:200]

@@ -1,15 +1,41 @@
-"""Conversations out of exported traces: of each thread the run that holds most of it.
+"""Conversations out of exported traces: the runs of each thread, joined.
 
 A run as LangSmith exports it (`run_type`, `inputs`, `outputs`) holds the conversation up to it, in several forms:
-an agent's run its whole history, a model's run one request. Later runs hold what earlier ones do, and more.
+an agent's run its whole history, a model's run one request, a turn's run that turn alone. Of each trace the run that
+holds most is kept, and a trace that another one of its thread begins with is dropped; what is left is joined in time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-Row = Mapping[str, Any]
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.replay.messages import is_pair, read_message
+
+Run = Mapping[str, Any]
+
+THREAD_KEYS = ("thread_id", "session_id", "conversation_id")
+"""Metadata by which LangSmith groups traces into threads."""
+
+GIVEN = ("input", "question", "query", "prompt")
+MADE = ("output", "answer", "response", "text")
+"""Fields of chains whose input and output are texts."""
+
+
+ASIDE = {"tool", "retriever", "embedding", "parser", "prompt"}
+"""Types of runs that are no part of a conversation by themselves."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trace:
+    """What is known of one trace."""
+
+    start: str
+    messages: list[Any]
+    tools: list[Any]
 
 
 def is_run(row: Any) -> bool:
@@ -18,50 +44,118 @@ def is_run(row: Any) -> bool:
 
 
 class Traces:
-    """Keeps the longest run of each thread, whatever the order in which runs come."""
+    """Joins runs to conversations, whatever the order in which runs come."""
 
     def __init__(self) -> None:
-        self._longest: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._threads: dict[str, dict[str, _Trace]] = {}
+        self.unused = 0
+        """Runs of agents and models that hold no messages; those of tools never do."""
 
-    def take(self, run: Row) -> None:
-        """Take up a run; one without messages says nothing."""
+    def take(self, run: Run) -> None:
+        """Take up a run."""
         messages = _said(run)
-        thread = _thread(run)
-        if messages and len(messages) > self._longest.get(thread, (0, {}))[0]:
-            row = {"id": thread, "messages": messages, "tools": _tools(run)}
-            self._longest[thread] = len(messages), row
+        if not messages:
+            self.unused += run.get("run_type") not in ASIDE
+            return
+        traces = self._threads.setdefault(_thread(run), {})
+        key = str(run.get("trace_id") or run.get("id") or len(traces))
+        start, tools = str(run.get("start_time") or ""), _tools(run)
+        known = traces.get(key)
+        if known is None:
+            _drop_contained(traces)  # so that no more than the newest of whole histories are in memory
+            traces[key] = _Trace(start=start, messages=messages, tools=tools)
+            return
+        known.start = min(known.start, start)
+        known.tools = known.tools or tools
+        if len(messages) > len(known.messages):
+            known.messages = messages
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one conversation per thread, as a line of a recording would hold it."""
-        for _, row in self._longest.values():
-            yield row
+        for thread, traces in self._threads.items():
+            _drop_contained(traces)
+            ordered = sorted(traces.values(), key=lambda trace: trace.start)
+            messages = list[Any]()
+            for trace in ordered:
+                messages = _joined(messages, trace.messages)
+            tools = next((trace.tools for trace in reversed(ordered) if trace.tools), [])
+            yield {"id": thread, "messages": messages, "tools": tools}
 
 
-def _said(run: Row) -> list[Any]:
+def _drop_contained(traces: dict[str, _Trace]) -> None:
+    """Drop each trace with which another one begins; it leaves its tools to that one."""
+    keys = {name: list(map(_key, trace.messages)) for name, trace in traces.items()}
+    for name in sorted(traces, key=lambda one: len(keys[one])):
+        others = (one for one in traces if one != name and keys[one][: len(keys[name])] == keys[name])
+        if (other := next(others, None)) is not None:
+            traces[other].tools = traces[other].tools or traces[name].tools
+            traces[other].start = min(traces[other].start, traces[name].start)
+            del traces[name]
+
+
+def _joined(before: Sequence[Any], messages: Sequence[Any]) -> list[Any]:
+    """What was said before, and of these messages what is new."""
+    known, keys = list(map(_key, before)), list(map(_key, messages))
+    first = 0
+    while first < min(len(known), len(keys)) and keys[first][0] == "system" and keys[first] in known:
+        first += 1  # each trace repeats its system prompt
+    shared = (size for size in range(min(len(known), len(keys) - first), 0, -1) if known[-size:] == keys[first:][:size])
+    return [*before, *messages[first + next(shared, 0) :]]
+
+
+def _key(said: Any) -> tuple[Any, ...]:
+    """What makes two messages the same one, in whatever forms they are recorded."""
+    try:
+        (message,) = read_message(said)
+    except Exception:  # noqa: BLE001  # what is no message is told when the conversation is read
+        return ("", str(said))
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return message.type, message.text, tuple(str(call["id"]) for call in calls), getattr(message, "tool_call_id", None)
+
+
+def _said(run: Run) -> list[Any]:
     """What a run was given, and what it answered."""
-    given, made = _listed(run.get("inputs")), run.get("outputs")
-    if not isinstance(made, Mapping):
-        return given
+    if run.get("run_type") in ASIDE:
+        return []
+    inputs, made = run.get("inputs"), run.get("outputs")
+    given = _listed(inputs)
+    if not given:
+        return _texts(run)
+    if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
+        given = [{"role": "system", "content": system}, *given]
     whole = _listed(made)
     if len(whole) > len(given):  # a graph returns its history
         return whole
     answer = _answer(made)
-    return [*given, answer] if given and answer is not None else given
+    return given if answer is None else [*given, answer]
+
+
+def _texts(run: Run) -> list[Any]:
+    """What a chain was asked and answered as texts; only the whole of a trace, its parts hand on all sorts of texts."""
+    asked = _text(_mapping(run.get("inputs")), GIVEN)
+    if not asked or run.get("parent_run_id") or run.get("trace_id", run.get("id")) != run.get("id"):
+        return []
+    made = run.get("outputs")
+    answer = _answer(made) or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
+    return [{"role": "user", "content": asked}, *([answer] if answer.get("content") else [])]
 
 
 def _listed(value: Any) -> list[Any]:
-    messages = value.get("messages") if isinstance(value, Mapping) else None
-    if not isinstance(messages, Sequence) or isinstance(messages, str):
+    messages = value if isinstance(value, list) else _mapping(value).get("messages")
+    if isinstance(messages, str | Mapping):
+        messages = [messages]
+    if not isinstance(messages, Sequence):
         return []
-    if len(messages) == 1 and isinstance(messages[0], list):  # a batch of one
+    if len(messages) == 1 and isinstance(messages[0], list) and not is_pair(messages[0]):  # a batch of one
         messages = messages[0]
-    return [one for one in messages if isinstance(one, Mapping)]
+    return list(messages)
 
 
-def _answer(made: Row) -> Any:
-    """The message that a model's run returned."""
-    for key, path in (("generations", (0, 0, "message")), ("choices", (0, "message")), ("message", ())):
-        found: Any = made.get(key)
+def _answer(made: Any) -> Any:
+    """The message that a run returned."""
+    about = _mapping(made)
+    for key, path in (("generations", (0, 0, "message")), ("choices", (0, "message")), ("message", ()), ("output", ())):
+        found: Any = about.get(key)
         try:
             for part in path:
                 found = found[part]
@@ -69,17 +163,25 @@ def _answer(made: Row) -> Any:
             continue
         if isinstance(found, Mapping):
             return found
-    return made if "content" in made and ("role" in made or "type" in made) else None
+    return about if "content" in about and ("role" in about or "type" in about) else None
 
 
-def _thread(run: Row) -> str:
-    metadata = (run.get("extra") or {}).get("metadata") or {}
-    names = ("thread_id", "session_id", "conversation_id")  # as LangSmith groups traces into threads
-    found = next((metadata[name] for name in names if metadata.get(name)), None)
+def _text(value: Any, names: Sequence[str]) -> str:
+    about = _mapping(value)
+    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
+
+
+def _thread(run: Run) -> str:
+    metadata = _mapping(_mapping(run.get("extra")).get("metadata"))
+    found = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
     return str(found or run.get("trace_id") or run.get("id") or "trace")
 
 
-def _tools(run: Row) -> list[Any]:
-    invocation = (run.get("extra") or {}).get("invocation_params") or {}
-    found = invocation.get("tools") or (run.get("inputs") or {}).get("tools")
+def _tools(run: Run) -> list[Any]:
+    invocation = _mapping(_mapping(run.get("extra")).get("invocation_params"))
+    found = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
     return found if isinstance(found, list) else []
+
+
+def _mapping(value: Any) -> Run:
+    return value if isinstance(value, Mapping) else {}

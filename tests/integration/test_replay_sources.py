@@ -120,6 +120,26 @@ def test_a_damaged_database_and_a_server_that_is_not_there_are_named(database, c
     assert "secret" not in said
 
 
+def test_a_thread_that_cannot_be_read_is_told_and_the_others_are(database, capsys):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        talk(saver, "good", "bad")
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 'bad'")
+    found, (fault,) = read(database)
+    assert list(found) == ["good"]
+    assert fault.startswith(f"{database}: left out thread bad: ")
+    assert main(["inspect", str(database), "--thread", "good"]) == 0
+    assert "thread good: 18 messages" in capsys.readouterr().out
+    assert main(["inspect", str(database), "--thread", "bad"]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_a_database_without_threads_is_told(database):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        saver.setup()
+    assert read(database) == ({}, [f"{database}: no thread that can be read"])
+
+
 class Exported(BaseTracer):
     """Writes each run to a file, in the form in which LangSmith's tracer sends it."""
 
@@ -162,7 +182,7 @@ def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
     found, faults = read(runs)
     assert (found, faults) == ({"t": told(state["messages"])}, [])
     (conversation,) = read_conversations([runs])
-    assert [one["function"]["name"] for one in conversation.tools] == (["look"] if form == "models only" else [])
+    assert [one["function"]["name"] for one in conversation.tools] == ["look"]
 
 
 def test_a_run_in_openais_form_is_read(tmp_path):
@@ -226,3 +246,19 @@ def test_a_thread_whose_messages_another_graph_shaped_is_read(database):
         agent = create_context_agent(model_of(900), [], checkpointer=saver, store=InMemoryStore())
         agent.update_state({"configurable": {"thread_id": "t"}}, {"messages": history}, as_node="agent")
     assert read(database)[0] == {"t": told(history)}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:secret@127.0.0.1:9/none",
+        "postgresql://me:se@cret@127.0.0.1:nine/none",
+        "postgresql://127.0.0.1:9/none?password=secret&wrong=1",
+        "mysql://me:secret@127.0.0.1/none",
+    ],
+)
+@pytest.mark.enable_socket
+def test_no_error_tells_a_password(address):
+    with pytest.raises(ConfigError) as raised:
+        read(address)
+    assert "cret" not in str(raised.value)

@@ -19,6 +19,7 @@ from langchain_ctxwin import ConfigError
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.replay import read_conversations
 from langchain_ctxwin.replay.needed import needed_values
+from langchain_ctxwin.replay.threads import is_address, shown_address
 
 CALL = {"name": "find", "args": {"invoice": "INV-1"}, "id": "c1"}
 TALK = (
@@ -143,12 +144,12 @@ def test_a_damaged_archive_gives_what_comes_before_the_damage(written, damage):
     found, faults = read(path)
     assert 1000 < len(found) <= 5000
     assert [one.name for one in found] == [str(n) for n in range(len(found))]
-    assert faults[-1].startswith(f"the rest of {path}: broken off (")
+    assert faults[-1].startswith(f"{path}: left out the rest: broken off (")
 
 
 def test_what_is_no_archive_and_what_holds_nothing_are_told(written):
     path = written(lines([{"messages": ROWS}]).encode(), "a.jsonl.gz")
-    assert read(path) == ([], [f"the rest of {path}: broken off (Not a gzipped file (b'{{\"'))"])
+    assert read(path) == ([], [f"{path}: left out the rest: broken off (Not a gzipped file (b'{{\"'))"])
     for name in ("a.jsonl", "a.json"):
         path = written("\n \n", name)
         assert read(path) == ([], [f"{path}: nothing in it"])
@@ -205,9 +206,9 @@ def test_a_call_may_have_no_arguments(written, arguments):
 @pytest.mark.parametrize(
     ("messages", "kept", "fault"),
     [
-        ([USER, result("a"), calling("a"), result("a")], "uat", f"1 {ORPHANS}: message 2"),
-        ([USER, result("b"), ANSWER, result("c")], "ua", f"2 {ORPHANS}: message 2, 4"),
-        ([USER, calling("a"), result("a"), result("a"), ANSWER], "uata", f"1 {ORPHANS}: message 4"),
+        ([USER, result("a"), calling("a"), result("a")], "uat", f"left out 1 {ORPHANS}: message 2"),
+        ([USER, result("b"), ANSWER, result("c")], "ua", f"left out 2 {ORPHANS}: message 2, 4"),
+        ([USER, calling("a"), result("a"), result("a"), ANSWER], "uata", f"left out 1 {ORPHANS}: message 4"),
         ([USER, calling("a", "b"), result("b"), ANSWER], "uata", "1 calls without a result: message 2"),
         (
             [USER, calling("a", "a"), result("a"), result("a"), ANSWER],
@@ -246,22 +247,22 @@ def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fa
 def test_a_message_that_cannot_be_read_is_told_with_file_line_and_number(written, message, why):
     path = written([{"messages": ROWS}, {"messages": [USER, ANSWER, message]}])
     found, faults = read(path)
-    assert (len(found), faults) == (1, [f"{path}:2: message 3: {why}"])
+    assert (len(found), faults) == (1, [f"{path}:2: left out the conversation: message 3: {why}"])
     path = written(json.dumps([USER, message]), "a.json")
-    assert read(path) == ([], [f"{path}: message 2: {why}"])
+    assert read(path) == ([], [f"{path}: left out the conversation: message 2: {why}"])
     path = written(json.dumps([{"messages": ROWS}, {"messages": [message]}]), "a.json")
-    assert read(path)[1] == [f"{path}: item 2: message 1: {why}"]
+    assert read(path)[1] == [f"{path}: item 2: left out the conversation: message 1: {why}"]
 
 
 def test_a_message_in_its_own_line_is_told_with_that_line(written):
     path = written([USER, ANSWER, {"role": "bot", "content": "x"}])
-    assert read(path) == ([], [f"{path}:3: message 3: unknown role 'bot'"])
+    assert read(path) == ([], [f"{path}:3: left out the conversation: message 3: unknown role 'bot'"])
 
 
 def test_tools_that_are_none_are_told(written):
     path = written([{"messages": ROWS, "tools": [{"name": "find"}, None, 7]}])
     (found,), faults = read(path)
-    assert (found.tools, faults) == (({"name": "find"},), [f"{path}:1: 2 tools that are no objects"])
+    assert (found.tools, faults) == (({"name": "find"},), [f"{path}:1: left out 2 tools that are no objects"])
 
 
 def test_conversations_with_one_name_are_numbered(written):
@@ -282,7 +283,7 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(written, 
     found, faults = read(tmp_path / "some")
     assert len(found) == 1
     assert faults == [
-        f"{tmp_path / 'some'}: 2 files of other kinds, such as b.csv",
+        f"{tmp_path / 'some'}: left out 2 files of other kinds, such as b.csv",
         f"{foreign} holds no table `checkpoints` of LangGraph, but notes",
     ]
     (tmp_path / "empty").mkdir()
@@ -306,3 +307,25 @@ def test_a_file_that_cannot_be_opened_is_named_and_in_a_folder_told(tmp_path, wr
     assert (len(found), faults) == (1, [f"{unreadable} cannot be opened: Input/output error"])
     with pytest.raises(ConfigError, match="cannot be opened: Input/output error"):
         read(unreadable)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:secret@db.local:5432/runs", "postgresql://db.local:5432/runs"),
+        ("postgres://db.local/runs?user=me&password=secret", "postgres://db.local/runs"),
+        ("postgresql://me:se@cret@[::1]/runs", "postgresql://[::1]/runs"),
+        ("postgresql://me:se/cret?@db/runs", "postgresql://***"),
+        ("postgresql:///runs?host=/tmp&password=secret", "postgresql:///runs"),
+        ("postgresql://secret@", "postgresql://"),
+    ],
+)
+def test_an_address_is_shown_without_what_is_secret(address, shown):
+    assert is_address(address)
+    assert shown_address(address) == shown
+    assert "cret" not in shown
+
+
+@pytest.mark.parametrize("path", ["runs/a.jsonl", "C:/runs", "C:\\runs", "a:b.jsonl", "/runs"])
+def test_a_path_is_no_address(path):
+    assert not is_address(path)
