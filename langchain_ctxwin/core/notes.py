@@ -36,6 +36,10 @@ COMPACT_KEY = "ctxwin_compact"
 """Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
 It needs no state of its own: the answer is in the history, before the request that is to be small."""
 
+READ_MORE = "read_more"
+"""The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
+that it brought has the next one."""
+
 MAX_LINES = 20
 LINE_CHARS = 240
 """Most lines of one request to keep something, and the longest: a screenful, which most records have room for."""
@@ -145,6 +149,17 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
         ids: the ids of the messages.
         before: the message that precedes them.
     """
+    spent = _spent_cursors(messages)
+    return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
+
+
+def _spent_cursors(messages: Sequence[AnyMessage]) -> set[str]:
+    """The cursors that were read: a dozen of them would take the room of what people said."""
+    calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
+    return {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
+
+
+def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
     previous = before
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):

@@ -20,6 +20,7 @@ from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
 from langchain_ctxwin.core.edits import leaves
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.guarded import GuardedCounter
@@ -28,7 +29,7 @@ from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.tool_results.contents import content_of, is_blocks, is_media, jsonable, stays_blocks
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.projection import query_words
-from langchain_ctxwin.tool_results.reading import READ_MORE, Answer, Fields, Question, Reader, question_of
+from langchain_ctxwin.tool_results.reading import Answer, Fields, Question, Reader, question_of
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.view import leaves_out
 from langchain_ctxwin.tool_results.wrapping import (

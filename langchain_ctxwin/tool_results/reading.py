@@ -18,6 +18,7 @@ from typing import Any
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.field_paths import compile_fields, joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, json_value, restored
@@ -37,9 +38,6 @@ from langchain_ctxwin.tool_results.pages import (
 from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import Projected
 from langchain_ctxwin.tool_results.view import Layout, View, layout_of, row_lines
-
-READ_MORE = "read_more"
-"""Name of the tool that reads on."""
 
 MAX_NAMES = 12
 """Fields that are named one by one with the first page; more cost more than they tell."""

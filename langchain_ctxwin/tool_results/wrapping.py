@@ -18,9 +18,9 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import BaseModel, RootModel, create_model
 
+from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
 from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable, repeats
-from langchain_ctxwin.tool_results.reading import READ_MORE
 
 TAG = "ctxwin:read_more"
 """Marks the tool, also in traces."""

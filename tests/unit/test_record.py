@@ -128,6 +128,22 @@ def test_every_value_of_a_long_list_is_noted_up_to_a_bound(between):
     assert (len(line.text) <= STATEMENT_CHARS, line.text[-1]) == (True, "…")
 
 
+def test_a_cursor_that_was_read_leaves_no_line_and_the_one_to_read_on_does():
+    """Each page brings another cursor: those behind it would crowd out what people said."""
+    first, second = (
+        "fEp1xp9trm5i.cgzh6phq8.tp00ok.JPYSLB_TUpeHqjiSc5ee0Q",
+        "fEp1xp9trm5i.1r.tp00ok.cMccbuYgarz_JIln64XT2g",
+    )
+    pages = [
+        called("orders", {"city": "Graz"}, key="a1"),
+        result(f'A-17 [Next page: read_more(cursor="{first}")]', key="r1"),
+        called("read_more", {"cursor": first, "contains": "A-18"}, key="a2"),
+        result(f'A-18 [Next page: read_more(cursor="{second}")]', key="r2"),
+    ]
+    noted = [text for kind, text in kinds_of(*pages) if kind == "seen"]
+    assert (first in noted, second in noted, "A-17" in noted, "A-18" in noted) == (False, True, True, True)
+
+
 def test_fields_in_any_script_are_noted_under_their_labels():
     fields = {"city": "北京", "town": "मुंबई", "status": "in-progress", "guest": "O'Brien", "who": "Jean-Luc"}
     numbers = {"balance": 1000, "credit_limit": 1000, "pad": "x" * 99}
