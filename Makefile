@@ -1,6 +1,7 @@
 # `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
-# `make bench` measures it beside others, in ./.venv-bench
+# `make bench` measures it beside others, in ./.venv-bench; `make fleet` on many workers, in ./.venv-fleet
 PYTHON ?= python3
+FLEET_PYTHON ?= python3.12
 ARGS ?=
 WORKERS ?= logical
 DATA ?=
@@ -8,10 +9,11 @@ BENCH ?=
 QUICK ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
+FLEET_VENV := .venv-fleet
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test lint format docs bench fleet clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
@@ -38,8 +40,12 @@ format: $(VENV)/.test-ready
 bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
 
+# Half an hour on two cores. A small one: make fleet ARGS="--runs 1 --threads 20 --kills 2"
+fleet: $(FLEET_VENV)/.ready  ## many workers, killed while they work: Postgres, Valkey and the agent server aegra
+	$(FLEET_VENV)/bin/python benchmarks/fleet.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(FLEET_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.
@@ -57,6 +63,15 @@ $(BENCH_VENV)/.ready: pyproject.toml $(BENCH_VENV)/bin/python
 	@echo "installing the package and its peers into $(BENCH_VENV) (once)"
 	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[bench]"
 	@touch $@
+
+$(FLEET_VENV)/.ready: pyproject.toml $(FLEET_VENV)/bin/python
+	@echo "installing the package and the agent server into $(FLEET_VENV) (once)"
+	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[fleet]"
+	@touch $@
+
+$(FLEET_VENV)/bin/python:
+	@command -v $(FLEET_PYTHON) >/dev/null || { echo "$(FLEET_PYTHON) not found: the agent server needs Python 3.12, run make fleet FLEET_PYTHON=/path/to/python3.12"; exit 1; }
+	$(FLEET_PYTHON) -m venv $(FLEET_VENV)
 
 $(BIN)/python $(BENCH_VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3.11"; exit 1; }

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -60,8 +60,11 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[PostgresServer]:
     """Create a cluster, start it, yield it, stop it and delete it.
+
+    Args:
+        settings: `name=value` each, for the server.
 
     Raises:
         PostgresUnavailableError: the wheel is missing, its programs cannot run, or the server does not come up.
@@ -69,7 +72,7 @@ def running_postgres() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="pg-") as name:  # short: a socket path has at most 107 characters
         directory = Path(name)
         server = PostgresServer(directory)
-        process = _launch(directory)
+        process = _launch(directory, settings)
         try:
             _wait_until_ready(process, server)
             yield server
@@ -78,13 +81,13 @@ def running_postgres() -> Iterator[PostgresServer]:
             process.wait(timeout=START_SECONDS)
 
 
-def _launch(directory: Path) -> subprocess.Popen[bytes]:
+def _launch(directory: Path, settings: Sequence[str]) -> subprocess.Popen[bytes]:
     data, log = directory / "data", directory / "log"
     identity = _identity(directory)
     binaries = _binaries(directory)
     initdb = [binaries / "initdb", "-D", data, "-U", SUPERUSER, "--auth=trust", "--encoding=utf8", "--no-sync"]
-    settings = [argument for setting in NOT_DURABLE for argument in ("-c", setting)]
-    postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *settings]
+    options = [argument for setting in settings for argument in ("-c", setting)]
+    postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *options]
     try:
         with log.open("wb") as output:
             common: dict[str, Any] = {"cwd": directory, "stdout": output, "stderr": output, **identity}

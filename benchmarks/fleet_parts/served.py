@@ -1,0 +1,7 @@
+"""What `aegra.json` names: the graph of one worker, which reads its place from the environment."""
+
+import os
+
+from fleet_parts.graph import Place, build
+
+graph = build(Place.of(os.environ)).compile()

@@ -1,0 +1,208 @@
+"""Postgres, Valkey and workers of the open-source agent server aegra, which are killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+BENCHMARKS = Path(__file__).parents[1]
+ROOT = BENCHMARKS.parent
+GRAPH = "fleet"
+START_SECONDS, POLL_SECONDS, STOP_SECONDS = 120.0, 0.3, 60.0
+SETTINGS = ("max_connections=500", "shared_buffers=256MB")  # thirty connections a worker, and durable as it comes
+SAID_CHARS = 160
+LEVELS = {"warning", "error", "critical"}
+EXPECTED = re.compile(r"^Reaping crashed worker runs|^Re-enqueueing stuck pending runs")
+"""What the server says when it takes over the runs of a worker that died."""
+KNOWN = "No auth file configured"  # true, and of no matter on the loopback interface
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """One process of the server, in the generation that runs now."""
+
+    name: str
+    port: int
+    log: Path
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, python: Path, folder: Path, *, migrates: bool = False) -> None:
+        told = self.environment | {"RUN_MIGRATIONS_ON_STARTUP": str(migrates)}
+        command = [python, "-m", "uvicorn", "aegra_api.main:app", "--host", "127.0.0.1", "--port", str(self.port)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=folder, env=told, stdout=log, stderr=log)  # noqa: S603  # ours
+
+    def is_up(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            raise RuntimeError(f"worker {self.name} ended by itself: {self.log.read_text()[-2_000:]}")
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5).is_success
+        except httpx.TransportError:
+            return False
+
+
+@dataclass(slots=True, kw_only=True)
+class Fleet:
+    """The workers and what they share."""
+
+    folder: Path
+    python: Path
+    dsn: str
+    valkey: str
+    told: dict[str, str]
+    """What the graph reads of its environment, beside where it runs."""
+    workers: list[Worker] = field(default_factory=list)
+    kills: list[tuple[float, str, int]] = field(default_factory=list)
+    """When, which worker, which process."""
+
+    @property
+    def urls(self) -> list[str]:
+        return [worker.url for worker in self.workers]
+
+    @property
+    def diary(self) -> Path:
+        return self.folder / "diary.jsonl"
+
+    def start(self, count: int) -> None:
+        """The first one makes the tables; the others follow."""
+        for number in range(count):
+            name = f"w{number}"
+            worker = Worker(
+                name=name, port=_free_port(), log=self.folder / f"{name}.log", environment=self._environment(name)
+            )
+            worker.start(self.python, self.folder, migrates=not number)
+            self.workers.append(worker)
+            if not number:
+                self.wait()
+        self.wait()
+
+    def wait(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not all(worker.is_up() for worker in self.workers):
+            if time.monotonic() > end:
+                raise RuntimeError(f"the workers are not up after {START_SECONDS:g} seconds, see {self.folder}")
+            time.sleep(POLL_SECONDS)
+
+    def kill(self, number: int) -> None:
+        """End a worker as the system does that is out of memory, and start it again."""
+        worker = self.workers[number % len(self.workers)]
+        assert worker.process is not None
+        self.kills.append((time.time(), worker.name, worker.process.pid))
+        worker.process.kill()
+        worker.process.wait()
+        worker.start(self.python, self.folder)
+
+    def stop(self) -> None:
+        running = [worker.process for worker in self.workers if worker.process and worker.process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        for process in running:
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def memory_mb(self) -> float:
+        """Of the largest worker."""
+        return max(psutil.Process(pid).memory_info().rss for pid in self._pids()) / 1e6
+
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Of the workers that run now, and of what they share."""
+        pids = self._pids()
+        shared = [process for process in psutil.Process().children() if process.pid not in pids]
+        return sum(_cpu_seconds(psutil.Process(pid)) for pid in pids), sum(_cpu_seconds(process) for process in shared)
+
+    def _pids(self) -> list[int]:
+        return [worker.process.pid for worker in self.workers if worker.process]
+
+    def said(self) -> tuple[Counter[str], Counter[str]]:
+        """Warnings and errors in the logs of all workers, and what belongs to taking over runs."""
+        found, expected = Counter[str](), Counter[str]()
+        for worker in self.workers:
+            for line in worker.log.read_text("utf-8", "replace").splitlines():
+                text = _trouble(line)
+                if text:
+                    (expected if EXPECTED.search(text) else found)[text] += 1
+        return found, expected
+
+    def _environment(self, name: str) -> dict[str, str]:
+        ours = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(BENCHMARKS)]),
+            "DATABASE_URL": self.dsn,
+            "REDIS_BROKER_ENABLED": "true",
+            "REDIS_URL": self.valkey,
+            "AEGRA_CONFIG": str(self.folder / "aegra.json"),
+            "ENV_MODE": "PRODUCTION",  # a JSON line for each event
+            "LOG_LEVEL": "WARNING",
+            "LANGSMITH_TRACING": "false",
+            "FLEET_WORKER": name,
+            "FLEET_VALKEY": self.valkey,
+            "FLEET_DIARY": str(self.diary),
+            **self.told,
+        }
+        return {**os.environ, **ours}
+
+
+@contextmanager
+def serving(folder: Path, environment: Path, *, workers: int, told: dict[str, str]) -> Iterator[Fleet]:
+    """Start everything in a folder, yield it, and stop it."""
+    sys.path.append(str(ROOT / "tests"))
+    from support.postgres import running_postgres
+    from support.valkey import running_valkey
+
+    graphs = {GRAPH: f"{Path(__file__).parent / 'served.py'}:graph"}
+    (folder / "aegra.json").write_text(json.dumps({"graphs": graphs}))
+    with running_postgres(SETTINGS) as postgres, running_valkey() as valkey, postgres.fresh_database() as dsn:
+        python = environment / "bin" / "python"
+        fleet = Fleet(folder=folder, python=python, dsn=dsn, valkey=valkey, told=told)
+        try:
+            fleet.start(workers)
+            yield fleet
+        finally:
+            fleet.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    own = process.cpu_times()
+    living = sum(_cpu_seconds(child) for child in process.children())
+    return own.user + own.system + own.children_user + own.children_system + living
+
+
+def _trouble(line: str) -> str:
+    """What a line of a log warns of, without its figures; empty when it warns of nothing."""
+    try:
+        entry: Any = json.loads(line)
+    except ValueError:
+        return line.strip()[:SAID_CHARS] if re.match(r"\S*(?:Error|Exception)\b|Traceback", line) else ""
+    if not isinstance(entry, dict) or str(entry.get("level", "")).lower() not in LEVELS:
+        return ""
+    text = " ".join(f"{entry.get('event', '')} {entry.get('reason', '')}".split())[:SAID_CHARS]
+    return "" if text.startswith(KNOWN) else text

@@ -1,0 +1,203 @@
+"""Does the judge of the fleet find each fault that is planted, and none where there is none?"""
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from fleet_parts import script  # stands beside the other benchmarks
+from fleet_parts.check import Stored, Turn, faults, figures
+from fleet_parts.model import decide, orphans, seen_in, size
+
+THREAD, TURNS = script.thread_id(0), 6
+RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"
+CURSOR = "abcdefghijkl.tmc9bfjls.tp0037._CFGlnBlIZD0aXVkOneG3w"
+
+
+def talk():
+    """The history of a thread as the model and its tools make it."""
+    history = []
+    for turn in range(TURNS):
+        history.append(HumanMessage(script.question(THREAD, turn), id=script.message_id(THREAD, turn)))
+        while not (isinstance(history[-1], AIMessage) and not history[-1].tool_calls):
+            answer = decide(history)
+            history.append(answer.model_copy(update={"id": f"m{len(history)}"}))
+            for call in answer.tool_calls:
+                topic = script.topic(THREAD, turn)
+                text = RESULT.format(topic, topic, CURSOR)
+                history.append(ToolMessage(text, tool_call_id=call["id"], id=f"m{len(history)}"))
+    return history
+
+
+def requests(history):
+    """What the diary says of the requests: one for each message of the model."""
+    for index, message in enumerate(history):
+        if isinstance(message, AIMessage):
+            shown = history[:index]
+            place = {"kind": "request", "worker": f"w{index % 2}", "pid": 1, "thread": THREAD, "limit": 100_000}
+            yield {**place, "tokens": size(shown, []), **seen_in(shown, THREAD)}
+
+
+def sound():
+    """A diary, turns and a stored thread without a fault."""
+    history = talk()
+    summary = {"worker": "w0", "pid": 1, "thread": THREAD, "snapshot": "S1"}
+    page = {"kind": "page", "thread": THREAD, "tool": "read_more", "result": "r1", "fault": ""}
+    diary = [
+        *requests(history),
+        {"kind": "summary begun", **summary},
+        {"kind": "summary written", **summary},
+        {**page, "worker": "w0"},
+        {**page, "worker": "w1"},
+    ]
+    turns = [Turn(thread=THREAD, number=number, seconds=1.0 + number, status="success") for number in range(TURNS)]
+    stored = Stored(thread=THREAD, history=history, in_state=10, archived=len(history) - 10, compactions=2)
+    return diary, turns, stored
+
+
+def found(diary, turns, stored):
+    return {name: count for name, count in faults(diary, turns, [stored]).counts.items() if count}
+
+
+def with_request(sound_one, **changes):
+    diary, turns, stored = sound_one
+    return [{**diary[-5], **changes}, *diary], turns, stored  # the last request
+
+
+def with_history(sound_one, history):
+    diary, turns, stored = sound_one
+    return diary, turns, replace(stored, history=history, archived=len(history) - stored.in_state)
+
+
+def with_line(sound_one, kind, **changes):
+    diary, turns, stored = sound_one
+    line = next(line for line in diary if line["kind"] == kind)
+    return [*diary, {**line, **changes}], turns, stored
+
+
+def without(history, *ids):
+    return [message for message in history if message.id not in ids]
+
+
+def doubled_answer(sound_one):
+    history = sound_one[2].history
+    return with_history(sound_one, [*history, AIMessage("I read it again.", id="again")])
+
+
+def lost_question(sound_one):
+    """A question that is gone makes one turn of two, which is seen, too."""
+    return with_history(sound_one, without(sound_one[2].history, script.message_id(THREAD, 3)))
+
+
+def lost_answer(sound_one):
+    return with_history(sound_one, sound_one[2].history[:-1])
+
+
+PLANTED = {
+    "a turn that failed": (
+        lambda one: (one[0], [*one[1][:-1], replace(one[1][-1], status="error")], one[2]),
+        {"turns failed": 1},
+    ),
+    "a request over the limit": (lambda one: with_request(one, tokens=100_001), {"requests over the limit": 1}),
+    "an orphan": (lambda one: with_request(one, orphans=["c1"]), {"orphaned calls and results": 1}),
+    "a rule": (lambda one: with_request(one, missing=["rule"]), {"requests without a rule of the thread": 1}),
+    "a pin": (lambda one: with_request(one, missing=["pin"]), {"requests without a pin of the thread": 1}),
+    "a fact": (lambda one: with_request(one, missing=["fact boat"]), {"requests without a fact of the thread": 1}),
+    "a message that was shown": (
+        lambda one: with_request(one, earlier=["gone", "ctxwin-record"]),
+        {"messages lost": 1},
+    ),
+    "an answer": (lost_answer, {"messages lost": 1}),
+    "a question": (lost_question, {"messages lost": 2, "turns run twice": 1}),
+    "a turn that was run again": (doubled_answer, {"turns run twice": 1}),
+    "an archive that cannot be read": (
+        lambda one: (one[0], one[1], replace(one[2], error="part 1 is gone")),
+        {"archived messages missing": 1},
+    ),
+    "an archive that is short": (
+        lambda one: (one[0], one[1], replace(one[2], archived=one[2].archived + 1)),
+        {"archived messages missing": 1},
+    ),
+    "a cursor that nobody could read": (
+        lambda one: with_line(one, "page", fault="the cursor expired"),
+        {"cursors and results that could not be read": 1},
+    ),
+    "a summary that was paid twice": (
+        lambda one: with_line(one, "summary written", worker="w1", pid=2),
+        {"summaries paid twice at one snapshot": 1},
+    ),
+}
+
+
+def test_a_sound_run_has_no_fault():
+    assert found(*sound()) == {}
+
+
+@pytest.mark.parametrize(("plant", "expected"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_fault_is_found(plant, expected):
+    assert found(*plant(sound())) == expected
+
+
+def test_every_row_was_seen_red():
+    rows = faults(*sound()[:2], [sound()[2]]).counts.keys()
+    assert {name for _, expected in PLANTED.values() for name in expected} == rows
+
+
+def test_orphans_in_the_history_are_found():
+    diary, turns, stored = sound()
+    call = next(message for message in stored.history if isinstance(message, ToolMessage))
+    red = found(*with_history((diary, turns, stored), without(stored.history, call.id)))
+    assert red["orphaned calls and results"] == 1
+
+
+@pytest.mark.parametrize(
+    ("turn", "text", "missing"),
+    [
+        (1, "", []),
+        (2, "", ["rule"]),
+        (3, "", ["rule", "pin"]),
+        (5, script.code(THREAD, "rule"), ["pin", "fact bicycle"]),
+        (5, f"{script.code(THREAD, 'rule')} {script.question(THREAD, script.PIN_TURN)}", ["fact bicycle"]),
+    ],
+)
+def test_what_a_request_should_show_is_missed(turn, text, missing):
+    question = HumanMessage(script.question(THREAD, turn))
+    assert seen_in([HumanMessage(text), question], THREAD)["missing"] == missing
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ("{0}t4n7 {0}t4n8", ""),
+        ("", "no rows"),
+        ("{0}t4n7 {0}t4n9", "not those of"),
+        ("12345678t4n7", "not those of"),
+        ("{0}t4n7 {0}t5n8", "not those of"),
+    ],
+)
+def test_a_page_of_something_else_is_a_fault(rows, fault):
+    said = script.page_fault(rows.format(THREAD[:8]), THREAD)
+    assert fault in said
+    assert bool(said) is bool(fault)
+
+
+def test_orphans_are_calls_and_results_that_do_not_stand_together():
+    call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    result = ToolMessage("found", tool_call_id="c1")
+    pairs = [[call, result], [call], [result], [call, HumanMessage("hi"), result]]
+    assert [orphans(messages) for messages in pairs] == [[], ["c1"], ["c1"], ["c1", "c1"]]
+
+
+def test_figures_tell_who_read_what_where_and_what_died():
+    diary, turns, stored = sound()
+    died = [{**line, "pid": 7, "snapshot": "S2"} for line in diary if line["kind"] == "summary begun"]
+    told = figures([*diary, *died], turns, [stored], {7})
+    expected = {"turns": 6, "requests": 18, "summaries": 1, "died": 1, "unfinished": 0, "crossed": 1, "results": 1}
+    assert told | expected == told
+    assert told["latency"] == [4.0, 6.0, 6.0]
+    assert Counter(type(message) for message in stored.history)[AIMessage] == told["requests"]
