@@ -22,6 +22,9 @@ from langchain_ctxwin.util.tables import aligned
 MOST_TOLD = 20
 """Faults that are told one by one."""
 
+MIN_SECONDS = 1e-3
+"""What a replay takes at least: no speed is divided by zero."""
+
 COLUMNS = {
     "policy": "",
     "requests": "",
@@ -55,12 +58,13 @@ def run_replay(args: argparse.Namespace) -> int:
     try:
         for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=faults.tell):
             results = so_far
+            watch.show(results[0].conversations, time.monotonic() - began)
     finally:
         watch.end()
         faults.sum_up()
     if not results:
         raise ConfigError(f"{', '.join(args.files)}: no conversation to replay{faults.hint}")
-    done, seconds = results[0].conversations, max(time.monotonic() - began, 1e-3)
+    done, seconds = results[0].conversations, max(time.monotonic() - began, MIN_SECONDS)
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
     print(f"{told}, {done / seconds:,.1f} a second", file=sys.stderr)
     chosen = recommended(results) if args.recommend else results[0]
@@ -114,25 +118,30 @@ class Faults:
 
 
 class _Watch:
-    """Counts conversations where somebody watches, and keeps the longest one where it is drawn."""
+    """Tells where somebody watches how far the replay is, and keeps the longest conversation where it is drawn."""
 
     def __init__(self, *, is_kept: bool) -> None:
         self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
         self.longest: Conversation | None = None
-        self.number = 0
+        self.read = 0
 
     def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
         """Yield them as they come."""
-        for self.number, conversation in enumerate(conversations, 1):
+        for self.read, conversation in enumerate(conversations, 1):
             if self.is_kept and (self.longest is None or len(conversation.messages) > len(self.longest.messages)):
                 self.longest = conversation
-            if self.is_shown:
-                print(f"\r{counted(self.number, 'conversation')}", end="", file=sys.stderr, flush=True)
             yield conversation
+
+    def show(self, replayed: int, seconds: float) -> None:
+        """Say how far it is; how many there are is not known before the last file is read."""
+        if self.is_shown:
+            speed = replayed / max(seconds, MIN_SECONDS)
+            told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
+            print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leave the line of the counter."""
-        if self.is_shown and self.number:
+        if self.is_shown and self.read:
             print(file=sys.stderr)
 
 
