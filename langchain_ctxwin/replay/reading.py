@@ -27,7 +27,7 @@ from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
-from langchain_ctxwin.replay.traces import Traces, is_run
+from langchain_ctxwin.replay.traces import Traces, is_run, runs_in
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 
@@ -126,7 +126,7 @@ def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, b
             found += [(path, False) for path in _in_folder(place, tell)]
         elif not place.exists():
             raise ConfigError(f"{place} does not exist: give files or folders with recorded conversations")
-        elif not _is_known(place):
+        elif not _is_known(place, is_named=True):
             raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}")
         else:
             found.append((place, True))
@@ -144,8 +144,13 @@ def _in_folder(folder: Path, tell: Tell) -> list[Path]:
     return [path for path in files if path in known]
 
 
-def _is_known(path: Path) -> bool:
-    return path.is_file() and (path.name.lower().endswith(SUFFIXES) or is_database(path))
+def _is_known(path: Path, *, is_named: bool = False) -> bool:
+    try:
+        return path.is_file() and (path.name.lower().endswith(SUFFIXES) or is_database(path))
+    except ConfigError:  # it cannot be opened
+        if is_named:
+            raise
+        return False
 
 
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
@@ -164,9 +169,8 @@ def _of_rows(path: Path, rows: Iterable[Row], tell: Tell) -> Iterator[Conversati
     """The conversations of a file; single messages are one, and runs are joined."""
     loose, places, traces = list[Any](), list[str](), Traces()
     for name, place, row in rows:
-        runs = row.get("runs") if isinstance(row, Mapping) else None
-        if is_run(row) or (isinstance(runs, list) and any(map(is_run, runs))):
-            for run in filter(is_run, runs or [row]):
+        if runs := runs_in(row):
+            for run in runs:
                 traces.take(run)
         elif _is_loose(row):
             loose.append(row)

@@ -12,16 +12,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
-from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 
 from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.archive import archived_in, full_history
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.replay.messages import read_message, short
+from langchain_ctxwin.replay.messages import short
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every SQLite database (sqlite.org/fileformat)."""
@@ -29,8 +28,8 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 POSTGRES = ("postgresql", "postgres")
 """How the address of a server begins, as its own client reads it."""
 
-ADDRESS = re.compile(r"([A-Za-z][\w+.-]+):/{1,2}(?=[^/]|/)(.*)", re.DOTALL)
-"""Something that begins as addresses do; a drive of Windows has one letter. A path has lost a slash of it."""
+ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")
+"""How any address begins: a path has lost a slash of it, and a drive of Windows has one letter."""
 
 HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d*)?"
 SHOWN = re.compile(rf"{HOST}(?:,{HOST})*(?:/[^@:?]*)?")
@@ -41,17 +40,23 @@ HIDDEN = "***"
 NEEDED = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
 """Columns of the table `checkpoints` that every version of LangGraph's savers since 0.2 has."""
 
+LOCK_SECONDS = 5.0
+"""How long to wait for somebody who writes; savers write for milliseconds."""
+
 THREADS = "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY thread_id ORDER BY MIN(checkpoint_id)"
 """Oldest thread first; checkpoint ids are in order of time."""
 
 
 def is_address(text: str | Path) -> bool:
     """True for the address of a server, also of one that is none of Postgres."""
-    return ADDRESS.fullmatch(str(text)) is not None
+    return ADDRESS.match(str(text)) is not None
 
 
 def shown_address(text: str | Path) -> str:
-    """Return an address for people: hosts and database, without user, password and options."""
+    """Return an address for people: hosts and database, without user, password and options.
+
+    Where it cannot be told what is part of a password nothing is shown.
+    """
     scheme, rest = _parts(text)
     before, _, options = rest.partition("?")
     where = before.rpartition("@")[2]
@@ -125,16 +130,7 @@ class _Opened:
 
 
 def _whole(state: Mapping[str, Any], store: Any) -> dict[str, Any]:
-    listed = state.get("messages") or []
-    if not isinstance(listed, list | tuple):
-        raise ConfigError(f"its messages are {type(listed).__name__}, not a list")
-    messages = list[BaseMessage]()
-    for number, said in enumerate(listed, 1):
-        try:
-            messages += read_message(said)
-        except Exception as error:
-            raise ConfigError(f"message {number}: {short(error)}") from error
-    state = {**state, "messages": messages}
+    messages = list(state.get("messages") or ())
     archived = archived_in(state)
     if archived is None:
         return {"messages": messages}
@@ -153,7 +149,7 @@ def _sqlite(path: Path) -> Iterator[_Opened]:
         raise ConfigError(f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite") from error
     try:
         address = f"{path.resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as connection:
+        with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             columns = {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
             _require_known(str(path), tables, columns)
@@ -175,6 +171,9 @@ def _postgres(place: str | Path) -> Iterator[_Opened]:
         raise ConfigError(
             f"{shown}: the address of a server begins with {' or '.join(f'{one}://' for one in POSTGRES)}"
         )
+    user = rest.partition("?")[0].rpartition("@")[0]
+    if HIDDEN in shown or "@" in user or "/" in user:  # parts of a password would be looked up as the name of a host
+        raise ConfigError(f"{shown} is no address: @ / : ? in a password are written %40 %2F %3A %3F")
     address = f"{scheme}://{rest}"
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this
@@ -204,20 +203,17 @@ def _parts(text: str | Path) -> tuple[str, str]:
     scheme, _, rest = str(text).partition(":/")
     if rest.startswith("/"):
         return scheme, rest[1:]
-    has_no_host = "host=" in rest.partition("?")[2]
-    return scheme, f"/{rest}" if has_no_host else rest
+    before, _, options = rest.partition("?")
+    return scheme, f"/{rest}" if "host=" in options and "@" not in before else rest
 
 
 def _cleared(text: str, address: str) -> str:
-    """What a driver says of an address, without any part of the passwords in it."""
+    """What a driver says of an address, without the passwords in it."""
     before, _, options = _parts(address)[1].partition("?")
-    if HIDDEN in shown_address(address):
-        return "it is no address"
-    named = [before.rpartition("@")[0].partition(":")[2]]
-    named += [value for key, value in parse_qsl(options) if "password" in key]
-    pieces = {piece for one in named for piece in (one, unquote(one), *re.split(r"[@:/?#&]", one)) if piece}
-    for piece in sorted(pieces, key=len, reverse=True):
-        text = text.replace(piece, HIDDEN)
+    found = [before.rpartition("@")[0].partition(":")[2]]
+    found += [value for part in options.split("&") for key, _, value in [part.partition("=")] if "password" in key]
+    for password in filter(None, (*found, *map(unquote, found))):
+        text = text.replace(password, HIDDEN)
     return text
 
 

@@ -24,8 +24,7 @@ GIVEN = ("input", "question", "query", "prompt")
 MADE = ("output", "answer", "response", "text")
 """Fields of chains whose input and output are texts."""
 
-
-ASIDE = {"tool", "retriever", "embedding", "parser", "prompt"}
+ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
 """Types of runs that are no part of a conversation by themselves."""
 
 
@@ -35,6 +34,9 @@ class _Trace:
 
     start: str
     messages: list[Any]
+    keys: list[tuple[Any, ...]]
+    """The `_key` of each message."""
+
     tools: list[Any]
 
 
@@ -43,64 +45,71 @@ def is_run(row: Any) -> bool:
     return isinstance(row, Mapping) and "run_type" in row and "inputs" in row
 
 
+def runs_in(row: Any) -> list[Any]:
+    """Return the run that a row is, or the items of its list `runs`; empty for what is no export."""
+    if is_run(row):
+        return [row]
+    listed = row.get("runs") if isinstance(row, Mapping) else None
+    return listed if isinstance(listed, list) and any(map(is_run, listed)) else []
+
+
 class Traces:
     """Joins runs to conversations, whatever the order in which runs come."""
 
     def __init__(self) -> None:
         self._threads: dict[str, dict[str, _Trace]] = {}
         self.unused = 0
-        """Runs of agents and models that hold no messages; those of tools never do."""
+        """Runs of agents and models that hold no messages, and what is no run; those of tools never do."""
 
-    def take(self, run: Run) -> None:
+    def take(self, run: Any) -> None:
         """Take up a run."""
-        messages = _said(run)
+        messages = _said(run) if is_run(run) else []
         if not messages:
-            self.unused += run.get("run_type") not in ASIDE
+            self.unused += not (is_run(run) and run["run_type"] in ASIDE)
             return
         traces = self._threads.setdefault(_thread(run), {})
         key = str(run.get("trace_id") or run.get("id") or len(traces))
         start, tools = str(run.get("start_time") or ""), _tools(run)
-        known = traces.get(key)
-        if known is None:
-            _drop_contained(traces)  # so that no more than the newest of whole histories are in memory
-            traces[key] = _Trace(start=start, messages=messages, tools=tools)
-            return
-        known.start = min(known.start, start)
-        known.tools = known.tools or tools
-        if len(messages) > len(known.messages):
-            known.messages = messages
+        keys = list(map(_key, messages))
+        trace = traces.setdefault(key, _Trace(start=start, messages=messages, keys=keys, tools=tools))
+        trace.start, trace.tools = min(trace.start, start), trace.tools or tools
+        if len(messages) > len(trace.messages):
+            trace.messages, trace.keys = messages, keys
+        _drop_contained(traces, key)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one conversation per thread, as a line of a recording would hold it."""
         for thread, traces in self._threads.items():
-            _drop_contained(traces)
             ordered = sorted(traces.values(), key=lambda trace: trace.start)
-            messages = list[Any]()
+            messages, keys = list[Any](), list[tuple[Any, ...]]()
             for trace in ordered:
-                messages = _joined(messages, trace.messages)
+                first = _new_from(keys, trace.keys)
+                messages += trace.messages[first:]
+                keys += trace.keys[first:]
             tools = next((trace.tools for trace in reversed(ordered) if trace.tools), [])
             yield {"id": thread, "messages": messages, "tools": tools}
 
 
-def _drop_contained(traces: dict[str, _Trace]) -> None:
-    """Drop each trace with which another one begins; it leaves its tools to that one."""
-    keys = {name: list(map(_key, trace.messages)) for name, trace in traces.items()}
-    for name in sorted(traces, key=lambda one: len(keys[one])):
-        others = (one for one in traces if one != name and keys[one][: len(keys[name])] == keys[name])
-        if (other := next(others, None)) is not None:
-            traces[other].tools = traces[other].tools or traces[name].tools
-            traces[other].start = min(traces[other].start, traces[name].start)
-            del traces[name]
+def _drop_contained(traces: dict[str, _Trace], changed: str) -> None:
+    """Drop traces with which the changed one begins, or that one: of whole histories only the newest stay in memory."""
+    new = traces[changed]
+    for name, trace in list(traces.items()):
+        shorter, longer = (name, changed) if len(trace.keys) <= len(new.keys) else (changed, name)
+        size = len(traces[shorter].keys)
+        if name != changed and traces[longer].keys[:size] == traces[shorter].keys:
+            traces[longer].tools = traces[longer].tools or traces[shorter].tools
+            del traces[shorter]
+            if shorter == changed:
+                return
 
 
-def _joined(before: Sequence[Any], messages: Sequence[Any]) -> list[Any]:
-    """What was said before, and of these messages what is new."""
-    known, keys = list(map(_key, before)), list(map(_key, messages))
+def _new_from(known: Sequence[tuple[Any, ...]], keys: Sequence[tuple[Any, ...]]) -> int:
+    """Position of the first message that was not said before."""
     first = 0
     while first < min(len(known), len(keys)) and keys[first][0] == "system" and keys[first] in known:
         first += 1  # each trace repeats its system prompt
-    shared = (size for size in range(min(len(known), len(keys) - first), 0, -1) if known[-size:] == keys[first:][:size])
-    return [*before, *messages[first + next(shared, 0) :]]
+    most = min(len(known), len(keys) - first)
+    return first + next((size for size in range(most, 0, -1) if known[-size:] == keys[first : first + size]), 0)
 
 
 def _key(said: Any) -> tuple[Any, ...]:
@@ -115,7 +124,7 @@ def _key(said: Any) -> tuple[Any, ...]:
 
 def _said(run: Run) -> list[Any]:
     """What a run was given, and what it answered."""
-    if run.get("run_type") in ASIDE:
+    if run["run_type"] in ASIDE:
         return []
     inputs, made = run.get("inputs"), run.get("outputs")
     given = _listed(inputs)
@@ -124,7 +133,10 @@ def _said(run: Run) -> list[Any]:
     if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
         given = [{"role": "system", "content": system}, *given]
     whole = _listed(made)
-    if len(whole) > len(given):  # a graph returns its history
+    last = _key(given[-1])
+    if whole and not any(_key(one) == last for one in reversed(whole)):  # a graph returns what it adds
+        return [*given, *whole]
+    if len(whole) > len(given):  # or its history
         return whole
     answer = _answer(made)
     return given if answer is None else [*given, answer]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -12,6 +14,7 @@ from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langsmith._internal._serde import dumps_json as serialized
@@ -20,6 +23,7 @@ from langchain_ctxwin import ConfigError, ContextConfig, create_context_agent
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.graph.state import ContextState, PlainContextState
 from langchain_ctxwin.replay import read_conversations
+from langchain_ctxwin.replay.threads import shown_address
 from support.agents import LONG, call, model_of
 from support.fakes import script
 
@@ -248,17 +252,117 @@ def test_a_thread_whose_messages_another_graph_shaped_is_read(database):
     assert read(database)[0] == {"t": told(history)}
 
 
+NO_ADDRESS = r" is no address: @ / : \? in a password are written %40 %2F %3A %3F"
+UNREADABLE = " cannot be read: connection"
+
+
+@pytest.mark.parametrize("kind", [str, Path])
 @pytest.mark.parametrize(
-    "address",
+    ("address", "shown"),
     [
-        "postgresql://me:secret@127.0.0.1:9/none",
-        "postgresql://me:se@cret@127.0.0.1:nine/none",
-        "postgresql://127.0.0.1:9/none?password=secret&wrong=1",
-        "mysql://me:secret@127.0.0.1/none",
+        ("postgresql://me:secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{UNREADABLE}"),
+        ("postgres://127.0.0.1:9/none", f"postgres://127.0.0.1:9/none{UNREADABLE}"),
+        ("postgres://me@127.0.0.1:9/none?password=secret", f"postgres://127.0.0.1:9/none{UNREADABLE}"),
+        ("postgresql://me@/none?host=/gone&password=secret", f"postgresql:///none{UNREADABLE}"),
+        ("postgresql:///none?host=/gone&password=secret", f"postgresql:///none{UNREADABLE}"),
+        ("postgresql://127.0.0.1:9/none?password=secret&wrong=1", "postgresql://127.0.0.1:9/none cannot be read: inv"),
+        ("postgresql://me:%zzsecret@127.0.0.1:9/none", "postgresql://127.0.0.1:9/none cannot be read: invalid"),
+        ("postgresql://me:se@secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{NO_ADDRESS}"),
+        ("postgresql://me:1/secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{NO_ADDRESS}"),
+        ("postgresql://me:2?secret@127.0.0.1:9/none", rf"postgresql://\*\*\*{NO_ADDRESS}"),
+        ("postgresql://me:secret", rf"postgresql://\*\*\*{NO_ADDRESS}"),
+        ("mysql://me:secret@h/d", "mysql://h/d: the address of a server begins with postgresql:// or postgres://"),
     ],
 )
-@pytest.mark.enable_socket
-def test_no_error_tells_a_password(address):
-    with pytest.raises(ConfigError) as raised:
-        read(address)
-    assert "cret" not in str(raised.value)
+def test_no_error_tells_a_password(address, shown, kind):
+    with pytest.raises(ConfigError, match=f"^{shown}") as raised:
+        read(kind(address))
+    assert "secret" not in str(raised.value)
+
+
+def test_an_address_that_was_a_path_is_read(postgres_dsn):
+    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
+        saver.setup()
+        said = talk(saver, "a")
+    found, faults = read(Path(postgres_dsn))
+    assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
+
+
+def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
+    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
+        saver.setup()
+        talk(saver, "a", "b")
+        saver.conn.execute("UPDATE checkpoint_writes SET blob = '\\xc1c1' WHERE thread_id = 'a'")
+        saver.conn.execute("UPDATE checkpoint_blobs SET blob = '\\xc1c1' WHERE thread_id = 'a'")
+    found, (fault,) = read(postgres_dsn)
+    assert list(found) == ["b"]
+    assert fault.startswith(f"{shown_address(postgres_dsn)}: left out thread a: ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "checkpoints SET checkpoint = X'', metadata = NULL",
+        "checkpoints SET checkpoint = 7, metadata = '['",
+        "checkpoints SET checkpoint = X'81A176A178'",
+        "checkpoints SET type = 'strange'",
+        "writes SET value = X'C1C1'",
+    ],
+)
+def test_whatever_a_thread_holds_the_others_are_read(database, change):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        talk(saver, "a", "b")
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"UPDATE {change} WHERE thread_id = 'a'")
+    found, (fault,) = read(database)
+    assert list(found) == ["b"]
+    assert fault.startswith(f"{database}: left out thread a: ")
+
+
+def keep(database, messages):
+    """Store messages as a graph without a reducer does."""
+    plain = StateGraph(TypedDict("Plain", {"messages": Any})).add_node("a", lambda _: {}).add_edge(START, "a")
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        plain.compile(checkpointer=saver).invoke({"messages": messages}, {"configurable": {"thread_id": "t"}})
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ("a text", ": no answer to a user in 1 messages, so there is no request to replay"),
+        ({"a": 1}, ": Message dict must contain 'role' and 'content' keys, got {'a': 1}"),
+        ([HumanMessage("x"), 7], ": Unsupported message type: <class 'int'>"),
+        (7, ": Unsupported message type: <class 'int'>"),
+        ([], ": no list of messages"),
+    ],
+)
+def test_a_thread_of_another_program_is_told(database, messages, why):
+    keep(database, messages)
+    found, faults = read(database)
+    assert found == {}
+    assert faults[0].startswith(f"{database}: ")
+    assert faults[0].endswith(f"thread t{why}")
+
+
+def test_a_thread_that_holds_messages_as_objects_is_read(database):
+    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x")])
+    assert read(database) == ({"t": [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None)]}, [])
+
+
+@pytest.mark.parametrize("damage", ["pages", "table", "locked"])
+def test_a_database_that_fails_while_it_is_read_is_named(database, tmp_path, monkeypatch, damage):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        talk(saver, "a", "b")
+    monkeypatch.setattr("langchain_ctxwin.replay.threads.LOCK_SECONDS", 0.01)
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute({"table": "DROP TABLE writes", "locked": "BEGIN EXCLUSIVE"}.get(damage, "SELECT 1"))
+    if damage == "pages":
+        content = database.read_bytes()
+        database.write_bytes(content[:12_288] + b"\xff" * (len(content) - 12_288))
+    (tmp_path / "good.jsonl").write_text(json.dumps({"messages": [["human", "Hi"], ["ai", "Hello"]]}))
+    with pytest.raises(ConfigError, match="cannot be read as a SQLite database: "):
+        read(database)
+    found, (fault,) = read(tmp_path)
+    connection.close()
+    assert (list(found), fault.startswith(f"{database} cannot be read as a SQLite")) == (["good.jsonl:1"], True)

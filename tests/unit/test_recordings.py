@@ -307,6 +307,9 @@ def test_a_file_that_cannot_be_opened_is_named_and_in_a_folder_told(tmp_path, wr
     assert (len(found), faults) == (1, [f"{unreadable} cannot be opened: Input/output error"])
     with pytest.raises(ConfigError, match="cannot be opened: Input/output error"):
         read(unreadable)
+    unreadable.rename(tmp_path / "some" / "b.db")
+    found, faults = read(tmp_path / "some")
+    assert (len(found), faults) == (1, [f"{tmp_path / 'some'}: left out 1 files of other kinds, such as b.db"])
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,33 @@ def test_a_part_of_a_trace_that_hands_on_a_text_is_no_conversation(tmp_path):
     assert faults == [f"{tmp_path / 'runs.jsonl'}: left out 1 runs that hold no messages"]
 
 
+@pytest.mark.parametrize("start", [[], [user("0"), ai("1")]])
+def test_what_a_run_adds_follows_what_it_was_given(tmp_path, start):
+    row = {**run([*start, user("a")]), "outputs": {"messages": [ai("b")]}}
+    assert read(tmp_path / "runs.jsonl", [row]) == ({"T": [("human", "0"), ("ai", "1")][: len(start)] + WHOLE[:2]}, [])
+
+
+@pytest.mark.parametrize("row", [{"x": 1}, None, "a text", {"run_type": "llm"}])
+def test_what_is_no_run_among_runs_is_told(tmp_path, row):
+    path = tmp_path / "runs.json"
+    found, faults = read(path, json.dumps({"runs": [run([user("a")], ai("b")), row]}))
+    assert (found, faults) == ({"T": WHOLE[:2]}, [f"{path}: left out 1 runs that hold no messages"])
+
+
+@pytest.mark.parametrize("odd", [[], {}, None, 7])
+def test_a_run_whose_kind_is_none_is_read(tmp_path, odd):
+    row = {**run([user("a")], ai("b")), "run_type": odd, "runs": odd}
+    assert read(tmp_path / "runs.jsonl", [row]) == ({"T": WHOLE[:2]}, [])
+
+
+def test_turns_keep_their_order_when_parts_of_a_later_one_come_first(tmp_path):
+    """A request of the second turn alone looks like the beginning of the first one."""
+    part = {**run([user("a")], trace="2", start="2"), "id": "part"}
+    whole = run([user("a")], ai("d"), trace="2", start="2")
+    rows = [part, run([user("a")], ai("b"), trace="1", start="1"), whole]
+    assert read(tmp_path / "runs.jsonl", rows)[0] == {"T": [*WHOLE[:2], ("human", "a"), ("ai", "d")]}
+
+
 def test_the_system_prompt_of_anthropics_requests_is_kept(tmp_path):
     row = run([user("a")])
     row["inputs"]["system"] = "Be brief."
@@ -158,6 +185,45 @@ ODD = st.recursive(
     max_leaves=12,
 )
 """Objects with the names of recordings, and anything in them."""
+
+
+def places(value, at=()):
+    """The ways to everything in an object."""
+    yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield from places(one, (*at, key))
+
+
+def replaced(value, at, new):
+    """The object with something else at a place."""
+    if not at:
+        return new
+    copied = value.copy()
+    copied[at[0]] = replaced(value[at[0]], at[1:], new)
+    return copied
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+ANSWERED = [{**ai(None), "tool_calls": [CALL]}, {"role": "tool", "content": "x", "tool_call_id": "c"}, ai("b")]
+USED = {"type": "tool_use", "id": "c", "name": "find", "input": {}}
+GOOD = [
+    {"id": "a", "messages": [user("a"), *ANSWERED], "tools": [{"name": "find"}]},
+    {"messages": [{"type": "human", "data": {"content": "a"}}, {"type": "ai", "data": {"content": "b"}}]},
+    {"system": "s", "messages": [user("a"), ai([USED]), user([{"type": "tool_result", "tool_use_id": "c"}]), ai("b")]},
+    run([user("a")], ai("b"), outputs={"generations": [[{"message": ai("b")}]]}),
+    {"runs": [run([user("a")], ai("b"))]},
+]
+
+
+@given(st.data())
+def test_a_recording_with_anything_anywhere_is_read_or_told(tmp_path_factory, data):
+    row = data.draw(st.sampled_from(GOOD))
+    for _ in range(data.draw(st.integers(1, 3))):
+        row = replaced(row, data.draw(st.sampled_from([*places(row)])), data.draw(ODD))
+    name = data.draw(st.sampled_from(["a.jsonl", "a.json"]))
+    found, faults = read(tmp_path_factory.mktemp("odd") / name, json.dumps(row))
+    assert found or faults
 
 
 @given(st.lists(ODD, min_size=1, max_size=4))
