@@ -16,6 +16,7 @@ from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet
 from langchain_ctxwin.replay.policies import PLAIN, Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from langchain_ctxwin.replay.recommending import candidates, recommended
+from langchain_ctxwin.replay.threads import is_address, shown_address
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
@@ -63,7 +64,8 @@ def run_replay(args: argparse.Namespace) -> int:
         watch.end()
         faults.sum_up()
     if not results:
-        raise ConfigError(f"{', '.join(args.files)}: no conversation to replay{faults.hint}")
+        shown = ", ".join(shown_address(place) if is_address(place) else place for place in args.files)
+        raise ConfigError(f"{shown}: no conversation to replay{faults.hint}")
     done, seconds = results[0].conversations, max(time.monotonic() - began, MIN_SECONDS)
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
     print(f"{told}, {done / seconds:,.1f} a second", file=sys.stderr)

@@ -331,7 +331,7 @@ class _Play:
             history.append(message)
             texts.append(_text(message))
             self.state["messages"] = list(history)
-            if is_answer and self.plain is None and not getattr(message, "tool_calls", None):
+            if is_answer and self.plain is None and not _has_calls(message):
                 self.state |= self.nodes.maybe_summarize.invoke(self.state)
         return self.result
 
@@ -436,8 +436,13 @@ def _joined(system: Sequence[AnyMessage]) -> str:
 
 
 def _text(message: AnyMessage) -> str:
-    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
     return " ".join([text_of(message.content), *(f"{call['name']} {call['args']}" for call in calls)])
+
+
+def _has_calls(message: AnyMessage) -> bool:
+    """True for an answer after which the turn goes on."""
+    return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
 def _shared(before: Sequence[AnyMessage], now: Sequence[AnyMessage]) -> int:

@@ -80,6 +80,16 @@ def test_threads_of_a_sqlite_checkpointer_are_read(database, state):
     assert (faults, database.read_bytes()) == ([], before)
 
 
+def test_a_server_without_threads_is_named_without_its_password(postgres_dsn, capsys):
+    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
+        saver.setup()
+    secret = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}password=secret"
+    assert main(["replay", secret]) == 2
+    said = capsys.readouterr().err
+    assert "no conversation to replay; 1 reason above" in said
+    assert "secret" not in said
+
+
 def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()

@@ -268,6 +268,17 @@ def test_the_output_reserve_of_settings_is_kept():
         next(compare([recording()], [Policy(name="all", config=ContextConfig(output_reserve=WINDOW))], WINDOW))
 
 
+def test_what_a_broken_call_named_has_been_seen():
+    """An agent whose arguments were no JSON says them again: a request that shows the broken call shows them."""
+    broken = {"type": "invalid_tool_call", "name": "find", "args": '{"n": "INV-00042', "id": "x", "error": "no JSON"}
+    call = {"name": "find", "args": {"n": "INV-00042"}, "id": "y"}
+    messages = [HumanMessage("river " * 2_000), AIMessage("", invalid_tool_calls=[broken]), HumanMessage("Again.")]
+    messages += [AIMessage("", tool_calls=[call]), ToolMessage("paid", tool_call_id="y"), AIMessage("Paid.")]
+    named = tuple(one.model_copy(update={"id": f"m{n}"}) for n, one in enumerate(messages))
+    result = replay(Conversation(name="broken", messages=named), Policy.named("keep-last"), WINDOW)
+    assert (result.needed, result.shown) == (1, 1)
+
+
 def test_what_cannot_be_sent_shows_nothing_and_costs_nothing():
     cleared = replay(recording(), Policy.named("clear-tool-results"), WINDOW)
     whole = replay(recording(), Policy.named("balanced"), WINDOW)
