@@ -21,6 +21,7 @@ from langchain_ctxwin import (
     ContextNodes,
     ContextState,
     ModelLimits,
+    TokenEstimator,
     ToolResultConfig,
     ToolResultGuard,
     add_context_nodes,
@@ -73,6 +74,7 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
     )
     engine = ContextEngine(
         LIMITS,
+        counter=TokenEstimator("openai"),
         summarizer=ModelSummarizer(Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS),
         config=ContextConfig(history=place.history),
         jobs=SummaryJobs(lease=RedisLease.from_url(place.valkey)),
@@ -109,10 +111,11 @@ def _noted(guard: ToolResultGuard, diary: Diary) -> Any:
         result = await guard.awrap_tool_call(request, handler)
         if isinstance(result, ToolMessage):
             thread = request.runtime.config["configurable"]["thread_id"]
-            shown = script.RESULT.search(result.text)
             fault = result.text if result.status == "error" else script.page_fault(result.text, thread)
-            name = request.tool_call["name"]
-            diary.note("page", thread=thread, tool=name, result=shown[1] if shown else "", fault=fault[:300])
+            call = request.tool_call
+            cursor = call["args"].get("cursor") or next(iter(script.CURSOR.findall(result.text)), "")
+            of = {"thread": thread, "tool": call["name"], "result": cursor.partition(".")[0]}
+            diary.note("page", **of, fault=fault[:300])
         return result
 
     return wrapped

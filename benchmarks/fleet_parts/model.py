@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +15,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from fleet_parts import script
 from fleet_parts.diary import Diary
+from langchain_ctxwin.counting import VocabularyCounter
 
-BYTES_PER_TOKEN = 3.7  # of English text and JSON; not what our estimator assumes
-MESSAGE_TOKENS = 4
+COUNT = VocabularyCounter("o200k_base")
+"""The provider's own count; the agent has an estimator."""
 
 
 class ProviderError(Exception):
@@ -53,7 +53,7 @@ class FleetModel(BaseChatModel):
         return self._answered(messages, kwargs.get("tools") or [])
 
     def _answered(self, messages: list[BaseMessage], tools: list[Any]) -> ChatResult:
-        tokens = size(messages, tools)
+        tokens = COUNT(messages, tools=tools)
         thread = ensure_config().get("configurable", {}).get("thread_id", "")
         seen = seen_in(messages, thread)
         self.diary.note("request", thread=thread, tokens=tokens, limit=self.input_limit, **seen)
@@ -63,7 +63,7 @@ class FleetModel(BaseChatModel):
         if seen["orphans"]:
             raise ProviderError(f"calls and results do not match: {seen['orphans']}", "invalid_request")
         answer = decide(messages)
-        written = round(len(answer.text) / BYTES_PER_TOKEN) + MESSAGE_TOKENS
+        written = COUNT.count_text(answer.text)
         answer.usage_metadata = {"input_tokens": tokens, "output_tokens": written, "total_tokens": tokens + written}
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
@@ -84,13 +84,6 @@ class Summarizer:
         self._diary.note("summary written", **of)
         last = max((int(turn) for turn, _ in turns), default=0)
         return f"Until turn {last} the user asked for the stock of depots, and was told how far each list was read."
-
-
-def size(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> int:
-    """The provider's own count."""
-    texts = [message.text for message in messages] + [json.dumps(tool) for tool in tools]
-    texts += [json.dumps(message.tool_calls) for message in messages if isinstance(message, AIMessage)]
-    return round(sum(len(text.encode()) for text in texts) / BYTES_PER_TOKEN) + MESSAGE_TOKENS * len(messages)
 
 
 def seen_in(messages: Sequence[BaseMessage], thread: str) -> dict[str, Any]:

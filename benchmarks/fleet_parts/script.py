@@ -19,7 +19,6 @@ FILLER = "Please look into the stock of this depot, read on where the list goes 
 ABOUT = re.compile(r"Turn (\d+) of ([0-9a-f-]{36})")
 ROW = re.compile(r"\b([0-9a-f]{8})t(\d+)n(\d+)\b")
 CURSOR = re.compile(r"[\w-]{12}\.[0-9a-z]+\.[0-9a-z]+\.[\w-]{22}(?![\w-])")
-RESULT = re.compile(r"<data ([^>]+)>")
 
 
 def thread_id(number: int) -> str:

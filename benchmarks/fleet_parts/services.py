@@ -155,6 +155,9 @@ class Fleet:
             "AEGRA_CONFIG": str(self.folder / "aegra.json"),
             "ENV_MODE": "PRODUCTION",  # a JSON line for each event
             "LOG_LEVEL": "WARNING",
+            "WORKER_COUNT": "1",  # one loop a process, with ten runs in hand: more wait for the same core
+            "N_JOBS_PER_WORKER": "10",
+            "BG_JOB_MAX_RETRIES": "10",  # a turn may be unlucky more often than the server's three times
             "LANGSMITH_TRACING": "false",
             "FLEET_WORKER": name,
             "FLEET_VALKEY": self.valkey,

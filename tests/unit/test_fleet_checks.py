@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from fleet_parts import script  # stands beside the other benchmarks
 from fleet_parts.check import Stored, Turn, faults, figures
-from fleet_parts.model import decide, orphans, seen_in, size
+from fleet_parts.model import decide, orphans, seen_in
 
 THREAD, TURNS = script.thread_id(0), 6
 RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"
@@ -40,7 +40,7 @@ def requests(history):
         if isinstance(message, AIMessage):
             shown = history[:index]
             place = {"kind": "request", "worker": f"w{index % 2}", "pid": 1, "thread": THREAD, "limit": 100_000}
-            yield {**place, "tokens": size(shown, []), **seen_in(shown, THREAD)}
+            yield {**place, "tokens": 100 * index, **seen_in(shown, THREAD)}
 
 
 def sound():
