@@ -128,7 +128,8 @@ def decide(messages: Sequence[BaseMessage]) -> AIMessage:
     start, turn = newest_question(messages)
     about = script.ABOUT.search(messages[start].text)
     thread = about[2] if about else ""
-    done = sum(bool(message.tool_calls) for message in messages[start:] if isinstance(message, AIMessage))
+    calls = [call for message in messages[start:] if isinstance(message, AIMessage) for call in message.tool_calls]
+    done = 1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0  # earlier steps of the turn may have left
     if done == script.CALLS:
         rows = script.ROW.findall(messages[-1].text)
         reached = int(rows[-1][2]) + 1 if rows else 0

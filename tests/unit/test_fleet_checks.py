@@ -201,3 +201,8 @@ def test_figures_tell_who_read_what_where_and_what_died():
     assert told | expected == told
     assert told["latency"] == [4.0, 6.0, 6.0]
     assert Counter(type(message) for message in stored.history)[AIMessage] == told["requests"]
+
+
+def test_the_provider_goes_on_with_a_turn_whose_first_step_has_left():
+    question, *steps = talk()[:5]
+    assert decide([question, *steps[2:4]]).tool_calls == []  # as many calls as the whole turn has
