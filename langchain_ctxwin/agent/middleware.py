@@ -13,11 +13,10 @@ from langgraph.types import Command
 
 from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
-from langchain_ctxwin.agent.histories import Histories
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import State, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
+from langchain_ctxwin.agent.storage import Histories, place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits

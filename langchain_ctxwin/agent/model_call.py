@@ -96,7 +96,9 @@ class ModelCall:
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
             except Exception as refusal:
-                error, overflow = refusal, self._overflow(step.window, attempt, refusal)
+                # In the provider's own words: it may quote what a user wrote, or a tool brought.
+                quoted = request_texts(attempt.request, step.window.about.tools)
+                error, overflow = refusal, classify_overflow(refusal, request=quoted)
                 if overflow is not None and number > most:
                     self._report(refusal_event(step.window, refusal))
                 if overflow is None or number > most:
@@ -179,11 +181,6 @@ class ModelCall:
                 calls=calls,
             )
         )
-
-    @staticmethod
-    def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
-        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
-        return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
 
     def _next(
         self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None

@@ -19,9 +19,9 @@ from langchain_ctxwin.agent.choices import (
     with_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
 from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
+from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window

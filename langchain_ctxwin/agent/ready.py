@@ -19,10 +19,10 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.archives import NO_STORE
 from langchain_ctxwin.agent.choices import require_free_name
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.state import ContextState, State
+from langchain_ctxwin.agent.storage import NO_STORE
 from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
