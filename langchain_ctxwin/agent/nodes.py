@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
@@ -142,6 +143,9 @@ class ContextNodes:
         self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
+        # What is asked for per request may depend on any key of the state: such a node takes all of it.
+        takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
+        self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
         self.budget_check = self._node("budget_check", self._check)
         """Chooses tools and model, measures the next request and decides where to go."""
         self.select_model = self._node("select_model", self._choose)
@@ -214,11 +218,6 @@ class ContextNodes:
         """Measure the next request of this state."""
         return self._step(state).window
 
-    def _node(self, name: str, do: Do) -> ContextNode:
-        # What is asked for per request may depend on any key of the state: such a node takes all of it.
-        takes_all = any(map(_is_per_request, (self._system_prompt, self._tools, self._model)))
-        return (ContextNode if takes_all else StepNode)(name, do, self._step)
-
     def _step(self, state: State) -> Step:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
@@ -228,14 +227,10 @@ class ContextNodes:
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
             called=self._call,
-            bind=self._bind,
+            bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
             place=place_of(runtime, prompt),
         )
         return Step(self._flow, state, call)
-
-    def _bind(self, tools: Sequence[Any]) -> Any:
-        """What the model node calls."""
-        return None if self._call is None else self._bound(self._call, tools)
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
@@ -76,13 +76,16 @@ def measure_request(
     if begun := begun_by_provider(sized.session, sized.request, sized.priced_view, aim):
         sized = _sized(*_calibrated(begun, sized.request, about), about)
         budget = _budget(sized.priced_view, limit, reserve)
+    stopped: Stopped = "fixed_regions" if aim.has_no_room(sized.priced_view) else ""
+    if not stopped and sized.session.has_given_up(request.messages):
+        stopped = "summaries_ineffective"
     report = make_report(
         sized.priced_view,
         budget,
         context_window=limits.context_window or limit + reserve,
         counted_by=sized.counted_by,
         guard=sized.session.guard,
-        stopped=_stopped(sized, aim),
+        stopped=stopped,
     )
     return Window(
         report=report,
@@ -209,12 +212,6 @@ def _budget(priced_view: PricedView, limit: int, reserve: int) -> TokenBudget:
     )
 
 
-def _stopped(sized: _Sized, goal: Goal) -> Stopped:
-    if goal.has_no_room(sized.priced_view):
-        return "fixed_regions"
-    return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
-
-
 def _reconciled(
     session: Session, request: Request, answering_model: str, tools_digest: str, known_tokens: int
 ) -> tuple[Session, Request]:
@@ -235,7 +232,8 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     """Put what the session knows about sizes into the request; learn it first from a history that brings usage."""
     plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
     request = replace(request, sizing=plain)
-    if _is_adopted(session, request.messages):
+    newest = next((message for message in reversed(request.messages) if isinstance(message, AIMessage)), None)
+    if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us
         priced_view = request.priced_view(session.view, session.summary)
         session = from_history(session, request, priced_view, about)
     answering_model = session.answering_model(about.model)
@@ -244,11 +242,3 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     if not measured.holds_for(request.messages):
         measured = Measured()
     return session, replace(request, sizing=replace(plain, belief=belief, measured=measured))
-
-
-def _is_adopted(session: Session, messages: Sequence[AnyMessage]) -> bool:
-    """True for a history whose answers brought usage, but were never handed to us."""
-    if "anchor" in session.counts:
-        return False
-    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return newest is not None and bool(newest.usage_metadata)
