@@ -343,9 +343,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Makes the results of tools fit; None leaves them as they are."""
         Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
         self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
-        chosen = [*tool_selector.tools, tool_selector.search_tools] if tool_selector else []
-        runnable = [tool for tool in chosen if not isinstance(tool, dict)]  # of a definition alone the provider runs it
-        self.tools = [*(self.guard.tools if self.guard else ()), *runnable]
+        self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
         self._histories: Lru[Histories] = Lru(MAX_ENGINES)
@@ -427,6 +425,12 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 # Callers write the arguments of `__init__`; without this, help and editors show those of `__new__`.
 _of_init = inspect.signature(ContextWindowMiddleware.__init__)
 ContextWindowMiddleware.__signature__ = _of_init.replace(parameters=[*_of_init.parameters.values()][1:])  # type: ignore[attr-defined]
+
+
+def _runnable(selector: ToolSelector | None) -> list[Any]:
+    """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
+    tools = [*selector.tools, selector.search_tools] if selector else []
+    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:

@@ -113,10 +113,8 @@ def create_context_agent(
     chat = _chat_model(model)
     router = chat.router if isinstance(chat, RoutedChatModel) and limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
-    if limits is not None and not model_name(limits):
-        limits = NamedLimits(ModelLimits.of(limits), model_name(chat))
     engine = ContextEngine(
-        chat if limits is None else limits,
+        _limits(limits, chat),
         counter=counter if router else counted_by,
         summarizer=summarizer,
         config=config,
@@ -210,6 +208,12 @@ def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Re
         wrap_tool_call=guard.wrap_tool_call,
         awrap_tool_call=guard.awrap_tool_call,
     )
+
+
+def _limits(limits: Any, chat: BaseChatModel) -> Any:
+    if limits is None:
+        return chat
+    return limits if model_name(limits) else NamedLimits(ModelLimits.of(limits), model_name(chat))
 
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:

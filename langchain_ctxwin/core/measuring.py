@@ -76,16 +76,13 @@ def measure_request(
     if begun := begun_by_provider(sized.session, sized.request, sized.priced_view, aim):
         sized = _sized(*_calibrated(begun, sized.request, about), about)
         budget = _budget(sized.priced_view, limit, reserve)
-    stopped: Stopped = "fixed_regions" if aim.has_no_room(sized.priced_view) else ""
-    if not stopped and sized.session.has_given_up(request.messages):
-        stopped = "summaries_ineffective"
     report = make_report(
         sized.priced_view,
         budget,
         context_window=limits.context_window or limit + reserve,
         counted_by=sized.counted_by,
         guard=sized.session.guard,
-        stopped=stopped,
+        stopped=_stopped(sized, aim),
     )
     return Window(
         report=report,
@@ -210,6 +207,12 @@ def _budget(priced_view: PricedView, limit: int, reserve: int) -> TokenBudget:
         pinned_tokens=regions.pinned_tokens,
         reserved_tokens=reserve,
     )
+
+
+def _stopped(sized: _Sized, goal: Goal) -> Stopped:
+    if goal.has_no_room(sized.priced_view):
+        return "fixed_regions"
+    return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
 
 
 def _reconciled(
