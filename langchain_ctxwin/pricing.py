@@ -30,7 +30,7 @@ from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once, snapshot
+from langchain_ctxwin.util.memo import MAX_TEXTS, Copy, Lru, PerMessage, copy_of, is_as_copied, once, snapshot
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
@@ -217,7 +217,7 @@ class _Known:
     view: View
     follows: Before
     messages: list[AnyMessage]
-    parts: list[Part]
+    copies: list[Copy]
     """The newest messages as they were."""
 
     shown: Shown
@@ -237,7 +237,7 @@ class _Known:
             return False
         if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
             return False
-        return starts_with(shown, self.messages) and all(map(_is_as_it_was, self.parts))
+        return starts_with(shown, self.messages) and all(map(is_as_copied, self.copies))
 
 
 class Steps:
@@ -286,7 +286,7 @@ class Steps:
         return replace(
             known,
             messages=shown,
-            parts=[*known.parts, *map(_part, newest)][-CHECKED_MESSAGES:],
+            copies=[*known.copies, *map(copy_of, newest)][-CHECKED_MESSAGES:],
             shown=steps,
             closed=known.closed + closing,
             after_closed=after_steps(new[:closing], known.after_closed),
@@ -306,7 +306,7 @@ class Steps:
         if head is None or checksum(begin) != head.checksum:
             nothing = Shown.of(())
             return _Known(
-                view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before
+                view=view, follows=before, messages=[], copies=[], shown=nothing, closed=0, after_closed=before
             )
         shown = begin
         if not head.is_plain:  # repaired as it was then, at no price
@@ -317,7 +317,7 @@ class Steps:
             view=view,
             follows=before,
             messages=begin,
-            parts=[*map(_part, begin[-CHECKED_MESSAGES:])],
+            copies=[*map(copy_of, begin[-CHECKED_MESSAGES:])],
             shown=Shown.after_head(
                 shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
             ),
@@ -418,23 +418,6 @@ def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
         return False
     begin = messages[: len(old)]
     return old == (begin if isinstance(begin, list) else list(begin))
-
-
-Part = tuple[AnyMessage, Any, Any, Any]
-"""A message, and copies of what can change in it without making it another object."""
-
-
-def _part(message: AnyMessage) -> Part:
-    if not isinstance(message, AIMessage):
-        return message, snapshot(message.content), None, None
-    return message, snapshot(message.content), snapshot(message.tool_calls), snapshot(message.invalid_tool_calls)
-
-
-def _is_as_it_was(part: Part) -> bool:
-    message, content, calls, invalid = part
-    if message.content != content or not isinstance(message, AIMessage):
-        return bool(message.content == content)
-    return bool(message.tool_calls == calls and message.invalid_tool_calls == invalid)
 
 
 def _closed(steps: Sequence[Step]) -> int:

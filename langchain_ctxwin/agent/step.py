@@ -32,11 +32,10 @@ from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
-from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.memo import Lru, copy_of, is_as_copied
 from langchain_ctxwin.util.work import Wait, Work
 
 CHECKED_MESSAGES = 16
@@ -176,8 +175,9 @@ class Flow:
     def keep_window(self, step: Step) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
-        if messages and not self.engine.is_live:
-            known = (messages, [*messages], checksum(messages[-CHECKED_MESSAGES:]), *map(step.state.get, SESSION))
+        if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
+            copies = [*map(copy_of, messages[-CHECKED_MESSAGES:])]
+            known = (messages, [*messages], copies, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: Call) -> Measured | None:
@@ -192,7 +192,7 @@ class Flow:
             return None
         (known, content, newest, *session), before, measured = kept
         # The list is kept alive, so an id cannot come to mean another one; the same objects are equal at no price.
-        if known is not messages or content != messages or newest != checksum(messages[-CHECKED_MESSAGES:]):
+        if known is not messages or content != messages or not all(map(is_as_copied, newest)):
             return None
         if before.model is not call.model or before.system_prompt != call.system_prompt:
             return None
