@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
@@ -30,9 +30,11 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -28,11 +28,13 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
 
 T = TypeVar("T")
 Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]

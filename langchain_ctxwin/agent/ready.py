@@ -32,7 +32,6 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import RoutedChatModel
@@ -40,7 +39,8 @@ from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tools import ToolSelector
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.tool_results import ToolResultGuard  # takes a while to import
+    from langchain_ctxwin.observe.validation import Validator  # take a while to import
+    from langchain_ctxwin.tool_results import ToolResultGuard
 
 
 def create_context_agent(
