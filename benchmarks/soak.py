@@ -31,7 +31,7 @@ from langchain_ctxwin import (
     add_context_nodes,
 )
 from langchain_ctxwin.agent import nodes as agent_nodes
-from langchain_ctxwin.agent.place import Place
+from langchain_ctxwin.agent.storage import Place
 from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, load
 

@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
-from langchain_ctxwin.agent.place import Place
+from langchain_ctxwin.agent.storage import Place
 from support_model import QuietModel
 from transcripts import Transcript, generate, load
 

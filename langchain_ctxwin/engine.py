@@ -39,7 +39,7 @@ from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
-from langchain_ctxwin.protocols import LimitMemory, MetricsSink, RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
@@ -52,6 +52,7 @@ from langchain_ctxwin.summarize import (
 )
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["Compacted", "ContextEngine", "check_collaborators", "settings_of"]
 
@@ -221,35 +222,40 @@ class ContextEngine:
         request = replace(window.request, constraints=settings.constraints, placement=settings.summary_placement)
         return self._window(request, window.session, window.limits, replace(window.about, settings=settings))
 
-    def can_verify(self, window: Window) -> bool:
-        """True for a request that may or may not fit, with a counter that can ask the provider about it."""
-        return self._remote_for(window) is not None
-
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
 
         Only with a counter that counts whole requests (`GeminiCounter`, `AnthropicCounter`). When it cannot say, the
         estimate stands.
         """
-        remote = self._remote_for(window)
-        if remote is None:
-            return window
-        try:
-            tokens = remote.count_request(window.priced_view.messages(), tools=_tools(window))
-        except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
-            return _not_counted(window, error)
-        return self._counted(window, tokens)
+        return run(self.verifying(window))
 
     async def averify(self, window: Window) -> Window:
         """Like `verify`, without blocking the event loop."""
-        remote = self._remote_for(window)
-        if remote is None:
+        return await arun(self.verifying(window))
+
+    def verifying(self, window: Window) -> Work[Window]:
+        """The work of `verify`, for sync and async callers."""
+        remote, priced_view = self._pricings.default.remote, window.priced_view
+        is_open = priced_view.lower_tokens <= window.budget.input_limit < priced_view.upper_tokens
+        if remote is None or not is_open:
             return window
+        counted = model_name(getattr(remote, "model", None)) or self.model
+        if window.about.model not in {"", counted}:
+            return window
+        messages, tools = priced_view.messages(), list(window.about.tools) or None
         try:
-            tokens = await remote.acount_request(window.priced_view.messages(), tools=_tools(window))
-        except Exception as error:  # noqa: BLE001  # see verify
-            return _not_counted(window, error)
-        return self._counted(window, tokens)
+            tokens = yield Wait(
+                lambda: remote.count_request(messages, tools=tools),
+                lambda: remote.acount_request(messages, tools=tools),
+            )
+            fault = "" if tokens is None else fault_of(tokens, expected(priced_view))
+        except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
+            fault = type(error).__name__
+        if fault:
+            log.warning("count.failed", reason=fault, instead="estimate")
+            return window
+        return window if tokens is None else self._again(window, from_count(window, tokens))
 
     def plan(self, window: Window, *, planned: Compaction | None = None) -> Compaction | None:
         """Return the summary that is due now, or None; pure, calls no model. `planned` is what is known to be due.
@@ -313,25 +319,27 @@ class ContextEngine:
             call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
                 extending the last request, whose prefix the provider has in its cache.
         """
-        began = time.perf_counter()
-        if compaction.snapshot is None:
-            return self._applied(compaction, window, began)
-        try:
-            written = write_summary(**self._inline_task(compaction, window, call))
-        except SummarizationError as error:
-            return gave_up(window, str(error))
-        return self._taken(compaction, window, written, began)
+        return run(self.applying(compaction, window, call=call))
 
     async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
+        return await arun(self.applying(compaction, window, call=call))
+
+    def applying(self, compaction: Compaction, window: Window, *, call: Any = None) -> Work[dict[str, Any]]:
+        """The work of `apply`, for sync and async callers."""
         began = time.perf_counter()
         if compaction.snapshot is None:
-            return self._applied(compaction, window, began)
-        try:
-            written = await awrite_summary(**self._inline_task(compaction, window, call))
-        except SummarizationError as error:
-            return gave_up(window, str(error))
-        return self._taken(compaction, window, written, began)
+            update = applied(compaction, window, planning.summary_after(compaction, window))
+        else:
+            start, stop = compaction.snapshot
+            task = self._task(window, start, stop, compaction.summary_max_tokens, call)
+            try:
+                written: Written = yield Wait(lambda: write_summary(**task), lambda: awrite_summary(**task))
+            except SummarizationError as error:
+                return gave_up(window, str(error))
+            update = taken(compaction, window, written.text, written.cost)
+            self.report_summary(window, "ready", "", written, messages=stop - start)
+        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.
@@ -422,38 +430,25 @@ class ContextEngine:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
 
-    def write(self, window: Window, pending: Pending, *, call: Any = None) -> Written:
-        """Write the summary that is on its way, here and now.
+    def written(self, window: Window, pending: Pending, *, call: Any = None) -> Work[Written]:
+        """Write the summary that is on its way, here and now; the work for sync and async callers.
 
         Raises:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
-        return write_summary(**self._pending_task(window, pending, call))
-
-    async def awrite(self, window: Window, pending: Pending, *, call: Any = None) -> Written:
-        """Like `write`, awaiting the summarizer."""
-        return await awrite_summary(**self._pending_task(window, pending, call))
+        task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
+        written: Written = yield Wait(lambda: write_summary(**task), lambda: awrite_summary(**task))
+        return written
 
     def writing(self, window: Window, pending: Pending, *, call: Any = None) -> Callable[[], str]:
         """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""
-        task = self._pending_task(window, pending, call)
+        task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
         del task["timeout_seconds"]
         return partial(task.pop("summarizer").summarize, **task)
 
     def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
         """What a plan for a request that may be sent as it is comes to."""
         return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
-
-    def _applied(self, compaction: Compaction, window: Window, began: float) -> dict[str, Any]:
-        """The update of a compaction that needs no model."""
-        update = applied(compaction, window, planning.summary_after(compaction, window))
-        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
-
-    def _taken(self, compaction: Compaction, window: Window, written: Written, began: float) -> dict[str, Any]:
-        """The update of a compaction for which a summary was written."""
-        update = taken(compaction, window, written.text, written.cost)
-        self.report_summary(window, "ready", "", written, messages=len(range(*(compaction.snapshot or (0, 0)))))
-        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
 
     def info_of(self, window: Window) -> ModelInfo | None:
         """Return what is known of the model of a request, its prices included; None when nobody knows them."""
@@ -482,13 +477,6 @@ class ContextEngine:
         """The prices of the model that writes summaries; those of the agent's are not taken for another's."""
         name = self.summarizer_model
         return self.prices.of(name) if name == self.model else self.prices.of_other(name)
-
-    def _inline_task(self, compaction: Compaction, window: Window, call: Any) -> dict[str, Any]:
-        start, stop = compaction.snapshot or (0, 0)
-        return self._task(window, start, stop, compaction.summary_max_tokens, call)
-
-    def _pending_task(self, window: Window, pending: Pending, call: Any) -> dict[str, Any]:
-        return self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
 
     def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
@@ -526,15 +514,6 @@ class ContextEngine:
             log.warning("provider.truncates", model=model_name(model), reason="its server drops the middle", do=advice)
         return rules_of(model)
 
-    def _remote_for(self, window: Window) -> RequestCounter | None:
-        """The counter to ask about this request, if it is its model's and the answer decides anything."""
-        remote = self._pricings.default.remote
-        is_open = window.priced_view.lower_tokens <= window.budget.input_limit < window.priced_view.upper_tokens
-        if remote is None or not is_open:
-            return None
-        counted = model_name(getattr(remote, "model", None)) or self.model
-        return remote if window.about.model in {"", counted} else None
-
     def _hear(self, window: Window, overflow: ContextOverflow) -> None:
         """Remember a limit that the provider stated, for other conversations, if it is one to tell them."""
         model, stated = window.about.model, stated_limit(overflow, known_of(window))
@@ -546,38 +525,26 @@ class ContextEngine:
         except Exception as error:  # noqa: BLE001  # see accepted
             log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
 
-    def _counted(self, window: Window, tokens: int | None) -> Window:
-        if tokens is None:
-            return window
-        fault = fault_of(tokens, expected(window.priced_view))
-        if fault:
-            log.warning("count.failed", reason=fault, instead="estimate")
-            return window
-        return self._again(window, from_count(window, tokens))
-
     def _window(
         self, request: Request, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
     ) -> Window:
         settings: ContextConfig = about.settings
+        heard: Mapping[str, int] = {}
+        try:
+            heard = for_everybody(self._learned.recall(about.model), about.declared)
+        except Exception as error:  # noqa: BLE001  # see accepted
+            log.warning("limits.not_recalled", model=about.model, reason=type(error).__name__)
         return measure_request(
             request,
             session,
             stated,
             about,
-            heard=self._heard(about),
+            heard=heard,
             output_reserve=settings.output_reserve,
             goal=partial(_goal, settings, about.tools),
             was_refused=was_refused,
             show_fill=settings.show_fill,
         )
-
-    def _heard(self, about: About) -> Mapping[str, int]:
-        """Limits that other conversations learned; a memory that fails has none."""
-        try:
-            return for_everybody(self._learned.recall(about.model), about.declared)
-        except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning("limits.not_recalled", model=about.model, reason=type(error).__name__)
-            return {}
 
     def _request(
         self,
@@ -646,21 +613,12 @@ def _may_be_quoted(window: Window, overflow: ContextOverflow) -> bool:
     return has_number(request_texts(window.priced_view.messages(), window.about.tools), overflow.limit)
 
 
-def _not_counted(window: Window, error: Exception) -> Window:
-    log.warning("count.failed", reason=type(error).__name__, instead="estimate")
-    return window
-
-
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
     """Return the limits, guessed where that is allowed; raise for those that leave no input."""
     if not limits.known and config.allow_guess:
         limits = limits.guessed()
     limits.input_limit(limits.output_reserve(config.output_reserve))
     return limits
-
-
-def _tools(window: Window) -> list[Any] | None:
-    return list(window.about.tools) or None
 
 
 HOOKS = {

@@ -30,7 +30,7 @@ from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once, snapshot
+from langchain_ctxwin.util.memo import MAX_TEXTS, Copy, Lru, PerMessage, copy_of, is_as_copied, once, snapshot
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
@@ -70,7 +70,7 @@ class Pricing:
         """The counter, made safe."""
         self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
         self._base: tuple[int | None] | None = None
-        self.price = PerMessage(self._price)
+        self.price = PerMessage(lambda message: self._net([message]))
         self.show = Steps(self.price)
         self.fill = Fills()
         self.compacted = Places(_compacted)
@@ -132,9 +132,6 @@ class Pricing:
             self._base = (self._guard.attempt([]) if self._guard else int(self.counter([])),)
         return self._base[0]
 
-    def _price(self, message: AnyMessage) -> int:
-        return self._net([message])
-
     def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
         """Tokens beyond those of an empty request, by whoever counts: each adds something of its own to every one."""
         if self._guard is None:
@@ -151,14 +148,18 @@ class Pricing:
         definitions = [tool if isinstance(tool, dict) else getattr(tool, "description", None) for tool in kept]
         known = self._tool_sets.get(key)
         if known is None or known[3] not in (None, definitions):
-            made = (kept, self._price_tools(kept), _digest(kept), _as_it_is(definitions))
-            known = self._tool_sets.put(key, made)
+            texts = [compact_json(tool_definition(tool)) for tool in kept]
+            if self._takes_tools:
+                tokens = self._net([], list(kept))
+            else:
+                tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
+            digest = hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+            try:
+                copied: list[Any] | None = snapshot(definitions)
+            except RecursionError:  # definitions that hold themselves, whose changes are not noticed
+                copied = None
+            known = self._tool_sets.put(key, (kept, tokens, digest, copied))
         return known
-
-    def _price_tools(self, tools: tuple[Any, ...]) -> int:
-        if self._takes_tools:
-            return self._net([], list(tools))
-        return sum(self._price(SystemMessage(content=_json(tool))) for tool in tools)
 
 
 class Fills:
@@ -209,24 +210,6 @@ def _doubt_of(counter: TokenCounter) -> Doubt:
     return Doubt(slope_sd=slope_sd, noise_share=noise_share, lower_share=below / above if above else 0.0)
 
 
-def _as_it_is(definitions: list[Any]) -> list[Any] | None:
-    """A copy to compare with; None of definitions that hold themselves, whose changes are not noticed."""
-    try:
-        copied: list[Any] = snapshot(definitions)
-    except RecursionError:
-        return None
-    return copied
-
-
-def _digest(tools: tuple[Any, ...]) -> str:
-    text = "\0".join(map(_json, tools))
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _json(tool: Any) -> str:
-    return compact_json(tool_definition(tool))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     """The shown steps of one conversation and what they were made from."""
@@ -234,7 +217,7 @@ class _Known:
     view: View
     follows: Before
     messages: list[AnyMessage]
-    parts: list[Part]
+    copies: list[Copy]
     """The newest messages as they were."""
 
     shown: Shown
@@ -243,6 +226,18 @@ class _Known:
 
     after_closed: Before
     """What precedes the step after them."""
+
+    def begins(self, shown: list[AnyMessage], view: View, before: Before) -> bool:
+        """True when the conversation is this one with nothing but messages added.
+
+        Of what precedes it only the kind of the last message and the taken call ids count: pairing asks for no more.
+        """
+        old, edits = self.follows, (view.cleared, view.clamped)
+        if (self.view.cleared, self.view.clamped) != edits or type(old.message) is not type(before.message):
+            return False
+        if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
+            return False
+        return starts_with(shown, self.messages) and all(map(is_as_copied, self.copies))
 
 
 class Steps:
@@ -271,8 +266,7 @@ class Steps:
         shown = list(messages[start:])
         key = (messages[start].id or id(messages[start]), start)
         known = self._known.get(key)
-        is_known = known is not None and _extends(known, shown, view, before)
-        if known is None or not is_known or (known.shown.head_stop and head is None):
+        if known is None or not known.begins(shown, view, before) or (known.shown.head_stop and head is None):
             known = self._begun(messages, start, view, before, head, head_tokens)
         elif len(known.messages) == len(shown):
             return known.shown
@@ -292,7 +286,7 @@ class Steps:
         return replace(
             known,
             messages=shown,
-            parts=[*known.parts, *map(_part, newest)][-CHECKED_MESSAGES:],
+            copies=[*known.copies, *map(copy_of, newest)][-CHECKED_MESSAGES:],
             shown=steps,
             closed=known.closed + closing,
             after_closed=after_steps(new[:closing], known.after_closed),
@@ -312,7 +306,7 @@ class Steps:
         if head is None or checksum(begin) != head.checksum:
             nothing = Shown.of(())
             return _Known(
-                view=view, follows=before, messages=[], parts=[], shown=nothing, closed=0, after_closed=before
+                view=view, follows=before, messages=[], copies=[], shown=nothing, closed=0, after_closed=before
             )
         shown = begin
         if not head.is_plain:  # repaired as it was then, at no price
@@ -323,7 +317,7 @@ class Steps:
             view=view,
             follows=before,
             messages=begin,
-            parts=[*map(_part, begin[-CHECKED_MESSAGES:])],
+            copies=[*map(copy_of, begin[-CHECKED_MESSAGES:])],
             shown=Shown.after_head(
                 shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
             ),
@@ -402,19 +396,17 @@ class Marks(Places):
         """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
         if self._pin_when is None:
             return [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
-        return [index for index in range(begin, len(messages)) if self._holds(messages, index)]
-
-    def _holds(self, messages: Sequence[AnyMessage], index: int) -> bool:
-        message = messages[index]
-        if self._pin_when is None or is_pinned(message):
-            return is_pinned(message)
+        marked = list[int]()
         try:
-            return bool(self._pin_when(message))
+            for index in range(begin, len(messages)):
+                if is_pinned(messages[index]) or self._pin_when(messages[index]):
+                    marked.append(index)
         except Exception as error:
             raise ConfigError(
-                f"pin_when raised {type(error).__name__} ({error}) for the {message.type} message "
+                f"pin_when raised {type(error).__name__} ({error}) for the {messages[index].type} message "
                 f"{message_id(messages, index)!r}: make it return True or False for every message"
             ) from error
+        return marked
 
 
 def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
@@ -428,48 +420,12 @@ def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
     return old == (begin if isinstance(begin, list) else list(begin))
 
 
-def _extends(known: _Known, shown: list[AnyMessage], view: View, before: Before) -> bool:
-    """True when the conversation is the known one with nothing but messages added."""
-    if not _same_edits(known.view, view) or not _same_before(known.follows, before):
-        return False
-    return starts_with(shown, known.messages) and all(map(_is_as_it_was, known.parts))
-
-
-Part = tuple[AnyMessage, Any, Any, Any]
-"""A message, and copies of what can change in it without making it another object."""
-
-
-def _part(message: AnyMessage) -> Part:
-    if not isinstance(message, AIMessage):
-        return message, snapshot(message.content), None, None
-    return message, snapshot(message.content), snapshot(message.tool_calls), snapshot(message.invalid_tool_calls)
-
-
-def _is_as_it_was(part: Part) -> bool:
-    message, content, calls, invalid = part
-    if message.content != content or not isinstance(message, AIMessage):
-        return bool(message.content == content)
-    return bool(message.tool_calls == calls and message.invalid_tool_calls == invalid)
-
-
-def _same_before(old: Before, new: Before) -> bool:
-    """True when pairing treats what follows both the same: only the kind of message and the taken call ids count."""
-    same = (old.calls, old.unanswered, old.rules) == (new.calls, new.unanswered, new.rules)
-    return same and type(old.message) is type(new.message)
-
-
-def _same_edits(old: View, new: View) -> bool:
-    return old.cleared == new.cleared and old.clamped == new.clamped
-
-
 def _closed(steps: Sequence[Step]) -> int:
     """How many steps later messages cannot extend: not the last one, nor the one before notes that may join it."""
     count = len(steps) - 1
-    while count > 0 and steps[count].size == 1 and not _starts_anew(steps[count]):
+    while count > 0 and steps[count].size == 1:
+        newest = steps[count].messages[-1:]  # a system note ends no step
+        if newest and (starts_turn(steps[count]) or isinstance(newest[0], AIMessage)):
+            break
         count -= 1
     return max(0, count)
-
-
-def _starts_anew(step: Step) -> bool:
-    """True for a message that ends the step before it; a system note does not."""
-    return bool(step.messages) and (starts_turn(step) or isinstance(step.messages[-1], AIMessage))

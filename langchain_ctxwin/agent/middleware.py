@@ -13,11 +13,10 @@ from langgraph.types import Command
 
 from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
-from langchain_ctxwin.agent.histories import Histories
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import State, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
+from langchain_ctxwin.agent.storage import Histories, place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
@@ -135,9 +134,14 @@ class AgentCall:
             step,
             lambda attempt: Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler)),
         )
-        self._answer = replace(self._answer, result=_with_answer(self._answer.result, answer))
+        result = self._answer.result  # its last AI message in the form that the session refers to: with an id
+        last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
+        self._answer = replace(self._answer, result=[*result[:last], answer, *result[last + 1 :]])
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
-        if self._ends_turn:
+        is_done = turn_is_finished(step.state)
+        if self._request.response_format is not None:  # the structured response that the answer was to be
+            is_done = self._answer.structured_response is not None
+        if is_done:
             yield from flow.summarize(step)
         # As pairs: LangGraph would stream messages that it finds in a dict, such as those that are removed.
         update: Any = list(step.news.items())
@@ -165,13 +169,6 @@ class AgentCall:
         self._answer = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
         return next((m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None)
 
-    @property
-    def _ends_turn(self) -> bool:
-        """True when the agent has what was asked for: an answer, or the structured response that it was to be."""
-        if self._request.response_format is not None:
-            return self._answer.structured_response is not None
-        return turn_is_finished(self._step.state)
-
 
 def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
     """Return what an agent binds for a request; None where that depends on more than model, settings and tools."""
@@ -180,12 +177,6 @@ def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any])
     if not tools:
         return model
     return request.model.bind_tools(list(tools), tool_choice=request.tool_choice, **request.model_settings)
-
-
-def _with_answer(result: list[Any], answer: AIMessage) -> list[Any]:
-    """The messages of a response with its last AI message in the form that the session refers to: with an id."""
-    last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
-    return [*result[:last], answer, *result[last + 1 :]]
 
 
 def definitions_of(form: Any) -> list[Any]:
@@ -382,7 +373,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             request = request.override(model=self._routed)
         model = request.model.bind(**request.model_settings) if request.model_settings else request.model
         engine = self._engine_of(model)
-        self._warn_of_unknown(engine.config, request.tools)
+        # No error, because other middleware may hide tools.
+        if (fault := unknown_tools(engine.config, request.tools, self._selector)) and self._warned.is_new(fault):
+            log.warning("config.tools_unknown", reason=fault)
         histories = once(self._histories, engine, lambda: Histories(engine))
         prompt, is_bounded = request.system_message or "", self._engine is not None
         call = Call(
@@ -399,12 +392,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
         agent_call = AgentCall(Flow(engine, self._choices_of(request), histories), request, call)
         return agent_call.work(model, handler, self.validator)
-
-    def _warn_of_unknown(self, config: ContextConfig, tools: list[Any]) -> None:
-        """Say once that a setting names a tool that is not there; no error, because other middleware may hide tools."""
-        fault = unknown_tools(config, tools, self._selector)
-        if fault and self._warned.is_new(fault):
-            log.warning("config.tools_unknown", reason=fault)
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
         """The choices for one request; a routed model brings its router along."""

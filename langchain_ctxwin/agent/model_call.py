@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
@@ -30,9 +30,11 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ class ModelCall:
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
             except Exception as refusal:
-                error, overflow = refusal, self._overflow(step.window, attempt, refusal)
+                # In the provider's own words: it may quote what a user wrote, or a tool brought.
+                quoted = request_texts(attempt.request, step.window.about.tools)
+                error, overflow = refusal, classify_overflow(refusal, request=quoted)
                 if overflow is not None and number > most:
                     self._report(refusal_event(step.window, refusal))
                 if overflow is None or number > most:
@@ -179,11 +183,6 @@ class ModelCall:
                 calls=calls,
             )
         )
-
-    @staticmethod
-    def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
-        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
-        return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
 
     def _next(
         self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -19,19 +20,21 @@ from langchain_ctxwin.agent.choices import (
     with_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.place import place_of
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
 from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
+from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
 
 T = TypeVar("T")
 Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]
@@ -142,6 +145,9 @@ class ContextNodes:
         self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
+        # What is asked for per request may depend on any key of the state: such a node takes all of it.
+        takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
+        self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
         self.budget_check = self._node("budget_check", self._check)
         """Chooses tools and model, measures the next request and decides where to go."""
         self.select_model = self._node("select_model", self._choose)
@@ -214,11 +220,6 @@ class ContextNodes:
         """Measure the next request of this state."""
         return self._step(state).window
 
-    def _node(self, name: str, do: Do) -> ContextNode:
-        # What is asked for per request may depend on any key of the state: such a node takes all of it.
-        takes_all = any(map(_is_per_request, (self._system_prompt, self._tools, self._model)))
-        return (ContextNode if takes_all else StepNode)(name, do, self._step)
-
     def _step(self, state: State) -> Step:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
@@ -228,14 +229,10 @@ class ContextNodes:
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
             called=self._call,
-            bind=self._bind,
+            bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
             place=place_of(runtime, prompt),
         )
         return Step(self._flow, state, call)
-
-    def _bind(self, tools: Sequence[Any]) -> Any:
-        """What the model node calls."""
-        return None if self._call is None else self._bound(self._call, tools)
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""

@@ -19,10 +19,10 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.archives import NO_STORE
 from langchain_ctxwin.agent.choices import require_free_name
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.state import ContextState, State
+from langchain_ctxwin.agent.storage import NO_STORE
 from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
@@ -32,7 +32,6 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import RoutedChatModel
@@ -40,7 +39,8 @@ from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tools import ToolSelector
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.tool_results import ToolResultGuard  # takes a while to import
+    from langchain_ctxwin.observe.validation import Validator  # take a while to import
+    from langchain_ctxwin.tool_results import ToolResultGuard
 
 
 def create_context_agent(

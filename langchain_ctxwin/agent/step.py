@@ -14,11 +14,8 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.agent.archives import removals
 from langchain_ctxwin.agent.choices import Choices, known_name, limited_by
 from langchain_ctxwin.agent.events import refusal_event, report_mended, report_stop
-from langchain_ctxwin.agent.histories import Histories
-from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.agent.state import (
     SESSION,
     State,
@@ -28,18 +25,17 @@ from langchain_ctxwin.agent.state import (
     report_of,
     tools_of,
 )
+from langchain_ctxwin.agent.storage import Histories, Place, removals
 from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
-from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
-from langchain_ctxwin.summarize import Written
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.memo import Lru, copy_of, is_as_copied
 from langchain_ctxwin.util.work import Wait, Work
 
 CHECKED_MESSAGES = 16
@@ -179,8 +175,9 @@ class Flow:
     def keep_window(self, step: Step) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
-        if messages and not self.engine.is_live:
-            known = (messages, [*messages], checksum(messages[-CHECKED_MESSAGES:]), *map(step.state.get, SESSION))
+        if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
+            copies = [*map(copy_of, messages[-CHECKED_MESSAGES:])]
+            known = (messages, [*messages], copies, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: Call) -> Measured | None:
@@ -195,9 +192,13 @@ class Flow:
             return None
         (known, content, newest, *session), before, measured = kept
         # The list is kept alive, so an id cannot come to mean another one; the same objects are equal at no price.
-        if known is not messages or content != messages or newest != checksum(messages[-CHECKED_MESSAGES:]):
+        if known is not messages or content != messages or not all(map(is_as_copied, newest)):
             return None
-        return measured if session == [*map(state.get, SESSION)] and _goes_to_same(before, call) else None
+        if before.model is not call.model or before.system_prompt != call.system_prompt:
+            return None
+        if [*map(id, before.tools)] != [*map(id, call.tools)] or before.format_tools != call.format_tools:
+            return None
+        return measured if session == [*map(state.get, SESSION)] else None
 
     def drop_window(self, step: Step) -> None:
         """Let go of what was kept for the nodes of a step that is over."""
@@ -218,10 +219,13 @@ class Flow:
         if known:
             step.note(known)
         yield from self.choose(step)
-        yield from self._archive(step)
-        window = step.window
-        if self.engine.can_verify(window):
-            window = yield Wait(lambda: self.engine.verify(window), lambda: self.engine.averify(window))
+        archived = yield from self._histories.archives.moved(step.window, step.place, step.call.held)
+        if archived:
+            report_mended(self.engine.reporter, step.window.session.faults)  # the stored session has none any more
+            gone = removals(step.state, archived)
+            step.note(changed(step.state, archived))
+            step.news["messages"] = gone
+        window = yield from self.engine.verifying(step.window)
         key = self.summaries.wanted(window, step.place)
         found = None
         if key and (store := step.place.summaries):
@@ -236,17 +240,6 @@ class Flow:
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
         self._noted(step, changed(step.state, update), _still_measured(step, seen_as))
         step.plan = plan
-
-    def _archive(self, step: Step) -> Work[None]:
-        """Let messages that are stored elsewhere leave the state."""
-        window = step.window
-        update = yield from self._histories.archives.moved(window, step.place, step.call.held)
-        if not update:
-            return
-        report_mended(self.engine.reporter, window.session.faults)  # the stored session has none any more
-        gone = removals(step.state, update)
-        step.note(changed(step.state, update))
-        step.news["messages"] = gone
 
     def choose(self, step: Step) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.
@@ -312,10 +305,7 @@ class Flow:
         if plan is None:
             self._uncompacted(step, window)
             return
-        called = step.called
-        update = yield Wait(
-            lambda: self.engine.apply(plan, window, call=called), lambda: self.engine.aapply(plan, window, call=called)
-        )
+        update = yield from self.engine.applying(plan, window, call=step.called)
         self.compacted(step, window, update)
 
     def compress(self, step: Step) -> None:
@@ -363,8 +353,9 @@ class Flow:
     def compacted(self, step: Step, window: Window, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""
         after = self.engine.continued(self.measured({**step.state, **update}, step.call), window)
-        if refused := _refused(window, after):
-            self.engine.report_summary(window, "refused", "", reason=refused)
+        reason = str(after.session.guard.get("reason", ""))
+        if after.session.compactions <= window.session.compactions and reason:
+            self.engine.report_summary(window, "refused", "", reason=reason)
         update = {**update, **_pending(step.state, after), "context_report": after.report}
         self._noted(step, update, after)
 
@@ -405,10 +396,7 @@ class Flow:
             self._uncompacted(step, self.summaries.advance(window, step.place, called=lambda: called))
             return
         try:
-            written: Written = yield Wait(
-                lambda: self.engine.write(window, pending, call=called),
-                lambda: self.engine.awrite(window, pending, call=called),
-            )
+            written = yield from self.engine.written(window, pending, call=called)
         except SummarizationError as error:
             self._uncompacted(step, self.summaries.failed(window, pending, str(error)))
         else:
@@ -435,17 +423,3 @@ def _pending(state: State, window: Window) -> Update:
 def _still_measured(step: Step, window: Window) -> Window | None:
     """The window of a step with what became of its summaries; None where that changes what a measure says."""
     return window if window.session.guard == step.window.session.guard else None
-
-
-def _goes_to_same(before: Call, call: Call) -> bool:
-    """True for two calls whose requests are the same."""
-    if before.model is not call.model or before.system_prompt != call.system_prompt:
-        return False
-    return [*map(id, before.tools)] == [*map(id, call.tools)] and before.format_tools == call.format_tools
-
-
-def _refused(before: Window, after: Window) -> str:
-    """Why a summary was not taken; empty when the compaction happened."""
-    if after.session.compactions > before.session.compactions:
-        return ""
-    return str(after.session.guard.get("reason", ""))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.agent.state import State, flags_of
+from langchain_ctxwin.agent.storage import Place
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.outcome import after_failure, with_cost

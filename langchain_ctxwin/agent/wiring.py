@@ -58,7 +58,10 @@ def add_context_nodes(
     """
     _require_messages(builder)
     ours = (nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)
-    schema = _schema_of_all(builder)
+    # Every key of the graph and those of a session: what a node takes as a dict, whatever the state is made of.
+    session = get_type_hints(StepState, include_extras=True)
+    new = {key: hint for key, hint in session.items() if key not in builder.channels}
+    schema = _typed_dict("StepState", {**dict.fromkeys((*builder.channels, *builder.managed), Any), **new})
     for node in ours:
         builder.add_node(str(node.name), node, input_schema=schema)
     builder.add_node(model_node, nodes.model_node(model), input_schema=schema, retry_policy=retry_policy)
@@ -73,7 +76,14 @@ def add_context_nodes(
     builder.add_edge("force_compress", "build_messages")
     builder.add_edge("build_messages", model_node)
     _close(builder)
-    _check_when_compiled(builder, model_node)
+    validate = builder.validate
+
+    def validated(*args: Any, **kwargs: Any) -> Any:
+        for fault in _faults(builder, model_node):
+            raise ConfigError(fault)
+        return validate(*args, **kwargs)
+
+    builder.validate = validated  # type: ignore[method-assign]  # LangGraph has no other hook before a graph runs
 
 
 def _after_summary(state: State) -> str:
@@ -101,13 +111,6 @@ def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
         raise ConfigError(f"the reducer of {name}.messages leaves messages without ids: {fix}")
 
 
-def _schema_of_all(builder: StateGraph[Any, Any, Any, Any]) -> Any:
-    """Every key of the graph and those of a session: what a node takes as a dict, whatever the state is made of."""
-    session = get_type_hints(StepState, include_extras=True)
-    new = {key: hint for key, hint in session.items() if key not in builder.channels}
-    return _typed_dict("StepState", {**dict.fromkeys((*builder.channels, *builder.managed), Any), **new})
-
-
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
     make: Any = TypedDict  # a type checker wants its fields written out
     return make(name, fields, total=False)
@@ -125,17 +128,6 @@ def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
         builder.input_schema = public
     if builder.output_schema is state:
         builder.output_schema = public
-
-
-def _check_when_compiled(builder: StateGraph[Any, Any, Any, Any], model_node: str) -> None:
-    validate = builder.validate
-
-    def validated(*args: Any, **kwargs: Any) -> Any:
-        for fault in _faults(builder, model_node):
-            raise ConfigError(fault)
-        return validate(*args, **kwargs)
-
-    builder.validate = validated  # type: ignore[method-assign]  # LangGraph has no other hook before a graph runs
 
 
 def _faults(builder: StateGraph[Any, Any, Any, Any], model_node: str) -> Iterator[str]:
@@ -159,10 +151,6 @@ def _faults(builder: StateGraph[Any, Any, Any, Any], model_node: str) -> Iterato
                 f"an edge leads from {start!r} to {end!r} past 'budget_check', so that its requests may not fit: lead "
                 "it to 'budget_check'"
             )
-    if not any(end == "budget_check" for _, end in edges) and not _leads_anywhere(builder):
+    leads_anywhere = any(branch.ends is None for branches in builder.branches.values() for branch in branches.values())
+    if not leads_anywhere and not any(end == "budget_check" for _, end in edges):
         yield "no edge leads to 'budget_check': add builder.add_edge(START, 'budget_check')"
-
-
-def _leads_anywhere(builder: StateGraph[Any, Any, Any, Any]) -> bool:
-    """True when some branch does not say where it leads."""
-    return any(branch.ends is None for branches in builder.branches.values() for branch in branches.values())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
@@ -235,7 +235,8 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     """Put what the session knows about sizes into the request; learn it first from a history that brings usage."""
     plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
     request = replace(request, sizing=plain)
-    if _is_adopted(session, request.messages):
+    newest = next((message for message in reversed(request.messages) if isinstance(message, AIMessage)), None)
+    if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us
         priced_view = request.priced_view(session.view, session.summary)
         session = from_history(session, request, priced_view, about)
     answering_model = session.answering_model(about.model)
@@ -244,11 +245,3 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     if not measured.holds_for(request.messages):
         measured = Measured()
     return session, replace(request, sizing=replace(plain, belief=belief, measured=measured))
-
-
-def _is_adopted(session: Session, messages: Sequence[AnyMessage]) -> bool:
-    """True for a history whose answers brought usage, but were never handed to us."""
-    if "anchor" in session.counts:
-        return False
-    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return newest is not None and bool(newest.usage_metadata)

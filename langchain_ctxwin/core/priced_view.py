@@ -89,7 +89,8 @@ def pins_before(
     wanted.update(index for index in (current, first_user if pin_first_user else None) if index is not None)
     shown = {index for index in compacted if index < start}
     for index in sorted(i for i in wanted if i < start):
-        shown.update(_with_step(messages, index, start))
+        step = step_at(messages, index, start)
+        shown.update(range(step.index, step.stop))
         shown.update(_answer(messages, index, start, carry) if index != current else ())
     return tuple(position_of(messages, index) for index in sorted(shown))
 
@@ -102,11 +103,6 @@ def last_user(messages: Sequence[AnyMessage]) -> int | None:
 def needs_answer(question: AnyMessage, following: AnyMessage | None) -> bool:
     """True when a shown user message would look open although its turn is done."""
     return isinstance(question, HumanMessage) and (following is None or isinstance(following, HumanMessage))
-
-
-def _with_step(messages: Sequence[AnyMessage], index: int, stop: int) -> range:
-    step = step_at(messages, index, stop)
-    return range(step.index, step.stop)
 
 
 def step_at(messages: Sequence[AnyMessage], index: int, stop: int) -> Step:
@@ -253,12 +249,14 @@ class PricedView:
     @property
     def newest(self) -> Step | None:
         """The last step that is more than a note by this package or the application; None in an empty view."""
-        return next((step for step in reversed(self.shown) if step.messages and not _is_note(step)), None)
+        told = (step for step in reversed(self.shown) if step.messages)
+        return next((s for s in told if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs), None)
 
     def messages(self) -> list[AnyMessage]:
         """Return the request."""
         lead, history = self.shown.messages[: self.leading], self.shown.messages[self.leading :]
-        return assemble(self.preamble, [*lead, *_flatten(self.pinned)], history)
+        pinned = (message for step in self.pinned for message in step.messages)
+        return assemble(self.preamble, [*lead, *pinned], history)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +330,10 @@ class Request:
         before = after_steps(pinned, Before(rules=self.rules))
         before = replace(before, message=None) if is_first else before
         steps = self.show(self.messages, start, view, before, head, head_tokens=head_tokens)
-        steps = self._with_fill(self._with_loaded(steps), estimates.fixed_tokens)
+        steps = self._with_loaded(steps)
+        if self.full_tokens:
+            limit, fixed = self.full_tokens, estimates.fixed_tokens
+            steps = Shown.of(with_fill(steps, before_tokens=fixed, limit=limit, price=self.price, fill=self.fill))
         estimates = replace(estimates, history_tokens=steps.total_tokens)
         return PricedView(
             view=view,
@@ -379,14 +380,6 @@ class Request:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
-    def _with_fill(self, steps: Shown, before_tokens: int) -> Shown:
-        """The steps with the line that says how full the window is, when it is to be shown."""
-        limit = self.full_tokens
-        if not limit:
-            return steps
-        told = with_fill(steps, before_tokens=before_tokens, limit=limit, price=self.price, fill=self.fill)
-        return Shown.of(told)
-
     def _with_loaded(self, steps: Shown) -> Shown:
         """The steps with the definitions of the deferred tools that each of them loads."""
         if self.loaded is None:
@@ -405,7 +398,10 @@ class Request:
         """
         before, taken = Before(rules=self.rules), set[str]()
         lead, kept = self.lead(view), self.kept_compactions(view)
-        groups = list(_pinned_groups(self.messages, view.pinned, start))
+        pinned, groups = {position.index for position in view.pinned if position.index < start}, list[list[int]]()
+        for begin in sorted(index for index in pinned if index - 1 not in pinned):
+            end = next(index for index in range(begin, start + 1) if index not in pinned)
+            groups += ([*range(step.index, step.stop)] for step in split_steps(self.messages, begin, end))
         groups.sort(key=lambda group: lead not in group)
         for number, group in enumerate(groups):
             index = group[0]
@@ -415,17 +411,12 @@ class Request:
             step = Step(index=index, size=len(group), messages=tuple(messages))
             step = show_step(step, view, before, taken, self.price)
             following = groups[number + 1][0] if number + 1 < len(groups) else start
-            if self._looks_open(group, following):
+            after = self.messages[following] if following < len(self.messages) else None
+            if following > group[-1] + 1 and needs_answer(self.messages[index], after):
                 marker = AIMessage(content=ANSWER_TEXT, id=f"{message_id(self.messages, index)}:answered")
                 step = replace(step, messages=(*step.messages, marker), tokens=step.tokens + self.price(marker))
             before = after_steps([step], before)
             yield step
-
-    def _looks_open(self, group: Sequence[int], following: int) -> bool:
-        question = self.messages[group[0]]
-        after = self.messages[following] if following < len(self.messages) else None
-        left_out = following > group[-1] + 1
-        return left_out and needs_answer(question, after)
 
 
 def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
@@ -455,14 +446,6 @@ def show_step(step: Step, view: View, before: Before, taken: set[str], price: Pr
     return Step(index=step.index, size=step.size, messages=shown, tokens=tokens, checksum=number, is_plain=is_plain)
 
 
-def _is_note(step: Step) -> bool:
-    return step.size == 1 and NOTE_KEY in step.messages[-1].additional_kwargs
-
-
-def _flatten(steps: Sequence[Step]) -> Iterator[AnyMessage]:
-    return (message for step in steps for message in step.messages)
-
-
 def after_steps(steps: Sequence[Step], before: Before | None = None) -> Before:
     """Return what precedes the step that follows `steps`."""
     earlier = before or Before()
@@ -470,13 +453,3 @@ def after_steps(steps: Sequence[Step], before: Before | None = None) -> Before:
     calls = {call_id for step in steps for message in step.messages for call_id in call_ids(message)}
     late = [key for step in steps if not step.is_plain for key in unanswered_in(step.messages)]
     return replace(earlier, message=last, calls=earlier.calls | calls, unanswered=earlier.unanswered.union(late))
-
-
-def _pinned_groups(messages: Sequence[AnyMessage], pinned: Sequence[Position], start: int) -> Iterator[list[int]]:
-    """Group pinned positions that lie before the start into steps; a pin covers its whole step."""
-    kept = {position.index for position in pinned if position.index < start}
-    for begin in sorted(kept):
-        if begin - 1 in kept:
-            continue
-        end = next(index for index in range(begin, start + 1) if index not in kept)
-        yield from (list(range(step.index, step.stop)) for step in split_steps(messages, begin, end))

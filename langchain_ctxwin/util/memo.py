@@ -129,5 +129,24 @@ def snapshot(value: Any) -> Any:
     return value
 
 
+Copy = tuple[AnyMessage, Any, Any, Any]
+"""A message, and copies of what can change in it without making it another object."""
+
+
+def copy_of(message: AnyMessage) -> Copy:
+    """Return what says later whether a message was changed in place."""
+    if not isinstance(message, AIMessage):
+        return message, snapshot(message.content), None, None
+    return message, snapshot(message.content), snapshot(message.tool_calls), snapshot(message.invalid_tool_calls)
+
+
+def is_as_copied(copy: Copy) -> bool:
+    """True when the message is as it was at that time."""
+    message, content, calls, invalid = copy
+    if message.content != content or not isinstance(message, AIMessage):
+        return bool(message.content == content)
+    return bool(message.tool_calls == calls and message.invalid_tool_calls == invalid)
+
+
 def _same(known: Any, content: Any) -> bool:
     return known is content or (not isinstance(content, str) and bool(known == content))

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.agent.place import Place
+from langchain_ctxwin.agent.storage import Place
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults

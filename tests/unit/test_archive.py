@@ -133,7 +133,7 @@ def test_a_store_that_does_not_take_it_removes_nothing(adapter, trouble, monkeyp
 
 def test_what_a_store_did_not_take_leaves_when_it_is_back(monkeypatch):
     store, now = Unruly(), [0.0]
-    monkeypatch.setattr("langchain_ctxwin.agent.archives.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("langchain_ctxwin.agent.storage.time.monotonic", lambda: now[0])
     store.trouble = "fails"
     agent, _, _ = talked("nodes", store=store)
     store.trouble, now[0] = "", 1_000.0

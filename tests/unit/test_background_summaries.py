@@ -16,7 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator
-from langchain_ctxwin.agent.place import Place
+from langchain_ctxwin.agent.storage import Place
 from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults

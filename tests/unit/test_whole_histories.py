@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.agent.histories import MAX_HISTORIES, NAMESPACE, Histories, Place
+from langchain_ctxwin.agent.storage import MAX_HISTORIES, NAMESPACE, Histories, Place
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.util.work import run

@@ -1,33 +1,135 @@
-"""Sessions of histories that come whole with each call, found again by what their messages say, not by their ids.
+"""Where a conversation is kept outside of its state: its place in the graph's store, what lies there, what is recalled.
 
-    the longest beginning that was seen  ->  its session  ->  under the ids that its messages have now
-
-Without a checkpointer a graph forgets its state between calls: each would drop the same turns and ask for the same
-summary anew.
+- `Place`: the names under which a conversation's summaries and archived messages stand in the store.
+- `Archives`: messages that left the view move from the state to the store, when the settings say so.
+- `Histories`: sessions of histories that come whole with each call, found again by what their messages say, not by
+  their ids. Without a checkpointer a graph forgets its state between calls: each would drop the same turns and ask for
+  the same summary anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.agent.archives import Archives
-from langchain_ctxwin.agent.place import Place
 from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
+from langchain_ctxwin.archive import archive, place_in
+from langchain_ctxwin.core.archiving import leaving, without
 from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.provider_call import compacts_itself
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.summarize import SummaryStore
 from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.failures import BackOff, reason_of
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, PerMessage
+from langchain_ctxwin.util.memo import Lru, PerMessage, Seen
 from langchain_ctxwin.util.work import Wait, Work
+
+CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation runs."""
+
+    thread: str = ""
+    """Name of the conversation; empty without a checkpointer."""
+
+    summaries: SummaryStore | None = None
+    """Where other processes put finished summaries; None when there is no store."""
+
+    store: BaseStore | None = None
+    """What the summaries of a conversation without a name are kept in, once its opening tells it apart."""
+
+    archive: str = ""
+    """Name of the thread's place in the store for messages that leave the state; empty without a checkpointer."""
+
+    told: str = ""
+    """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
+
+
+def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
+    """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
+    info = runtime.execution_info if runtime else None
+    if runtime is None or info is None:
+        return Place()
+    # A thread id alone keeps nothing: servers pass one as a label.
+    if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
+        return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
+    # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
+    names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
+    thread = "|".join([info.thread_id, *names])
+    summaries = SummaryStore(runtime.store, thread) if runtime.store is not None else None
+    return Place(thread, summaries, runtime.store, place_in(info.thread_id))
+
+
+NO_STORE = 'history="archive" needs a checkpointer and a store: compile the graph with both, or set history="keep"'
+
+
+class Archives:
+    """Writes what may leave the state; a store that fails is left alone for a while, and nothing leaves meanwhile."""
+
+    def __init__(self, engine: ContextEngine) -> None:
+        self._engine = engine
+        self._pause = BackOff(time.monotonic)
+        self._said = Seen()
+
+    def moved(self, window: Window, place: Place, held: Collection[str] | None) -> Work[Update]:
+        """Write what may leave and return the update that removes it, with the messages that stay; empty when none may.
+
+        Args:
+            window: the request as measured.
+            place: where the conversation runs.
+            held: ids of the messages that the state holds; None when those are all of the window's.
+        """
+        if settings_of(window).history != "archive" or self._pause.is_on:
+            return {}
+        if place.store is None or not place.archive:
+            if self._said.is_new(NO_STORE):
+                log.warning("history.not_archived", reason=NO_STORE)
+            return {}
+        messages, session = window.request.messages, window.session
+        is_written = settings_of(window).summarize != "off" and not self._engine.is_local
+        by_provider = self._engine.is_native and compacts_itself(window)
+        is_to_come = is_written and not by_provider and session.failed_summaries < MAX_INEFFECTIVE
+        needs_summary = bool(session.pending) or is_to_come  # what no summary tells of is still to be read by one
+        gone = leaving(session.view, messages, window.request.first, needs_summary=needs_summary)
+        gone = [index for index in gone if held is None or messages[index].id in held]
+        if not gone:
+            return {}
+        try:
+            archived = yield from archive(place.store, place.archive, session.view.archived, messages, gone)
+        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost a message
+            self._pause.failed()
+            log.warning("history.not_archived", thread=place.thread, reason=reason_of(error))
+            return {}
+        self._pause.succeeded()
+        left = {*gone}
+        return {
+            **without(replace(session, faults=()), messages, gone, archived).to_json(),
+            "messages": [message for index, message in enumerate(messages) if index not in left],
+        }
+
+
+def removals(before: Update, after: Update) -> list[RemoveMessage]:
+    """Return the write that makes a state hold only the messages that stay."""
+    kept = {message.id for message in after["messages"]}
+    return [RemoveMessage(id=message.id) for message in before["messages"] if message.id not in kept]
+
 
 MAX_HISTORIES = 512
 """Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
@@ -66,13 +168,19 @@ class Histories:
 
     def found(self, state: State, place: Place) -> Work[Update]:
         """Return the session of a history that comes without one; empty when it has one, or none is known."""
-        keys = self._wanted(state, place)
-        known = self._recalled(keys)
-        if known is None and (store := self._stored_at(keys, place)):
-            read = partial(_read, messages=state["messages"])
+        messages: Sequence[AnyMessage] = state.get("messages") or ()
+        has_session = place.thread or any(state.get(key) for key in SESSION)
+        if has_session or not any(isinstance(message, AIMessage) for message in messages):
+            return {}
+        keys = self._keys(messages, place)
+        known = (self._compacted.get(key) or self._whole.get(key) for key in reversed(keys))
+        if session := next(filter(None, known), None):
+            return _renamed(session, _names(messages))
+        if store := self._stored_at(keys, place):
+            read = partial(_read, messages=messages)
             stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
             return stored or {}
-        return _renamed(known, _names(state["messages"])) if known else {}
+        return {}
 
     def keep(self, state: State, place: Place) -> None:
         """Remember the session of a history, unless a checkpointer does, or there is nothing to remember."""
@@ -96,26 +204,11 @@ class Histories:
             self._whole.drop(key)
         sessions.put(keys[-1], known)
         if is_compacted and (store := self._stored_at(keys, place)):
-            self._store(store, keys[-1], known)
-
-    def _store(self, store: SummaryStore, key: str, known: Update) -> None:
-        value = json.loads(json.dumps(known))  # as it is now
-        try:
-            in_few_daemons(lambda: store.put_value(key, value))
-        except RuntimeError as error:  # the store hangs
-            log.warning("history.not_stored", error=str(error))
-
-    def _wanted(self, state: State, place: Place) -> list[str]:
-        """The names of the beginnings of a history that has no session."""
-        is_known = place.thread or any(state.get(key) for key in SESSION)
-        messages: Sequence[AnyMessage] = state.get("messages") or ()
-        is_new = not any(isinstance(message, AIMessage) for message in messages)
-        return [] if is_known or is_new else self._keys(messages, place)
-
-    def _recalled(self, keys: Sequence[str]) -> Update | None:
-        return next(
-            (known for key in reversed(keys) if (known := self._compacted.get(key) or self._whole.get(key))), None
-        )
+            value = json.loads(json.dumps(known))  # as it is now
+            try:
+                in_few_daemons(lambda: store.put_value(keys[-1], value))
+            except RuntimeError as error:  # the store hangs
+                log.warning("history.not_stored", error=str(error))
 
     def _stored_at(self, keys: Sequence[str], place: Place) -> SummaryStore | None:
         if place.store is None or len(keys) < OPENING_MESSAGES:
