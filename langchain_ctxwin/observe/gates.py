@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +17,8 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
-from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.spending import Usage, amount_of, count_of
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe.validation import is_count
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
@@ -28,12 +28,6 @@ ROUTING = "routing/"
 MIN_KNOWN = 0.95
 """Share of the concerned requests that must be known before a gate is passed: one in twenty may be silent, so that a
 stray answer without usage spoils no verdict. What is known to miss a threshold fails, however little it is."""
-
-_DETAIL = re.compile(r"[(:;,]")
-"""Begins what a reason says about one request alone; without that, requests have reasons in common."""
-
-REFUSED_AS_TOO_LONG = ": had too small a window"
-"""Ends what a route says about a candidate whose provider refused the request for its size."""
 
 Amount = int | Decimal
 
@@ -54,7 +48,6 @@ class RequestRecord:
     """
 
     model: str
-
     input_limit: int | None
     """Largest input of the model that answered; the output reserve is already taken off."""
 
@@ -84,10 +77,8 @@ class RequestRecord:
     """Whether no other candidate would have been the better choice, where somebody judged that."""
 
     cost: Decimal | None = None
-    """USD."""
-
     largest_cost: Decimal | None = None
-    """USD that the same tokens cost at the candidate with the largest window."""
+    """USD, and what the same tokens cost at the candidate with the largest window."""
 
     def __post_init__(self) -> None:
         require_tokens("input_limit", self.input_limit, minimum=1, optional=True)
@@ -95,7 +86,11 @@ class RequestRecord:
             require_tokens(name, getattr(self, name), optional=True)
         require_tokens("overflows", self.overflows)
         for name in ("cost", "largest_cost"):
-            _require_cost(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Decimal) and value.is_finite() and value >= 0):
+                raise ConfigError(
+                    f"{name}={value!r}: give USD as a Decimal of at least 0 made from text, or None when unknown"
+                )
 
     @classmethod
     def of(
@@ -118,35 +113,38 @@ class RequestRecord:
                 one that the router estimated.
             largest: the candidate with the largest window, for the cost of the same usage there.
         """
-        usage: Mapping[str, Any] = message.usage_metadata or {}
+        usage, sizes = Usage.of_answer(message), report or {}
         stated = message.response_metadata.get("route")
         route: Mapping[str, Any] = stated if isinstance(stated, Mapping) else {}
-        sizes = report or {}
-        failed = route.get("fallbacks")
-        listed = failed if isinstance(failed, list | tuple) else ()
+        failed: Any = route.get("fallbacks")
+        is_listed = isinstance(failed, list | tuple)
         return cls(
             model=_text(route.get("model")) or answered_by(message),
-            input_limit=_count(sizes.get("input_limit")) or None,
-            input_tokens=_count(usage.get("input_tokens")) or _count(sizes.get("total_tokens")) or None,
-            output_tokens=_count(usage.get("output_tokens")),
-            tool_tokens=_count(sizes.get("tool_tokens")),
-            reserved_tokens=_count(sizes.get("reserved_tokens")),
+            input_limit=count_of(sizes.get("input_limit")) or None,
+            input_tokens=usage.input_tokens or count_of(sizes.get("total_tokens")) or None,
+            output_tokens=usage.output_tokens,
+            tool_tokens=count_of(sizes.get("tool_tokens")),
+            reserved_tokens=count_of(sizes.get("reserved_tokens")),
             reason=kind_of_reason(_text(route.get("reason"))),
-            fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
-            overflows=refused_as_too_long(listed),
-            cost=Usage.of_answer(message).cost(info) if info or largest else _amount(route.get("estimated_cost")),
-            largest_cost=Usage.of_answer(message).cost(largest),
+            fallbacks=len(failed) if is_listed else count_of(failed),
+            overflows=refused_as_too_long(failed) if is_listed else 0,
+            cost=usage.cost(info) if info or largest else amount_of(route.get("estimated_cost")),
+            largest_cost=usage.cost(largest),
         )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def kind_of_reason(reason: str) -> str:
     """Return what the reason of a route has in common with others: it, without the figures of one request."""
-    return _DETAIL.split(reason, maxsplit=1)[0].strip()
+    return re.split("[(:;,]", reason, maxsplit=1)[0].strip()
 
 
 def refused_as_too_long(fallbacks: Iterable[object]) -> int:
     """Return how many of the candidates that failed did so because the request was too long."""
-    return sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in fallbacks)
+    return sum(_text(entry).endswith(": had too small a window") for entry in fallbacks)  # what a route says of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +198,7 @@ class Gate:
             raise ConfigError("Gate() bounds nothing: give at_least or at_most")
         for name in ("at_least", "at_most", "min_known"):
             bound = getattr(self, name)
-            if bound is not None and not 0 <= bound < float("inf"):
+            if bound is not None and not 0 <= bound < inf:
                 raise ConfigError(f"{name}={bound!r}: give a ratio of at least 0, for example 0.95")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise ConfigError(f"at_least={self.at_least!r} is above at_most={self.at_most!r}: give them in order")
@@ -210,14 +208,12 @@ class Gate:
 
         A question that concerned no request (no model ever failed, say) has a clean answer: it passes.
         """
-        value = float("inf") if ratio.is_boundless else ratio.value
-        if value is not None and not self._admits(value):
-            return False
-        concerned = ratio.requests + ratio.unknown
-        return True if ratio.requests >= self.min_known * concerned else None
-
-    def _admits(self, value: float) -> bool:
-        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+        value = inf if ratio.is_boundless else ratio.value
+        if value is not None:
+            is_too_low = self.at_least is not None and value < self.at_least
+            if is_too_low or (self.at_most is not None and value > self.at_most):
+                return False
+        return True if ratio.requests >= self.min_known * (ratio.requests + ratio.unknown) else None
 
     def __str__(self) -> str:
         bounds = ((">=", self.at_least), ("<=", self.at_most))
@@ -270,24 +266,29 @@ class QualityReport:
 
     def table(self) -> str:
         """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
-        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict"), *map(self._row, self.measures)]
+        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
+        said = {True: "passed", False: "failed", None: "unknown"}
+        verdicts = {name: said[passed] for name, passed in self.verdicts.items()}
+        for name, ratio in self.measures.items():
+            value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
+            shown = [
+                f"{one:,}" if isinstance(one, int) else f"{one:,f}" for one in (ratio.numerator, ratio.denominator)
+            ]
+            gate = str(self.gates.get(name, ""))
+            rows.append((escaped(name), value, " of ".join(shown), f"{ratio.unknown:,}", gate, verdicts.get(name, "")))
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON values; amounts of money are texts, so that they stay exact."""
+        measures = {name: {"value": ratio.value, **asdict(ratio)} for name, ratio in self.measures.items()}
+        for values in measures.values():
+            values.update({name: str(value) for name, value in values.items() if isinstance(value, Decimal)})
         return {
             "requests": self.requests,
             "passed": self.passed,
-            "measures": {name: _json(ratio) for name, ratio in self.measures.items()},
+            "measures": measures,
             "gates": {name: asdict(gate) | {"passed": self.verdicts[name]} for name, gate in self.gates.items()},
         }
-
-    def _row(self, name: str) -> tuple[str, ...]:
-        ratio, gate = self.measures[name], self.gates.get(name)
-        value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
-        amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
-        verdict = _VERDICTS[self.verdicts[name]] if gate else ""
-        return (escaped(name), value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
 
 
 def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate] = DEFAULT_GATES) -> QualityReport:
@@ -314,18 +315,6 @@ def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate
     judged = (name for name in gates if name.startswith(ROUTING))
     shares = {name: replace(routed, numerator=taken[name]) for name in dict.fromkeys([*judged, *most_first])}
     return QualityReport(requests=len(kept), measures={**known, **shares}, gates=dict(gates))
-
-
-_VERDICTS = {True: "passed", False: "failed", None: "unknown"}
-
-
-def _shown(amount: Amount) -> str:
-    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,f}"
-
-
-def _json(ratio: Ratio) -> dict[str, Any]:
-    amounts = {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(ratio).items()}
-    return {"value": ratio.value, **amounts}
 
 
 UNKNOWN = Ratio(unknown=1)
@@ -385,26 +374,3 @@ MEASURES: Mapping[str, Callable[[RequestRecord], Ratio]] = MappingProxyType(
     }
 )
 """What one request adds to each ratio, by name; the shares of the routing have names of their own."""
-
-
-def _require_cost(name: str, value: object) -> None:
-    if value is None or (isinstance(value, Decimal) and value.is_finite() and value >= 0):
-        return
-    raise ConfigError(f"{name}={value!r}: give USD as a Decimal of at least 0 made from text, or None when unknown")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int | None:
-    """A whole number of at least 0; sizes that no window has are not believed."""
-    return value if is_count(value) else 0 if type(value) is int and value == 0 else None
-
-
-def _amount(value: object) -> Decimal | None:
-    try:
-        amount = Decimal(_text(value))
-    except InvalidOperation:
-        return None
-    return amount if amount.is_finite() and amount >= 0 else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
 
 from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent
 from langchain_ctxwin.errors import BudgetExceededError, NoModelFitsError
@@ -39,37 +41,40 @@ class RequestEvents:
         """Kind of reason why this model was chosen; empty when nothing says so."""
         return kind_of_reason(self.route.reason) if self.route else ""
 
+    @property
+    def quality(self) -> float | None:
+        """Score of the answer, where somebody gave one."""
+        return self.step.quality if self.step else None
+
+    @property
+    def left_cost(self) -> Decimal | None:
+        """USD that the choice made for it costs more than the cheapest candidate, as estimated."""
+        route = self.route if self.is_chosen else None
+        if route is None or route.estimated_cost is None or route.cheapest_cost is None:
+            return None
+        return max(Decimal(0), route.estimated_cost - route.cheapest_cost)
+
     def record(self) -> RequestRecord:
         """Return the request as gates take it.
 
         What it would have cost at the largest candidate, and whether another one would have been the better choice, no
         event says. The sizes of a request that got no answer are unknown, because it may not have been sent.
         """
-        step, route = self.step, self.route
-        failed = route.fallbacks if route else ()
-        if step is None:
-            return RequestRecord(
-                model=self.model,
-                input_limit=None,
-                input_tokens=route.estimated_tokens if route and self.succeeded else None,
-                tool_tokens=None,
-                reason=self.reason,
-                fallbacks=len(failed),
-                overflows=self.overflows,
-                succeeded=self.succeeded,
-                cost=route.estimated_cost if route and self.succeeded else None,
-            )
+        about: dict[str, Any] = {name: getattr(self, name) for name in ("model", "reason", "overflows", "succeeded")}
+        about["fallbacks"] = len(self.route.fallbacks) if self.route else 0
+        if self.step is None:
+            route = self.route if self.route and self.succeeded else RouteEvent()
+            about |= {"input_tokens": route.estimated_tokens, "cost": route.estimated_cost}
+            return RequestRecord(input_limit=None, tool_tokens=None, **about)
+        step = self.step
         return RequestRecord(
-            model=self.model,
             input_limit=step.input_limit or None,
             input_tokens=step.input_tokens or None,
             output_tokens=step.output_tokens,
             tool_tokens=step.regions.get("tools", None if step.tools_offered else 0),
             reserved_tokens=step.reserved_tokens,
-            reason=self.reason,
-            fallbacks=len(failed),
-            overflows=self.overflows,
             cost=step.cost,
+            **about,
         )
 
 
@@ -113,16 +118,15 @@ class _Thread:
     """Models whose provider refused a request."""
 
     def routed(self, route: RouteEvent) -> Iterator[RequestEvents]:
-        if not route.has_answered:
+        if route.has_answered:
+            yield from self._lone_answer()
+            self.of_answer = route
+        else:
             self.kept, self.is_new = route, True
-            return
-        yield from self._lone_answer()
-        self.of_answer = route
 
     def answered(self, step: StepEvent) -> Iterator[RequestEvents]:
         own = max(0, step.calls - 1)
-        if len(self.refusals) > own:
-            earlier, self.refusals = self.refusals[: len(self.refusals) - own], []
+        if earlier := self.refusals[: max(0, len(self.refusals) - own)]:
             yield RequestEvents(model=earlier[-1], overflows=len(earlier), succeeded=False)
         route = self.of_answer or self.kept
         yield RequestEvents(
