@@ -43,9 +43,7 @@ class _Begun:
 
     at: float
     thread: str
-    model: str
-    """Its name as it states it."""
-
+    model: str  # its name as it states it
     metadata: Mapping[str, Any]
     messages: Sequence[BaseMessage]
     tools: Sequence[Any]

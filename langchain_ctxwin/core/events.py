@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from langchain_core.messages import AIMessage
 
@@ -527,6 +527,17 @@ class AlertEvent(Event):
     def reported(self, *, thread: str, time: float) -> Self:  # noqa: ARG002  # the signature of all events
         """Return it with the time; one that is about several conversations stays without a thread."""
         return replace(self, time=self.time or time)
+
+
+_NAMED = (AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, ToolsEvent)
+KINDS: Mapping[str, type[Event]] = {
+    **{kind.NAME: kind for kind in _NAMED},
+    **dict.fromkeys((RouteEvent.KEPT, RouteEvent.ANSWERED), RouteEvent),
+    **dict.fromkeys((ToolResultEvent.NAME, ToolResultEvent.REDUCED), ToolResultEvent),
+    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
+    **{f"context.{notice}": NoticeEvent for notice in get_args(Notice)},
+}
+"""The type of an event by its name."""
 
 
 def _ratio(part: int | None, whole: int | None) -> float | None:

@@ -197,29 +197,15 @@ class Course:
     """How a conversation goes on with one model: it grows with each call, and is compacted whenever it is full."""
 
     info: ModelInfo
-    tokens: int
-    """Input tokens of the next request, before any compaction."""
-
-    limit: int
-    """Largest input."""
-
-    low: int
-    """Input tokens after a compaction."""
-
-    prefix_tokens: int
-    """System prompt and tools: the part of the prompt cache that survives a compaction."""
-
+    tokens: int  # input tokens of the next request, before any compaction
+    limit: int  # largest input
+    low: int  # input tokens after a compaction
+    prefix_tokens: int  # system prompt and tools: the part of the prompt cache that survives a compaction
+    # Part of the next request that the model's prompt cache holds; 0 for a model that has not seen it.
     cached_tokens: int
-    """Part of the next request that the model's prompt cache holds; 0 for a model that has not seen it."""
-
-    added_tokens: int
-    """Input tokens that each call adds."""
-
-    output_tokens: int
-    """Length of an answer."""
-
-    summary_tokens: int = 0
-    """Length of the summary that a model writes for each compaction; 0 when none does."""
+    added_tokens: int  # input tokens that each call adds
+    output_tokens: int  # length of an answer
+    summary_tokens: int = 0  # length of the summary that a model writes for each compaction; 0 when none does
 
     def cost(self, calls: int) -> Decimal | None:
         """Return USD of so many calls, compactions included; None when a price is unknown."""

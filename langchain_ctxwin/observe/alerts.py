@@ -50,11 +50,8 @@ class _Rule:
     detail: str
     value: Callable[[Collection[float]], float] = fmean
     is_passed: Callable[[float, float], bool] = gt
-    span: str = ""
-    """The setting that says how many samples a value takes that is no mean; empty for one."""
-
-    adds_up: bool = False
-    """True for a running total, whose samples are added to it."""
+    span: str = ""  # the setting that says how many samples a value takes that is no mean; empty for one
+    adds_up: bool = False  # true for a running total, whose samples are added to it
 
     def clears_at(self, threshold: float) -> float:
         """Return what the value has to be back at once the alert stands."""

@@ -6,32 +6,17 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_ctxwin.core.events import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    ModelChangeEvent,
-    Notice,
-    NoticeEvent,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    SummaryStatus,
-    ToolResultEvent,
-    ToolsEvent,
-)
+from langchain_ctxwin.core.events import KINDS, Event, NoticeEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.files import place
@@ -219,20 +204,6 @@ def event_of(text: str) -> Event | None:
 @cache
 def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[name])
-
-
-_NAMED = (AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, ToolsEvent)
-
-KINDS: Mapping[str, type[Event]] = {
-    **{kind.NAME: kind for kind in _NAMED},
-    RouteEvent.KEPT: RouteEvent,
-    RouteEvent.ANSWERED: RouteEvent,
-    ToolResultEvent.NAME: ToolResultEvent,
-    ToolResultEvent.REDUCED: ToolResultEvent,
-    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
-    **{f"context.{notice}": NoticeEvent for notice in get_args(Notice)},
-}
-"""The type of an event by its name."""
 
 
 _in_use = threading.Lock()

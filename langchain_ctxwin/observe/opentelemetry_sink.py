@@ -6,17 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from langchain_ctxwin.core.events import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    ToolResultEvent,
-)
+from langchain_ctxwin.core import events
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError, brief
 
 try:
@@ -130,7 +121,7 @@ class OpenTelemetrySink:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
-        self._latest: dict[str, StepEvent] = {}
+        self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
             name: meter.create_histogram(
                 name, unit=unit, description=text, explicit_bucket_boundaries_advisory=boundaries
@@ -150,27 +141,27 @@ class OpenTelemetrySink:
     def emit(self, event: Event) -> None:
         """Write one event."""
         model = _model(event)
-        if isinstance(event, StepEvent):
+        if isinstance(event, events.StepEvent):
             self._step(event, model)
-        elif isinstance(event, CompactionEvent):
+        elif isinstance(event, events.CompactionEvent):
             self._compaction(event, model)
-        elif isinstance(event, SummaryEvent):
+        elif isinstance(event, events.SummaryEvent):
             self._summary(event, model)
-        elif isinstance(event, RecoveryEvent):
+        elif isinstance(event, events.RecoveryEvent):
             self._count("ctxwin.overflows", model)
-        elif isinstance(event, RefusalEvent):
+        elif isinstance(event, events.RefusalEvent):
             self._count("ctxwin.refusals", model | {"error.type": event.reason})
-        elif isinstance(event, RouteEvent) and event.has_answered:
+        elif isinstance(event, events.RouteEvent) and event.has_answered:
             self._count("ctxwin.routes", model | {"ctxwin.fallback": bool(event.fallbacks)})
-        elif isinstance(event, ToolResultEvent):
+        elif isinstance(event, events.ToolResultEvent):
             about = {"gen_ai.tool.name": event.tool, "ctxwin.oversized": event.is_oversized}
             self._count("ctxwin.tool_results", about)
-        elif isinstance(event, AlertEvent) and not event.is_cleared:
+        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
             self._count("ctxwin.alerts", {"ctxwin.alert": event.alert})
-        if event.level == "warning" and not isinstance(event, SummaryEvent):
+        if event.level == "warning" and not isinstance(event, events.SummaryEvent):
             self._warning(event)
 
-    def _step(self, event: StepEvent, model: Attributes) -> None:
+    def _step(self, event: events.StepEvent, model: Attributes) -> None:
         about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}) | model
         for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
             if tokens is not None:
@@ -192,7 +183,7 @@ class OpenTelemetrySink:
         name = f"{CHAT} {event.model}".strip()
         self._span(name, event, event.duration_seconds, about | shown, SpanKind.CLIENT)
 
-    def _compaction(self, event: CompactionEvent, model: Attributes) -> None:
+    def _compaction(self, event: events.CompactionEvent, model: Attributes) -> None:
         self._count("ctxwin.compactions", model | {"ctxwin.compaction.kind": event.kind})
         attributes = model | {
             "compaction.strategy": event.kind,
@@ -205,7 +196,7 @@ class OpenTelemetrySink:
         }
         self._span("compact_messages", event, event.duration_seconds, attributes)
 
-    def _summary(self, event: SummaryEvent, model: Attributes) -> None:
+    def _summary(self, event: events.SummaryEvent, model: Attributes) -> None:
         self._count("ctxwin.summaries", model | {"ctxwin.summary.status": event.status})
         self._count("ctxwin.cost", model | {"ctxwin.purpose": "summary"}, event.cost)
         if event.status == "started":

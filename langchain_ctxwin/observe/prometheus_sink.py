@@ -6,17 +6,8 @@ import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from langchain_ctxwin.core.events import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    ToolResultEvent,
-)
+from langchain_ctxwin.core import events
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError, brief
 
 try:
@@ -108,28 +99,28 @@ class PrometheusSink:
 
     def emit(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, StepEvent):
+        if isinstance(event, events.StepEvent):
             self._step(event)
-        elif isinstance(event, CompactionEvent):
+        elif isinstance(event, events.CompactionEvent):
             self._count("compactions", event.model, event.kind)
             freed = event.tokens_before - event.tokens_after
             self._count("compaction_freed_tokens", event.model, event.kind, amount=freed)
             self._observe("compaction_seconds", event.kind, event.duration_seconds)
-        elif isinstance(event, SummaryEvent):
+        elif isinstance(event, events.SummaryEvent):
             self._count("summaries", event.model, event.status)
             self._count("cost_usd", event.model, "summary", amount=event.cost)
-        elif isinstance(event, RecoveryEvent):
+        elif isinstance(event, events.RecoveryEvent):
             self._count("overflows", event.model)
-        elif isinstance(event, RefusalEvent):
+        elif isinstance(event, events.RefusalEvent):
             self._count("refusals", event.model, event.reason)
-        elif isinstance(event, RouteEvent) and event.has_answered:
+        elif isinstance(event, events.RouteEvent) and event.has_answered:
             self._count("routes", event.model, str(bool(event.fallbacks)).lower())
-        elif isinstance(event, ToolResultEvent):
+        elif isinstance(event, events.ToolResultEvent):
             self._count("tool_results", event.tool, str(event.is_oversized).lower())
-        elif isinstance(event, AlertEvent) and not event.is_cleared:
+        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
             self._count("alerts", event.alert)
 
-    def _step(self, event: StepEvent) -> None:
+    def _step(self, event: events.StepEvent) -> None:
         model = event.model
         gauges = zip(GAUGES, (event.utilization, event.window_utilization, event.input_limit), strict=True)
         for name, value in gauges:

@@ -107,15 +107,10 @@ def requests_of(events: Iterable[Event]) -> Iterator[RequestEvents]:
 class _Thread:
     """What is known of a thread and belongs to a request that is still to come."""
 
-    kept: RouteEvent | None = None
-    """The route that the conversation keeps to."""
-
+    kept: RouteEvent | None = None  # the route that the conversation keeps to
     is_new: bool = False
-    of_answer: RouteEvent | None = None
-    """The route of one answer."""
-
-    refusals: list[str] = field(default_factory=list)
-    """Models whose provider refused a request."""
+    of_answer: RouteEvent | None = None  # the route of one answer
+    refusals: list[str] = field(default_factory=list)  # models whose provider refused a request
 
     def routed(self, route: RouteEvent) -> Iterator[RequestEvents]:
         if route.has_answered:

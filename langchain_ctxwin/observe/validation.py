@@ -260,8 +260,7 @@ class _Request:
     messages: tuple[AnyMessage, ...]
     tools: tuple[Any, ...]
     expected_tokens: int
-    resets: int
-    """Of the model, when our count was made."""
+    resets: int  # of the model, when our count was made
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,9 +281,8 @@ class _LogPace:
 
 @dataclass(slots=True, kw_only=True)
 class _Track:
+    # Errors, and by what they were found.
     comparisons: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """Errors, and by what they were found."""
-
     resets: int = 0
     reset_due: bool = False
     pace: _LogPace = field(default_factory=_LogPace)

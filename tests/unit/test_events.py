@@ -234,7 +234,7 @@ def test_messages_are_never_told():
     agent, sink = watched("nodes", model, summarizer=write, **INLINE, **options)
     chat(agent, 8)
     assert {type(event) for event in sink.events} >= {StepEvent, CompactionEvent, ToolResultEvent}
-    assert summaries(sink, "failed")
+    assert summaries(sink, "refused")
     assert [event for event in sink.events if SECRET in json.dumps(event.to_dict())] == []
 
 
