@@ -192,9 +192,7 @@ class ContextCallbackHandler(BaseCallbackHandler):
 def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
     """Return the metadata of a call of the agent's model, for LangSmith and other tracers; without any message's text.
 
-    Args:
-        window: the request.
-        provider: who serves the model; empty when nobody says. A chat model states its own.
+    A chat model states its own provider, where nobody else does.
     """
     report = window.report
     known = {"ls_provider": provider, "ls_model_name": window.about.model}

@@ -164,11 +164,8 @@ class CompactionWorth:
 def worth_of(info: ModelInfo | None, *, before: int, after: int, prefix: int) -> CompactionWorth:
     """Return what a compaction is worth by the prices of its model.
 
-    Args:
-        info: the prices.
-        before: input tokens of the request before it.
-        after: input tokens of the request after it.
-        prefix: tokens of the system prompt and the tools, which stay in the cache.
+    Sizes are input tokens of the request before and after it; `prefix` are those of the system prompt and the tools,
+    which stay in the cache.
 
     Examples:
         >>> info = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1"))

@@ -49,12 +49,7 @@ R = TypeVar("R", bound="Row")
 
 
 def column(work_out: Callable[[Sequence[Any]], Any], of: str = "") -> Any:
-    """Return a field of a row that is worked out of what the row sums up.
-
-    Args:
-        work_out: takes the group, or of an attribute what is known.
-        of: the attribute; a dot leads to one of an attribute.
-    """
+    """Return a field that is worked out of what its row sums up, or of what is known of an attribute of that."""
 
     def known(group: Sequence[Any]) -> list[Any]:
         return [value for value in map(attrgetter(of), group) if value is not None]

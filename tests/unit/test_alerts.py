@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, ContextConfig, FileConfig, ModelInfo, RoutedChatModel, ToolResultGuard
+from langchain_ctxwin import ConfigError, ContextConfig, FileConfig, RoutedChatModel, ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.observe import (
     AlertConfig,
@@ -33,7 +33,6 @@ from langchain_ctxwin.observe import (
 from langchain_ctxwin.observe import alerts as module
 from langchain_ctxwin.reload import ConfigFile
 from support.agents import PATIENCE, THREAD, WORD, agent_on, ask, call, model_of, on_both
-from support.conversations import CharCounter
 from support.fakes import script
 from support.forking import forked
 from support.routing import router, scripted
@@ -244,17 +243,12 @@ class Held:
         raise RuntimeError(SECRET)
 
 
-@on_both
-def test_whatever_is_done_about_an_alert_costs_no_turn(adapter):
-    """A function that hangs and raises, on nodes and middleware; it is told in order nevertheless."""
+def test_whatever_is_done_about_an_alert_keeps_nobody_waiting():
+    """A function that hangs and raises; it is told in order nevertheless."""
     held, sink = Held(), MemorySink()
-    alerts = Alerts(AlertConfig(conversation_cost=1e-6, utilization=0.001, utilization_steps=1), then=[held, sink])
-    prices = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10))
-    options = {"prices": prices, "counter": CharCounter(), "config": ContextConfig(output_reserve=0)}
+    alerts = Alerts(AlertConfig(conversation_cost=0.5, utilization_steps=1), then=[held, sink])
     with capture_logs() as logs:
-        agent = agent_on(adapter, model_of(LIMIT, counter=CharCounter()), sinks=[alerts], **options)
-        answer = ask(agent, "hello")["messages"][-1]
-        assert answer.content
+        alerts.emit(step(0.95, cost="0.6"))
         assert [(one.alert, one.thread) for one in alerts.active] == [("utilization", "1"), ("conversation_cost", "1")]
         assert held.taken == []
         held.released.set()
@@ -287,30 +281,25 @@ def test_an_agent_of_any_kind_tells_of_large_results_and_of_fallbacks(adapter):
 
 def test_thresholds_follow_a_file(tmp_path):
     """A threshold that is lowered, raised or switched off holds from the next event on."""
-    path = tmp_path / "settings.toml"
+    path, sink = tmp_path / "settings.toml", MemorySink()
     path.write_text("[alerts]\nleast = 1\nrefusals = 0.5\n")
     live = ConfigFile(path)
-    sink = MemorySink()
     alerts = Alerts(live, then=sink)
+
+    def standing(event, *settings):
+        path.write_text("\n".join(["[alerts]", *settings]))
+        live.reload()
+        alerts.emit(event)
+        return [(one.alert, one.threshold) for one in alerts.active]
+
     alerts.emit(step())
     alerts.emit(RefusalEvent())
     assert alerts.active == ()
-    path.write_text("[alerts]\nleast = 1\nrefusals = 0.4\n")
-    live.reload()
-    alerts.emit(RefusalEvent())
-    assert [(one.alert, one.threshold) for one in alerts.active] == [("refusals", 0.4)]
-    path.write_text("[alerts]\nrefusals = 0.4\nleast = 1\nwindow = 1\n")
-    live.reload()
-    alerts.emit(step())
+    assert standing(RefusalEvent(), "least = 1", "refusals = 0.4") == [("refusals", 0.4)]
+    assert standing(step(), "refusals = 0.4", "least = 1", "window = 1") == []
     assert short(sink.of(AlertEvent))[1:] == [("refusals", "", "", 0.0, 0.4, True)]
-    path.write_text("[alerts]\nutilization = 0.4\nutilization_steps = 1\n")
-    live.reload()
-    alerts.emit(step())
-    assert [one.alert for one in alerts.active] == ["utilization"]
-    path.write_text("[alerts]\nmodel_changes = false\n")
-    live.reload()
-    alerts.emit(step())
-    assert alerts.active == ()
+    assert standing(step(), "utilization = 0.4", "utilization_steps = 1") == [("utilization", 0.4)]
+    assert standing(step(), "model_changes = false") == []
     assert Alerts(FileConfig(alerts=AlertConfig(least=1)))
 
 
