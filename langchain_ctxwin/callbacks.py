@@ -120,10 +120,11 @@ class ContextCallbackHandler(BaseCallbackHandler):
         answer = generation.message if isinstance(generation, ChatGeneration) else None
         if begun is None or not isinstance(answer, AIMessage):
             return
+        seconds = round(perf_counter() - begun.at, 6)
         route = answer.response_metadata.get("route")
         routed = str(route.get("model") or "") if isinstance(route, Mapping) else ""
         model = routed or begun.model or answered_by(answer)
-        info, seconds = self._prices.of(model), round(perf_counter() - begun.at, 6)
+        info = self._prices.of(model)
         if begun.metadata.get("lc_source") == SUMMARIZING:
             usage = Usage.of_answer(answer)
             event = SummaryEvent(

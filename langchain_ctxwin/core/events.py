@@ -52,7 +52,7 @@ class Event:
     def facts(self) -> dict[str, Any]:
         """Return what belongs to this kind of event alone, as JSON values; money as text, so that it stays exact."""
         own = [one.name for one in fields(self) if one.name not in {"thread", "model", "time"}]
-        return {name: _json(getattr(self, name)) for name in (*own, *self.DERIVED)}
+        return {name: as_json(getattr(self, name)) for name in (*own, *self.DERIVED)}
 
     def told(self) -> dict[str, Any]:
         """Return what a log of the run says, where thread and time are known: the model and what else is known."""
@@ -472,7 +472,7 @@ class NoticeEvent(Event):
 
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
-        return {name: _json(value) for name, value in self.about.items()}
+        return {name: as_json(value) for name, value in self.about.items()}
 
     def told(self) -> dict[str, Any]:
         """Return what a log of the run says."""
@@ -544,11 +544,12 @@ def _ratio(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def _json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Return plain JSON values; money as text, so that it stays exact."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): _json(one) for key, one in value.items()}
+        return {str(key): as_json(one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_json(one) for one in value]
+        return [as_json(one) for one in value]
     return value

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.events import as_json
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
@@ -280,13 +281,10 @@ class QualityReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON values; amounts of money are texts, so that they stay exact."""
-        measures = {name: {"value": ratio.value, **asdict(ratio)} for name, ratio in self.measures.items()}
-        for values in measures.values():
-            values.update({name: str(value) for name, value in values.items() if isinstance(value, Decimal)})
         return {
             "requests": self.requests,
             "passed": self.passed,
-            "measures": measures,
+            "measures": {name: {"value": one.value, **as_json(asdict(one))} for name, one in self.measures.items()},
             "gates": {name: asdict(gate) | {"passed": self.verdicts[name]} for name, gate in self.gates.items()},
         }
 

@@ -73,9 +73,16 @@ class HistorySink:
 
     def emit(self, event: Event) -> None:
         """Write an event; never raises."""
-        facts = event.to_dict()
-        about = (event.time, event.name, event.thread, event.model, facts.get("answer_id", ""), facts.get("quality"))
         try:
+            facts = event.to_dict()
+            about = (
+                event.time,
+                event.name,
+                event.thread,
+                event.model,
+                facts.get("answer_id", ""),
+                facts.get("quality"),
+            )
             row = (*map(_storable, about), json.dumps(facts, default=str))
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _connected(self.path, "rwc") as file:

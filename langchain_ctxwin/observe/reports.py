@@ -28,6 +28,7 @@ from langchain_ctxwin.core.events import (
     StepEvent,
     SummaryEvent,
     ToolResultEvent,
+    as_json,
 )
 from langchain_ctxwin.core.spending import PRICED_TOKENS
 from langchain_ctxwin.observe.gates import MEASURES
@@ -312,8 +313,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all tables in JSON values; money is text, so that it stays exact."""
-        tables = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata}
-        return {"events": self.events, **{name: [_json(asdict(row)) for row in tables[name]] for name in tables}}
+        values: dict[str, Any] = as_json(asdict(self))
+        return values
 
 
 def report(events: Iterable[Event]) -> Report:
@@ -439,7 +440,3 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:{_FORMATS.get(name, '.1%')}}" if isinstance(value, float) else escaped(value)
-
-
-def _json(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Decimal) else value for name, value in row.items()}
