@@ -117,7 +117,7 @@ class StepEvent(Event):
     """Calls of the model: one, and one for each recovery."""
 
     compactions: int = 0
-    """Compactions of the conversation so far."""
+    """Of the conversation so far."""
 
     finish_reason: str = ""
     tools_available: int = 0
@@ -125,8 +125,6 @@ class StepEvent(Event):
 
     tools_offered: tuple[str, ...] = ()
     tools_called: tuple[str, ...] = ()
-    """Names of the tools in the request, and of those that the answer calls."""
-
     quality: float | None = None
     """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
 
@@ -235,8 +233,6 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
-    """Messages that are no longer shown, and tool results among them."""
-
     once_cost: Decimal | None = None
     saved_cost: Decimal | None = None
     """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
@@ -275,8 +271,6 @@ class SummaryEvent(Event):
     """Model calls that it took, failed ones included."""
 
     tokens: int | None = None
-    """Size of the summary."""
-
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: Decimal | None = None
@@ -430,8 +424,6 @@ class ToolResultEvent(Event):
     """Length of the whole, as printed, and of what is shown, where it was reduced."""
 
     is_oversized: bool = False
-    """True for a result that takes more than it may."""
-
     is_reduced: bool = False
     """True for one of which a part is shown, also because its fields were chosen."""
 
@@ -492,7 +484,6 @@ class ModelChangeEvent(Event):
     before: str = ""
     after: str = ""
     source: str = ""
-    """Who states it now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,8 +501,6 @@ class AlertEvent(Event):
     value: float | None = None
     threshold: float | None = None
     is_cleared: bool = False
-    """True when the measure is back within its threshold."""
-
     detail: str = ""
     """What the value is of, in a few words."""
 

@@ -63,20 +63,14 @@ class RequestRecord:
     """Part of the input that defines tools."""
 
     reserved_tokens: int | None = None
-    """Kept free for the answer."""
-
     reason: str = ""
     """Kind of reason why this model was chosen, without the figures of the request; empty when no router says."""
 
     fallbacks: int | None = 0
-    """Candidates that failed before the last one was asked."""
-
     overflows: int = 0
     """Times a provider refused the request as too long. `of` counts what a route lists; 0 where nothing says so."""
 
     succeeded: bool = True
-    """Whether an answer came in the end."""
-
     optimal: bool | None = None
     """Whether no other candidate would have been the better choice, where somebody judged that."""
 

@@ -82,6 +82,13 @@ def check(validator, expected, reported=None, *, model="m", messages=HI, tools=(
     )
 
 
+def settled(validator, *sizes, **request):
+    """Check, and wait until the sample is counted or lost."""
+    verdict = check(validator, *sizes, **request)
+    assert validator.flush()
+    return verdict
+
+
 def counted(validator, *pairs, model="m"):
     """Check pairs of expected and reported sizes; return the verdicts."""
     return [check(validator, expected, reported, model=model) for expected, reported in pairs]
@@ -165,21 +172,15 @@ def test_a_drop_resets_once_and_starts_anew():
     assert validator.accuracy("m").share == 0.85  # which is still good enough
 
 
-def test_models_are_judged_apart():
-    validator = Validator()
-    wrong = counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")
-    right = counted(validator, *[(100, 100)] * MIN_SAMPLES, model="right")
-    assert (wrong[-1].reset, any(verdict.reset for verdict in right)) == (True, False)
-    assert (validator.accuracy("wrong"), validator.accuracy("right").share) == (None, 1.0)
-
-
 def test_the_models_seen_least_recently_are_forgotten():
     validator = Validator()
     for number in range(MAX_MODELS + 5):
         counted(validator, (100, 100), model=f"m{number}")
-        counted(validator, (100, 100), model="busy")
+        assert not counted(validator, (100, 100), model="busy")[0].reset
+    assert counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")[-1].reset
+    assert validator.accuracy("wrong") is None
     known = [number for number in range(MAX_MODELS + 5) if validator.accuracy(f"m{number}")]
-    assert known == list(range(6, MAX_MODELS + 5))
+    assert known == list(range(7, MAX_MODELS + 5))
     assert validator.accuracy("busy").samples == WINDOW
 
 
@@ -213,8 +214,7 @@ def test_a_sample_is_counted_exactly():
 def test_an_answer_can_be_compared_twice(counter, exact_tokens):
     """With its usage and with the exact count; the plain form of a counter of requests may be an estimate."""
     validator = Validator(counter, share=1)
-    assert check(validator, 110, 100) == Verdict(error=0.1)
-    assert validator.flush()
+    assert settled(validator, 110, 100) == Verdict(error=0.1)
     found = validator.accuracy("m")
     assert (found.samples, found.exact_samples) == (2, 1)
     assert found.mean_error == pytest.approx((0.1 + 110 / exact_tokens - 1) / 2)
@@ -226,16 +226,14 @@ def test_a_share_of_the_answers_is_sampled(options, sampled):
     exact, draws = Exact(), iter(range(100))
     validator = Validator(exact, random=lambda: next(draws) / 100, **options)
     for _ in range(100):
-        check(validator, 100, 100)
-        assert validator.flush()
+        settled(validator, 100, 100)
     assert len(exact.asked) == sampled
 
 
 def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
     validator = Validator(Exact(100), share=1)
     for _ in range(MIN_SAMPLES):
-        assert check(validator, 125) == NOTHING
-        assert validator.flush()
+        assert settled(validator, 125) == NOTHING
     assert [check(validator, 125).reset, check(validator, 125).reset] == [True, False]
 
 
@@ -259,8 +257,7 @@ def test_a_counter_without_a_usable_count_loses_the_sample(answer):
     validator = Validator(exact, share=1)
     with capture_logs() as logs:
         for _ in range(3):
-            assert check(validator, 100, 100) == Verdict(error=0.0)
-            assert validator.flush()
+            assert settled(validator, 100, 100) == Verdict(error=0.0)
     (warning,) = events(logs, "validation.count_failed")
     assert (warning["lost"], "hi" in warning["reason"]) == (1, False)
     assert (len(exact.asked), validator.lost_samples, validator.accuracy("m").exact_samples) == (3, 3, 0)
@@ -272,8 +269,7 @@ def test_a_counter_that_stays_down_is_reported_once_a_minute():
     with capture_logs() as logs:
         for wait in (0, 1, LOG_SECONDS, 1):
             clock.now += wait
-            check(validator, 100)
-            assert validator.flush()
+            settled(validator, 100)
     assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 3]
 
 
@@ -306,8 +302,7 @@ def test_a_process_without_more_threads_loses_samples_only(monkeypatch):
         assert check(validator, 100, 100) == Verdict(error=0.0)
     assert (validator.flush(), validator.lost_samples) == (True, 1)
     assert events(logs, "validation.count_failed") == [{"reason": "can't start new thread", "lost": 1}]
-    check(validator, 100)
-    assert validator.flush()
+    settled(validator, 100)
     assert validator.accuracy("m").exact_samples == 1
 
 
@@ -349,8 +344,7 @@ def test_no_text_gets_into_the_log(answer):
     validator = Validator(Exact(answer), share=1)
     with capture_logs() as logs:
         for _ in range(WINDOW):
-            check(validator, 200, 100, messages=MARKED, tools=[MARKED_TOOL])
-            assert validator.flush()
+            settled(validator, 200, 100, messages=MARKED, tools=[MARKED_TOOL])
         check(validator, 200, MARKER, messages=MARKED, tools=[MARKED_TOOL])
     assert {"validation.discrepancy", "validation.accuracy_dropped"} <= {entry["event"] for entry in logs}
     assert MARKER not in json.dumps(logs)
@@ -361,11 +355,9 @@ def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
     messages, clock = [HumanMessage("ab 12 "), AIMessage("漢字!é")], Watch()
     validator = Validator(Exact(200), share=1, clock=clock)
     with capture_logs() as logs:
-        check(validator, 131, 100, messages=messages, tools=["tool"])
-        assert validator.flush()
+        settled(validator, 131, 100, messages=messages, tools=["tool"])
         clock.now += LOG_SECONDS
-        check(validator, 100, messages=messages, tools=["tool"])
-        assert validator.flush()
+        settled(validator, 100, messages=messages, tools=["tool"])
     shared = {"model": "m", "profile": profile(messages, ["tool"])}
     usage = {"expected_tokens": 131, "counted_tokens": 100, "counted_by": "usage", "error": 0.31, "unlogged": 0}
     exact = {"expected_tokens": 100, "counted_tokens": 200, "counted_by": "exact", "error": -0.5, "unlogged": 1}
