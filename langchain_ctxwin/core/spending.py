@@ -147,11 +147,9 @@ def _call_cost(info: ModelInfo | None, tokens: int, *, cached: int, output: int 
 class CompactionWorth:
     """What a compaction costs once, and what it saves with each call that follows; None where a price is unknown."""
 
+    # USD more for the first call after it, which finds only the prompt and the tools in the cache.
     once_cost: Decimal | None = None
-    """USD more for the first call after it, which finds only the prompt and the tools in the cache."""
-
-    saved_cost: Decimal | None = None
-    """USD less for each call, because less is read from the cache."""
+    saved_cost: Decimal | None = None  # USD less for each call, because less is read from the cache
 
     @property
     def pays_after_calls(self) -> float | None:
