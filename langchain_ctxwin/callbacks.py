@@ -32,34 +32,21 @@ from langchain_ctxwin.protocols import MetricsSink, TokenCounter, takes_tools
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.util.memo import Lru
 
-MAX_RUNNING = 1_000
-"""Calls that run at once and are told apart; of more, the oldest end without an event."""
-
-SUMMARIZING = "summarization"
-"""What `lc_source` says of a call that writes a summary, as LangChain spells it."""
-
-SOURCE = "langchain_ctxwin"
-"""What `lc_source` says of the agent's own calls, unless the caller says something else."""
+MAX_RUNNING = 1_000  # calls at once that are told apart; of more, the oldest end without an event
+SUMMARIZING = "summarization"  # what `lc_source` says of a call that writes a summary, as LangChain spells it
+SOURCE = "langchain_ctxwin"  # what it says of the agent's own calls, unless the caller says something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class _Begun:
     """A call that has begun."""
 
     at: float
+    thread: str
+    model: str  # its name as it states it
     metadata: Mapping[str, Any]
     messages: Sequence[BaseMessage]
     tools: Sequence[Any]
-
-    @property
-    def thread(self) -> str:
-        """Thread id of the run; empty outside of one."""
-        return str(self.metadata.get("thread_id") or "")
-
-    @property
-    def model(self) -> str:
-        """Name of the model as it states it."""
-        return str(self.metadata.get("ls_model_name") or "")
 
 
 class ContextCallbackHandler(BaseCallbackHandler):
@@ -102,7 +89,7 @@ class ContextCallbackHandler(BaseCallbackHandler):
         self._limits = ModelLimits() if limits is None else ModelLimits.of(limits)
         self._prices = Prices.made(prices)
         self._counter = counter
-        self._running: Lru[Begun] = Lru(MAX_RUNNING)
+        self._running: Lru[_Begun] = Lru(MAX_RUNNING)
 
     def on_chat_model_start(
         self,
@@ -114,36 +101,53 @@ class ContextCallbackHandler(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Take up that a call begins."""
-        asked: Mapping[str, Any] = kwargs.get("invocation_params") or {}
-        begun = Begun(at=perf_counter(), metadata=metadata or {}, messages=messages[0], tools=asked.get("tools") or ())
+        known = metadata or {}
+        begun = _Begun(
+            at=perf_counter(),
+            thread=str(known.get("thread_id") or ""),
+            model=str(known.get("ls_model_name") or ""),
+            metadata=known,
+            messages=messages[0],
+            tools=(kwargs.get("invocation_params") or {}).get("tools") or (),
+        )
         self._prices.of(begun.model)  # it is looked up while the model answers
         self._running.put(run_id, begun)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Report the call."""
-        begun = self._running.get(run_id)
-        self._running.drop(run_id)
+        begun = self._ended(run_id)
         generation = next((one for batch in response.generations for one in batch), None)
-        if begun is None or not isinstance(generation, ChatGeneration):
+        answer = generation.message if isinstance(generation, ChatGeneration) else None
+        if begun is None or not isinstance(answer, AIMessage):
             return
-        answer, seconds = generation.message, perf_counter() - begun.at
-        if not isinstance(answer, AIMessage):
-            return
+        seconds = round(perf_counter() - begun.at, 6)
         route = answer.response_metadata.get("route")
         routed = str(route.get("model") or "") if isinstance(route, Mapping) else ""
         model = routed or begun.model or answered_by(answer)
         info = self._prices.of(model)
         if begun.metadata.get("lc_source") == SUMMARIZING:
-            self._reporter.emit(_summary_event(begun, answer, model, info, seconds))
+            usage = Usage.of_answer(answer)
+            event = SummaryEvent(
+                status="ready",
+                thread=begun.thread,
+                model=model,
+                seconds=seconds,
+                calls=1,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cost=usage.cost(info),
+            )
+            self._reporter.emit(event)
             return
         if isinstance(route, Mapping):
             self._reporter.emit(replace(RouteEvent.of_answer(route), thread=begun.thread))
-        self._reporter.emit(self._step(begun, answer, model, info, seconds))
+        self._reporter.emit(
+            StepEvent.of_answer(answer, info=info, model=model, duration_seconds=seconds, **self._request(begun, info))
+        )
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Report a request that its provider refused as too large."""
-        begun = self._running.get(run_id)
-        self._running.drop(run_id)
+        begun = self._ended(run_id)
         overflow = classify_overflow(error) if isinstance(error, Exception) else None
         if begun is None or overflow is None:
             return
@@ -157,53 +161,39 @@ class ContextCallbackHandler(BaseCallbackHandler):
             )
         )
 
-    def _step(self, begun: Begun, answer: AIMessage, model: str, info: ModelInfo | None, seconds: float) -> StepEvent:
+    def _ended(self, run_id: UUID) -> _Begun | None:
+        begun = self._running.get(run_id)
+        self._running.drop(run_id)
+        return begun
+
+    def _request(self, begun: _Begun, info: ModelInfo | None) -> dict[str, Any]:
+        """What is known of the request, as fields of its event."""
         limits = info.limits if info is not None and info.limits.known else self._limits
         reserve, counted = limits.output_reserve() if limits.known else None, self._count(begun)
         offered = tuple(map(name_of, begun.tools))
-        return StepEvent.of_answer(
-            answer,
-            info=info,
-            thread=begun.thread,
-            model=model,
-            input_limit=limits.input_limit(reserve or 0) if limits.known else None,
-            context_window=limits.context_window,
-            reserved_tokens=reserve,
-            estimated_tokens=counted,
-            plain_tokens=counted,
-            counted_by="estimate",
-            duration_seconds=round(seconds, 6),
-            tools_available=len(offered),
-            tools_offered=offered,
-        )
+        return {
+            "thread": begun.thread,
+            "input_limit": limits.input_limit(reserve or 0) if limits.known else None,
+            "context_window": limits.context_window,
+            "reserved_tokens": reserve,
+            "estimated_tokens": counted,
+            "plain_tokens": counted,
+            "counted_by": "estimate",
+            "tools_available": len(offered),
+            "tools_offered": offered,
+        }
 
-    def _count(self, begun: Begun) -> int:
+    def _count(self, begun: _Begun) -> int:
         family = provider_named(begun.metadata.get("ls_provider")) or UNKNOWN_FAMILY
         counter: TokenCounter = TokenEstimator(family) if self._counter is None else self._counter
         messages = cast("list[AnyMessage]", list(begun.messages))
         return counter(messages, tools=list(begun.tools) or None) if takes_tools(counter) else counter(messages)
 
 
-def _summary_event(begun: Begun, answer: AIMessage, model: str, info: ModelInfo | None, seconds: float) -> SummaryEvent:
-    usage = Usage.of_answer(answer)
-    return SummaryEvent(
-        status="ready",
-        thread=begun.thread,
-        model=model,
-        seconds=round(seconds, 6),
-        calls=1,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost=usage.cost(info),
-    )
-
-
 def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
     """Return the metadata of a call of the agent's model, for LangSmith and other tracers; without any message's text.
 
-    Args:
-        window: the request.
-        provider: who serves the model; empty when nobody says. A chat model states its own.
+    A chat model states its own provider, where nobody else does.
     """
     report = window.report
     known = {"ls_provider": provider, "ls_model_name": window.about.model}

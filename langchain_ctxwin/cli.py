@@ -32,7 +32,7 @@ from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quality_report, report, requests_of
-from langchain_ctxwin.observe.plots import plot_usage
+from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.inspecting import run_inspect

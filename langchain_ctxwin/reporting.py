@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import contextvars
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from langchain_core.runnables.config import ensure_config
@@ -26,21 +27,13 @@ from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
-MAX_WAITING = 10_000
-"""Events that wait for a slow sink, some 10 MB; of more, the newest are lost, and counted."""
+MAX_WAITING = 10_000  # events for a slow sink, some 10 MB; of more, the newest are lost, and counted
+IDLE_SECONDS = 1.0  # how long the thread of a sink waits for another event: steps follow each other faster
+LINGER_SECONDS = 0.05  # how long events gather for a slow sink: a thread that wakes for each costs a step some 5 %
+EXIT_SECONDS = 1.0  # how long the end of the process waits for slow sinks, all of them together
+MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 
-IDLE_SECONDS = 1.0
-"""How long the thread of a sink waits for another event before it ends: steps follow each other faster."""
-
-LINGER_SECONDS = 0.05
-"""How long events gather before a slow sink gets them: a thread that wakes for each costs a step some 5 %."""
-
-ASK_AGAIN_SECONDS = LONGEST_PAUSE_SECONDS
-"""After this time a model's prices are asked for again, whether or not there were any: prices change, and a service
-that was down is back."""
-
-EXIT_SECONDS = 1.0
-"""How long the end of the process waits for slow sinks, all of them together."""
+E = TypeVar("E", bound=Event)
 
 
 class LogSink:
@@ -85,6 +78,51 @@ class StreamSink:
         writer({"type": event.name, **event.told()})
 
 
+class MemorySink:
+    """Keeps the newest events; several threads may write at once.
+
+    Args:
+        max_events: of more, the oldest are forgotten.
+
+    Raises:
+        ConfigError: `max_events` is not a whole number above 0.
+
+    Examples:
+        >>> sink = MemorySink()
+        >>> sink.emit(Event(thread="1"))
+        >>> [event.thread for event in sink.events]
+        ['1']
+    """
+
+    inline = True
+
+    def __init__(self, max_events: int = MAX_EVENTS) -> None:
+        if not isinstance(max_events, int) or max_events < 1:
+            raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
+        self._events: deque[Event] = deque(maxlen=max_events)
+        self._lock = ForkSafeLock()
+
+    def emit(self, event: Event) -> None:
+        """Keep an event."""
+        with self._lock:
+            self._events.append(event)
+
+    @property
+    def events(self) -> list[Event]:
+        """The events that are kept, oldest first."""
+        with self._lock:
+            return list(self._events)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the kept events of one kind, oldest first."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def clear(self) -> None:
+        """Forget all events."""
+        with self._lock:
+            self._events.clear()
+
+
 class Reporter:
     """Hands events to sinks, with the thread of the run and the time.
 
@@ -104,12 +142,11 @@ class Reporter:
         own: Iterable[type[LogSink | StreamSink]] = (LogSink, StreamSink),
         clock: Clock = time.time,
     ) -> None:
-        given = _checked(sinks)
-        always = [kind() for kind in own if not any(isinstance(one, kind) for one in given)]
-        self.sinks = tuple(given)
+        self.sinks = tuple(_checked(sinks))
         """The sinks that were given."""
+        always = [kind() for kind in own if not any(isinstance(one, kind) for one in self.sinks)]
         self._clock = clock
-        self._outlets = [_Outlet.of(sink) for sink in (*always, *given)]
+        self._outlets = [_Outlet.of(sink) for sink in (*always, *self.sinks)]
 
     @classmethod
     def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
@@ -127,6 +164,24 @@ class Reporter:
         return _flushed(self._outlets, timeout_seconds)
 
 
+def _checked(sinks: Any) -> Iterator[MetricsSink]:
+    if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable | None):
+        raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
+    for sink in sinks or ():
+        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)):
+            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
+        if iscoroutinefunction(sink.emit):
+            raise ConfigError(
+                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method, it has a thread"
+            )
+        yield sink
+
+
+def thread_of_run() -> str:
+    """Return the thread id of the run; empty outside of one."""
+    return str(ensure_config().get("configurable", {}).get("thread_id") or "")
+
+
 _outlets: WeakSet[_Outlet] = WeakSet()
 _outlets_lock = ForkSafeLock()
 
@@ -141,12 +196,11 @@ class _Outlet:
             return next((one for one in _outlets if one.sink is sink), None) or cls(sink)
 
     def __init__(self, sink: MetricsSink) -> None:
-        self.sink = sink
-        self._failures = FailureLog(sink=type(sink).__name__)
-        self._lost = 0
-        inline = getattr(sink, "inline", False)
-        times = {"idle_seconds": IDLE_SECONDS, "linger_seconds": LINGER_SECONDS}
-        self.worker = None if inline else Worker("ctxwin-sink", max_waiting=MAX_WAITING, **times)
+        self.sink, self._failures = sink, FailureLog(sink=type(sink).__name__)
+        self.worker: Worker | None = None
+        if not getattr(sink, "inline", False):
+            times = {"idle_seconds": IDLE_SECONDS, "linger_seconds": LINGER_SECONDS}
+            self.worker = Worker("ctxwin-sink", max_waiting=MAX_WAITING, **times)
         _outlets.add(self)
 
     def emit(self, event: Event) -> None:
@@ -160,7 +214,6 @@ class _Outlet:
         except RuntimeError:  # no thread to be had: the process is about to end
             is_taken = False
         if not is_taken:
-            self._lost += 1
             self._failures.note("metrics.lost", "the sink is too slow, or no thread can be started")
 
     def _hand_over(self, event: Event) -> None:
@@ -184,11 +237,6 @@ def _flushed(outlets: Iterable[_Outlet], timeout_seconds: float) -> bool:
 atexit.register(lambda: _flushed(list(_outlets), EXIT_SECONDS))
 
 
-def thread_of_run() -> str:
-    """Return the thread id of the run; empty outside of one."""
-    return str(ensure_config().get("configurable", {}).get("thread_id") or "")
-
-
 class Prices:
     """Says what the models cost, as far as it is known; it never waits.
 
@@ -205,12 +253,11 @@ class Prices:
 
     def __init__(self, source: Any = None, *, is_instant: bool = False, clock: Clock = time.monotonic) -> None:
         self._is_instant, self._clock = is_instant, clock
-        self._ask: Callable[[str], ModelInfo | None] | None = (
-            source if callable(source) else getattr(source, "lookup", None)
-        )
         self._info = source if isinstance(source, ModelInfo) else None
-        is_known = self._ask is not None or self._info is not None
-        if source is not None and (not is_known or isinstance(source, type) or iscoroutinefunction(source)):
+        ask = source if callable(source) else getattr(source, "lookup", None)
+        self._ask: Callable[[str], ModelInfo | None] | None = ask
+        is_known = source is None or self._info is not None or ask is not None
+        if not is_known or isinstance(source, type) or iscoroutinefunction(source):
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
@@ -232,7 +279,8 @@ class Prices:
         if self._is_instant:
             return self._ask(model)
         info, at = self._known.get(model) or (None, -inf)
-        if self._clock() - at < ASK_AGAIN_SECONDS:
+        # Asked for again after a while, because prices change, and a service that was down is back.
+        if self._clock() - at < LONGEST_PAUSE_SECONDS:
             return info
         self._known.put(model, (info, inf))
         try:
@@ -262,19 +310,3 @@ class Prices:
             else:
                 self._failures.note("metrics.no_prices", f"{model}: a {type(answer).__name__} instead of a ModelInfo")
         self._known.put(model, (info, self._clock()))
-
-
-def _checked(sinks: Any) -> list[MetricsSink]:
-    if sinks is None:
-        return []
-    if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable):
-        raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
-    given = list(sinks)
-    for sink in given:
-        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)):
-            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
-        if iscoroutinefunction(sink.emit):
-            raise ConfigError(
-                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method, it has a thread"
-            )
-    return given

@@ -28,17 +28,7 @@ def step_event(
     seconds: float,
     calls: int,
 ) -> StepEvent:
-    """Return the event of an answered request.
-
-    Args:
-        window: the request as it was sent.
-        answer: what the model answered.
-        info: the prices of the model.
-        offered: names of the tools in the request.
-        available: number of tools that the agent has.
-        seconds: time that the calls took.
-        calls: number of calls, recoveries included.
-    """
+    """Return the event of an answered request, from its window and from what only its caller knows."""
     report = window.report
     return StepEvent.of_answer(
         answer,

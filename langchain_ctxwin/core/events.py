@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal, InvalidOperation
-from typing import Any, ClassVar, Literal, Self
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.reported import cleared_tokens
-from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.spending import Usage, amount_of
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
@@ -26,6 +26,7 @@ class Event:
     """
 
     NAME: ClassVar[str] = "context.event"
+    LEVEL: ClassVar[Level] = "info"
     DERIVED: ClassVar[tuple[str, ...]] = ()
     """Properties that `to_dict` holds beside the fields."""
 
@@ -46,12 +47,12 @@ class Event:
     @property
     def level(self) -> Level:
         """How much it wants to be noticed."""
-        return "info"
+        return self.LEVEL
 
     def facts(self) -> dict[str, Any]:
         """Return what belongs to this kind of event alone, as JSON values; money as text, so that it stays exact."""
-        own = [one.name for one in fields(self) if one.name not in COMMON]
-        return {name: _json(getattr(self, name)) for name in (*own, *self.DERIVED)}
+        own = [one.name for one in fields(self) if one.name not in {"thread", "model", "time"}]
+        return {name: as_json(getattr(self, name)) for name in (*own, *self.DERIVED)}
 
     def told(self) -> dict[str, Any]:
         """Return what a log of the run says, where thread and time are known: the model and what else is known."""
@@ -67,34 +68,14 @@ class Event:
         return replace(self, thread=self.thread or thread, time=self.time or time)
 
 
-FINISH_KEYS = ("finish_reason", "stop_reason")
-"""Where the metadata of an answer say why it ended."""
-
-
-def finish_reason_of(metadata: Mapping[str, Any]) -> str:
-    """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
-    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API says nothing else of an answer cut off
-    said = [metadata.get(key) for key in FINISH_KEYS]
-    said.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return next((reason for reason in said if isinstance(reason, str) and reason), "")
-
-
-COMMON = frozenset({"thread", "model", "time"})
-"""Fields that every event has."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvent(Event):
     """A model answered: what its request held, and what it came to."""
 
     NAME: ClassVar[str] = "context.step"
+    LEVEL: ClassVar[Level] = "debug"
     DERIVED: ClassVar[tuple[str, ...]] = (
-        "utilization",
-        "window_utilization",
-        "accuracy",
-        "new_tokens",
-        "unused_reserve_tokens",
-        "tools_missing",
+        *("utilization", "window_utilization", "accuracy", "new_tokens", "unused_reserve_tokens", "tools_missing"),
     )
 
     provider: str = ""
@@ -112,27 +93,22 @@ class StepEvent(Event):
     """Kept free for the answer."""
 
     estimated_tokens: int | None = None
-    """Our count of the request: from the size that was reported last, where there is one."""
-
     plain_tokens: int | None = None
-    """Our count of the request by the counter alone."""
+    """Our counts of the request: from the size that was reported last, where there is one, and by the counter alone."""
 
     counted_by: str = ""
     reported_tokens: int | None = None
     """Input tokens by the provider's own word, with what it cleared itself; None for a request that it compacted."""
 
     cached_tokens: int | None = None
-    """Part of the input that was read from the provider's prompt cache."""
-
     cache_write_tokens: int | None = None
-    """Part of the input that was written to it."""
+    """Parts of the input that were read from the provider's prompt cache, and written to it."""
 
     output_tokens: int | None = None
     cost: Decimal | None = None
-    """USD of the call, by the model's prices; None when a price or the usage is unknown."""
-
     uncached_cost: Decimal | None = None
-    """USD that the same call costs where nothing is cached."""
+    """USD of the call by the model's prices, as it was and where nothing is cached; None when a price or the usage is
+    unknown."""
 
     duration_seconds: float | None = None
     """Time from the first call of the model to the answer."""
@@ -141,18 +117,14 @@ class StepEvent(Event):
     """Calls of the model: one, and one for each recovery."""
 
     compactions: int = 0
-    """Compactions of the conversation so far."""
+    """Of the conversation so far."""
 
     finish_reason: str = ""
     tools_available: int = 0
     """Tools that the agent has, deferred ones included."""
 
     tools_offered: tuple[str, ...] = ()
-    """Names of those in the request."""
-
     tools_called: tuple[str, ...] = ()
-    """Names of those that the answer calls."""
-
     quality: float | None = None
     """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
 
@@ -167,10 +139,11 @@ class StepEvent(Event):
         """
         usage = Usage.of_answer(answer)
         provider = answer.response_metadata.get("model_provider") or (info.provider if info else "")
+        is_known = usage.input_tokens and not compaction_in(answer)
         return cls(
             provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
-            reported_tokens=_sent(usage, answer),
+            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer) if is_known else None,
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
@@ -180,11 +153,6 @@ class StepEvent(Event):
             tools_called=tuple(call["name"] for call in answer.tool_calls),
             **request,
         )
-
-    @property
-    def level(self) -> Level:
-        """Every request is one: to be looked for."""
-        return "debug"
 
     @property
     def input_tokens(self) -> int | None:
@@ -202,11 +170,21 @@ class StepEvent(Event):
         return _ratio(self.input_tokens, self.context_window)
 
     @property
-    def accuracy(self) -> float | None:
-        """One minus the share by which our count missed the reported size; 0 at the least."""
+    def miss(self) -> float | None:
+        """The share of the reported size by which our count missed it."""
         if self.estimated_tokens is None or not self.reported_tokens:
             return None
-        return max(0.0, 1 - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens)
+        return abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens
+
+    @property
+    def accuracy(self) -> float | None:
+        """One minus the share by which our count missed the reported size; 0 at the least."""
+        return None if self.miss is None else max(0.0, 1 - self.miss)
+
+    @property
+    def cache_saved(self) -> Decimal | None:
+        """USD that caching saved; below 0 where writing cost more than reading saved."""
+        return None if self.cost is None or self.uncached_cost is None else self.uncached_cost - self.cost
 
     @property
     def new_tokens(self) -> int | None:
@@ -228,6 +206,14 @@ class StepEvent(Event):
         return tuple(name for name in self.tools_called if name not in self.tools_offered)
 
 
+def finish_reason_of(metadata: Mapping[str, Any]) -> str:
+    """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
+    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API says nothing else of an answer cut off
+    said = [metadata.get("finish_reason"), metadata.get("stop_reason")]
+    said.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    return next((reason for reason in said if isinstance(reason, str) and reason), "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEvent(Event):
     """A compaction happened."""
@@ -246,18 +232,15 @@ class CompactionEvent(Event):
     input_limit: int | None = None
     duration_seconds: float | None = None
     left_messages: int = 0
-    """Messages that are no longer shown."""
-
     left_results: int = 0
-    """Tool results among them."""
-
     once_cost: Decimal | None = None
     saved_cost: Decimal | None = None
     """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
     None where a price is unknown. The first over the second are the calls after which it has paid for itself."""
 
     unused_results: int = 0
-    """Those of them that nothing was taken from: no identifier in them occurs in a later message of the agent."""
+    """Results that left and that nothing was taken from: no identifier in them occurs in a later message of the
+    agent."""
 
 
 SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
@@ -265,7 +248,7 @@ SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEvent(Event):
-    """Something became of a summary."""
+    """Something became of a summary; its name is `context.summary_started`, and so on."""
 
     status: SummaryStatus
     """`refused` is one that would not have made the request smaller; `lost` is one whose process is gone."""
@@ -288,8 +271,6 @@ class SummaryEvent(Event):
     """Model calls that it took, failed ones included."""
 
     tokens: int | None = None
-    """Size of the summary."""
-
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: Decimal | None = None
@@ -297,7 +278,7 @@ class SummaryEvent(Event):
 
     @property
     def name(self) -> str:
-        """`context.summary_started`, and so on."""
+        """What became of it."""
         return f"context.summary_{self.status}"
 
     @property
@@ -322,6 +303,7 @@ class RecoveryEvent(Event):
     """A provider refused a request as too large; a smaller one follows, or one that asks for less output."""
 
     NAME: ClassVar[str] = "context.overflow_recovered"
+    LEVEL: ClassVar[Level] = "warning"
 
     attempt: int = 1
     estimated_tokens: int | None = None
@@ -332,17 +314,13 @@ class RecoveryEvent(Event):
     output_tokens: int | None = None
     """What is asked for from now on; None when the request gets smaller instead."""
 
-    @property
-    def level(self) -> Level:
-        """A request that cost a round trip."""
-        return "warning"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalEvent(Event):
     """A request was not sent, or not answered, because it cannot be made to fit."""
 
     NAME: ClassVar[str] = "context.refused"
+    LEVEL: ClassVar[Level] = "warning"
 
     reason: str = ""
     """Name of the error that left the step."""
@@ -350,15 +328,13 @@ class RefusalEvent(Event):
     total_tokens: int | None = None
     input_limit: int | None = None
 
-    @property
-    def level(self) -> Level:
-        """Somebody has to change something."""
-        return "warning"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEvent(Event):
-    """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is."""
+    """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is.
+
+    A full conversation that stays where it is has a name of its own, and so has an answer.
+    """
 
     NAME: ClassVar[str] = "context.model_chosen"
     KEPT: ClassVar[str] = "context.model_kept"
@@ -376,10 +352,8 @@ class RouteEvent(Event):
 
     estimated_tokens: int | None = None
     estimated_cost: Decimal | None = None
-    """USD of the call, as it was estimated for the choice."""
-
     cheapest_cost: Decimal | None = None
-    """USD of the same call at the cheapest candidate that would have taken it."""
+    """USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it."""
 
     compact_cost: Decimal | None = None
     move_cost: Decimal | None = None
@@ -392,7 +366,7 @@ class RouteEvent(Event):
 
     @property
     def name(self) -> str:
-        """An answer has a name of its own, and so has a full conversation that stays."""
+        """What logs and streams call it."""
         if self.has_answered:
             return self.ANSWERED
         return self.KEPT if self.model == self.before else self.NAME
@@ -413,8 +387,8 @@ class RouteEvent(Event):
             rejected=rejected if isinstance(rejected, Mapping) else {},
             fallbacks=tuple(map(str, route.get("fallbacks") or ())),
             estimated_tokens=tokens if isinstance(tokens, int) else None,
-            estimated_cost=_amount(route.get("estimated_cost")),
-            cheapest_cost=_amount(route.get("cheapest_cost")),
+            estimated_cost=amount_of(route.get("estimated_cost")),
+            cheapest_cost=amount_of(route.get("cheapest_cost")),
             has_answered=True,
         )
 
@@ -434,16 +408,15 @@ class ToolsEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultEvent(Event):
-    """A guard saw the result of a tool."""
+    """A guard saw the result of a tool; one that it reduced has a name of its own, because logs show it."""
 
     NAME: ClassVar[str] = "tool_result.guarded"
+    REDUCED: ClassVar[str] = "tool_result.reduced"
 
     tool: str = ""
     tokens: int | None = None
-    """Size of the whole result, as it was counted."""
-
     budget_tokens: int | None = None
-    """What it may take."""
+    """Size of the whole result, as it was counted, and what it may take."""
 
     shown_tokens: int | None = None
     chars: int | None = None
@@ -451,8 +424,6 @@ class ToolResultEvent(Event):
     """Length of the whole, as printed, and of what is shown, where it was reduced."""
 
     is_oversized: bool = False
-    """True for a result that takes more than it may."""
-
     is_reduced: bool = False
     """True for one of which a part is shown, also because its fields were chosen."""
 
@@ -461,8 +432,8 @@ class ToolResultEvent(Event):
 
     @property
     def name(self) -> str:
-        """A reduced result has a name of its own, because logs show it."""
-        return "tool_result.reduced" if self.is_reduced else self.NAME
+        """What logs and streams call it."""
+        return self.REDUCED if self.is_reduced else self.NAME
 
     @property
     def level(self) -> Level:
@@ -470,31 +441,30 @@ class ToolResultEvent(Event):
         return "info" if self.is_reduced else "debug"
 
 
+Notice = Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped"]
+"""A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
+writes it; no summary is tried any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeEvent(Event):
-    """Something that an operator may want to look at."""
+    """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
-    notice: Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped"]
-    """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this
-    package writes it; no summary is tried any more."""
+    LEVEL: ClassVar[Level] = "warning"
 
+    notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
     quoting: Mapping[str, Any] = field(default_factory=dict)
     """What may quote messages: only logs and streams of the run show it."""
 
     @property
     def name(self) -> str:
-        """`context.usage_ignored`, and so on."""
+        """What is noticed."""
         return f"context.{self.notice}"
-
-    @property
-    def level(self) -> Level:
-        """All of them are warnings."""
-        return "warning"
 
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
-        return {name: _json(value) for name, value in self.about.items()}
+        return {name: as_json(value) for name, value in self.about.items()}
 
     def told(self) -> dict[str, Any]:
         """Return what a log of the run says."""
@@ -506,6 +476,7 @@ class ModelChangeEvent(Event):
     """A source states another limit or price of a model than before."""
 
     NAME: ClassVar[str] = "models.changed"
+    LEVEL: ClassVar[Level] = "warning"
 
     field: str = ""
     """Name of the field of `ModelInfo`."""
@@ -513,12 +484,6 @@ class ModelChangeEvent(Event):
     before: str = ""
     after: str = ""
     source: str = ""
-    """Who states it now."""
-
-    @property
-    def level(self) -> Level:
-        """Budgets and costs follow it."""
-        return "warning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,8 +501,6 @@ class AlertEvent(Event):
     value: float | None = None
     threshold: float | None = None
     is_cleared: bool = False
-    """True when the measure is back within its threshold."""
-
     detail: str = ""
     """What the value is of, in a few words."""
 
@@ -555,30 +518,27 @@ class AlertEvent(Event):
         return replace(self, time=self.time or time)
 
 
-def _sent(usage: Usage, answer: AIMessage) -> int | None:
-    """The size of the request as it was sent."""
-    if not usage.input_tokens or compaction_in(answer):
-        return None
-    return usage.input_tokens + cleared_tokens(answer)
+_NAMED = (AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, ToolsEvent)
+KINDS: Mapping[str, type[Event]] = {
+    **{kind.NAME: kind for kind in _NAMED},
+    **dict.fromkeys((RouteEvent.KEPT, RouteEvent.ANSWERED), RouteEvent),
+    **dict.fromkeys((ToolResultEvent.NAME, ToolResultEvent.REDUCED), ToolResultEvent),
+    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
+    **{f"context.{notice}": NoticeEvent for notice in get_args(Notice)},
+}
+"""The type of an event by its name."""
 
 
 def _ratio(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def _amount(text: object) -> Decimal | None:
-    try:
-        amount = Decimal(text) if isinstance(text, str) else None
-    except InvalidOperation:
-        return None
-    return amount if amount is not None and amount.is_finite() else None
-
-
-def _json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Return plain JSON values; money as text, so that it stays exact."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): _json(one) for key, one in value.items()}
+        return {str(key): as_json(one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_json(one) for one in value]
+        return [as_json(one) for one in value]
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -17,6 +17,22 @@ PRICED_TOKENS = 1_000_000
 
 MAX_TOKENS = 100_000_000
 """Above this no count has ever been: nothing that a provider reports is believed."""
+
+
+def count_of(value: object) -> int | None:
+    """Return what others stated as a whole number of at least 0; None for anything else, and for impossible sizes."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_TOKENS else None
+
+
+def amount_of(text: object) -> Decimal | None:
+    """Return what others stated as an amount of money in a text; None for anything else, and below 0."""
+    try:
+        amount = Decimal(text) if isinstance(text, str) else None
+    except InvalidOperation:
+        return None
+    return amount if amount is not None and amount.is_finite() and amount >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +61,8 @@ class Usage:
             return cls()
         raw = answer.response_metadata.get("usage")
         rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
-        compactions = [one for one in rounds if _is_compaction(one)] if isinstance(rounds, list) else []
-        spent = [cls.of(_as_metadata(one)) for one in compactions]
+        listed = [one for one in rounds if isinstance(one, Mapping)] if isinstance(rounds, list) else []
+        spent = [cls.of(_as_metadata(one)) for one in listed if one.get("type") == COMPACTION_TYPE]
         return replace(cls.of(answer.usage_metadata), compaction=sum(spent[1:], spent[0]) if spent else None)
 
     def __add__(self, other: Usage) -> Usage:
@@ -65,17 +81,17 @@ class Usage:
         stated: Mapping[str, Any] = usage or {}
         details = stated.get("input_token_details")
         parts: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
-        size = _count(stated.get("input_tokens"))
+        size, output = count_of(stated.get("input_tokens")), count_of(stated.get("output_tokens"))
         if size is None:
-            return cls(output_tokens=_count(stated.get("output_tokens")))
-        cached, hour = _count(parts.get("cache_read")), _count(parts.get("ephemeral_1h_input_tokens"))
+            return cls(output_tokens=output)
+        cached, hour = count_of(parts.get("cache_read")), count_of(parts.get("ephemeral_1h_input_tokens"))
         # Where writes are told apart by how long they are kept, the total is those of both kinds.
-        kinds = [one for one in (_count(parts.get("ephemeral_5m_input_tokens")), hour) if one]
-        written = _count(parts.get("cache_creation")) or sum(kinds) or _count(parts.get("cache_creation"))
+        kinds = [one for one in (count_of(parts.get("ephemeral_5m_input_tokens")), hour) if one]
+        written = count_of(parts.get("cache_creation")) or sum(kinds) or count_of(parts.get("cache_creation"))
         room = size - min(size, cached or 0)
         return cls(
             input_tokens=size,
-            output_tokens=_count(stated.get("output_tokens")),
+            output_tokens=output,
             cached_tokens=None if cached is None else min(size, cached),
             cache_write_tokens=None if written is None else min(room, written),
             hour_write_tokens=min(room, written or 0, hour or 0),
@@ -101,39 +117,39 @@ class Usage:
         if beside is None:
             return None
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
-        write_price = _first(info.cache_write_price, info.input_price)
+        read_price = info.input_price if info.cache_read_price is None else info.cache_read_price
+        write_price = info.input_price if info.cache_write_price is None else info.cache_write_price
+        hour_price = write_price if info.cache_write_hour_price is None else info.cache_write_hour_price
         priced = (
             (self.input_tokens - cached - written) * info.input_price
-            + cached * _first(info.cache_read_price, info.input_price)
+            + cached * read_price
             + (written - self.hour_write_tokens) * write_price
-            + self.hour_write_tokens * _first(info.cache_write_hour_price, write_price)
+            + self.hour_write_tokens * hour_price
             + self.output_tokens * info.output_price
         )
         return beside + priced / PRICED_TOKENS
 
 
-def _is_compaction(iteration: object) -> bool:
-    return isinstance(iteration, Mapping) and iteration.get("type") == COMPACTION_TYPE
-
-
 def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic's usage in LangChain's shape: there the input holds what was read from the cache and written to it."""
-    read, written = _count(raw.get("cache_read_input_tokens")), _count(raw.get("cache_creation_input_tokens"))
+    read, written = count_of(raw.get("cache_read_input_tokens")), count_of(raw.get("cache_creation_input_tokens"))
     kinds = raw.get("cache_creation")
     details = {**(kinds if isinstance(kinds, Mapping) else {}), "cache_read": read, "cache_creation": written}
-    size = (_count(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
+    size = (count_of(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
     return {"input_tokens": size, "output_tokens": raw.get("output_tokens"), "input_token_details": details}
+
+
+def _call_cost(info: ModelInfo | None, tokens: int, *, cached: int, output: int = 0) -> Decimal | None:
+    return Usage(input_tokens=tokens, cached_tokens=min(cached, tokens), output_tokens=output).cost(info)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionWorth:
     """What a compaction costs once, and what it saves with each call that follows; None where a price is unknown."""
 
-    once_cost: Decimal | None
-    """USD more for the first call after it, which finds only the prompt and the tools in the cache."""
-
-    saved_cost: Decimal | None
-    """USD less for each call, because less is read from the cache."""
+    # USD more for the first call after it, which finds only the prompt and the tools in the cache.
+    once_cost: Decimal | None = None
+    saved_cost: Decimal | None = None  # USD less for each call, because less is read from the cache
 
     @property
     def pays_after_calls(self) -> float | None:
@@ -146,23 +162,18 @@ class CompactionWorth:
 def worth_of(info: ModelInfo | None, *, before: int, after: int, prefix: int) -> CompactionWorth:
     """Return what a compaction is worth by the prices of its model.
 
-    Args:
-        info: the prices.
-        before: input tokens of the request before it.
-        after: input tokens of the request after it.
-        prefix: tokens of the system prompt and the tools, which stay in the cache.
+    Sizes are input tokens of the request before and after it; `prefix` are those of the system prompt and the tools,
+    which stay in the cache.
 
     Examples:
         >>> info = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1"))
         >>> worth_of(info, before=8_000, after=4_000, prefix=1_000).pays_after_calls
         6.75
     """
-    cold, warm = (
-        Usage(input_tokens=after, cached_tokens=cached, output_tokens=0).cost(info) for cached in (prefix, after)
-    )
-    full = Usage(input_tokens=before, cached_tokens=before, output_tokens=0).cost(info)
+    cold, warm = _call_cost(info, after, cached=prefix), _call_cost(info, after, cached=after)
+    full = _call_cost(info, before, cached=before)
     if cold is None or warm is None or full is None:
-        return CompactionWorth(once_cost=None, saved_cost=None)
+        return CompactionWorth()
     return CompactionWorth(once_cost=cold - warm, saved_cost=full - warm)
 
 
@@ -181,53 +192,30 @@ class Course:
     """How a conversation goes on with one model: it grows with each call, and is compacted whenever it is full."""
 
     info: ModelInfo
-    tokens: int
-    """Input tokens of the next request, before any compaction."""
-
-    limit: int
-    """Largest input."""
-
-    low: int
-    """Input tokens after a compaction."""
-
-    prefix_tokens: int
-    """System prompt and tools: the part of the prompt cache that survives a compaction."""
-
+    tokens: int  # input tokens of the next request, before any compaction
+    limit: int  # largest input
+    low: int  # input tokens after a compaction
+    prefix_tokens: int  # system prompt and tools: the part of the prompt cache that survives a compaction
+    # Part of the next request that the model's prompt cache holds; 0 for a model that has not seen it.
     cached_tokens: int
-    """Part of the next request that the model's prompt cache holds; 0 for a model that has not seen it."""
-
-    added_tokens: int
-    """Input tokens that each call adds."""
-
-    output_tokens: int
-    """Length of an answer."""
-
-    summary_tokens: int = 0
-    """Length of the summary that a model writes for each compaction; 0 when none does."""
+    added_tokens: int  # input tokens that each call adds
+    output_tokens: int  # length of an answer
+    summary_tokens: int = 0  # length of the summary that a model writes for each compaction; 0 when none does
 
     def cost(self, calls: int) -> Decimal | None:
         """Return USD of so many calls, compactions included; None when a price is unknown."""
-        if self.info.input_price is None or self.info.output_price is None:
-            return None
         tokens, cached, total = self.tokens, self.cached_tokens, Decimal(0)
         for _ in range(calls):
             if tokens > self.limit:
-                total += self._summary_cost(tokens)
+                if self.summary_tokens:  # asked for by extending the last request, which the cache holds
+                    total += _call_cost(self.info, tokens, cached=tokens, output=self.summary_tokens) or 0
                 tokens, cached = self.low, min(cached, self.prefix_tokens)
-            request = Usage(
-                input_tokens=tokens, cached_tokens=min(cached, tokens), output_tokens=self.output_tokens
-            ).cost(self.info)
-            total += request or 0
+            request = _call_cost(self.info, tokens, cached=cached, output=self.output_tokens)
+            if request is None:
+                return None
+            total += request
             cached, tokens = tokens, tokens + self.added_tokens
         return total
-
-    def _summary_cost(self, tokens: int) -> Decimal:
-        """USD of a summary that is asked for by extending the last request, which the cache holds."""
-        if not self.summary_tokens:
-            return Decimal(0)
-        return Usage(input_tokens=tokens, cached_tokens=tokens, output_tokens=self.summary_tokens).cost(
-            self.info
-        ) or Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,10 +228,9 @@ class CostComparison:
     model: str
     larger_model: str
     compact_cost: Decimal | None
-    """USD at its model, compacted whenever it is full; None when a price is unknown."""
-
     move_cost: Decimal | None
-    """USD at the larger one, whose prompt cache has nothing of it yet; None when a price is unknown."""
+    """USD at its model, compacted whenever it is full, and at the larger one, whose prompt cache has nothing of it yet;
+    None when a price is unknown."""
 
     @property
     def is_cheaper_to_compact(self) -> bool:
@@ -257,10 +244,10 @@ class CostComparison:
         return {"compact_cost": self.compact_cost, "move_cost": self.move_cost, "coming_calls": self.calls}
 
     def __str__(self) -> str:
-        return (
-            f"{self.model} compacted: {_dollars(self.compact_cost)}, {self.larger_model} with all of it: "
-            f"{_dollars(self.move_cost)}, for {self.calls} more calls"
-        )
+        costs = (self.compact_cost, self.move_cost)
+        compact, move = ("unknown" if cost is None else f"${float(cost):.3g}" for cost in costs)
+        larger = f"{self.larger_model} with all of it: {move}"
+        return f"{self.model} compacted: {compact}, {larger}, for {self.calls} more calls"
 
 
 def compared(model: str, course: Course, larger_model: str, larger: Course, *, calls_so_far: int) -> CostComparison:
@@ -285,18 +272,3 @@ def compared(model: str, course: Course, larger_model: str, larger: Course, *, c
         compact_cost=course.cost(calls),
         move_cost=larger.cost(calls),
     )
-
-
-def _dollars(cost: Decimal | None) -> str:
-    return "unknown" if cost is None else f"${float(cost):.3g}"
-
-
-def _first(price: Decimal | None, otherwise: Decimal) -> Decimal:
-    return otherwise if price is None else price
-
-
-def _count(value: object) -> int | None:
-    """A whole number of at least 0; sizes that no request has are not believed."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value <= MAX_TOKENS else None

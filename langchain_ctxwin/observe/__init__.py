@@ -23,14 +23,20 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.observe.alerts import Alerts
-from langchain_ctxwin.observe.gates import DEFAULT_GATES, Gate, QualityReport, RequestRecord, quality_report
+from langchain_ctxwin.observe.gates import (
+    DEFAULT_GATES,
+    Gate,
+    QualityReport,
+    RequestEvents,
+    RequestRecord,
+    quality_report,
+    requests_of,
+)
 from langchain_ctxwin.observe.history import History, HistorySink
-from langchain_ctxwin.observe.memory_sink import MemorySink
 from langchain_ctxwin.observe.reports import Report, report
-from langchain_ctxwin.observe.requests import RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import Accuracy, Validator, Verdict
 from langchain_ctxwin.protocols import MetricsSink
-from langchain_ctxwin.reporting import LogSink, Prices, Reporter, StreamSink
+from langchain_ctxwin.reporting import LogSink, MemorySink, Prices, Reporter, StreamSink
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.opentelemetry_sink import OpenTelemetrySink

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
-from operator import attrgetter, ge, gt, lt
+from operator import ge, gt, lt
 from statistics import fmean
 from typing import Any
 
@@ -31,11 +31,8 @@ from langchain_ctxwin.reporting import EXIT_SECONDS, LogSink, Reporter
 from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 from langchain_ctxwin.util.memo import Lru, once
 
-MAX_MEASURES = 10_000
-"""Measures kept, some 10 MB: utilization and cost of the 5,000 conversations that went on last."""
-
-MAX_ACTIVE = 1_000
-"""Alerts that stand at a time, more than anybody reads; of more, the oldest are cleared without a value."""
+MAX_MEASURES = 10_000  # some 10 MB: utilization and cost of the 5,000 conversations that went on last
+MAX_ACTIVE = 1_000  # alerts at a time, more than anybody reads; of more, the oldest are cleared without a value
 
 BACK_SHARE = 0.5
 """A mean or share clears at half of what is allowed. At 100 samples that fail at random at the very rate of the
@@ -53,11 +50,8 @@ class _Rule:
     detail: str
     value: Callable[[Collection[float]], float] = fmean
     is_passed: Callable[[float, float], bool] = gt
-    span: Callable[[AlertConfig], tuple[int, int]] = attrgetter("window", "least")
-    """Number of samples at most, and at least."""
-
-    adds_up: bool = False
-    """True for a running total, whose samples are added to it."""
+    span: str = ""  # the setting that says how many samples a value takes that is no mean; empty for one
+    adds_up: bool = False  # true for a running total, whose samples are added to it
 
     def clears_at(self, threshold: float) -> float:
         """Return what the value has to be back at once the alert stands."""
@@ -65,30 +59,28 @@ class _Rule:
             return threshold
         return 1 - BACK_SHARE * (1 - threshold) if self.is_passed is lt else BACK_SHARE * threshold
 
-
-def _latest(_: AlertConfig) -> tuple[int, int]:
-    return 1, 1
+    def samples(self, config: AlertConfig) -> tuple[int, int]:
+        """Return how many samples it looks at, at most and at least."""
+        if self.value is fmean:
+            return config.window, config.least
+        number = getattr(config, self.span) if self.span else 1
+        return number, number
 
 
 RULES = {
     "utilization": _Rule(
-        detail="the smallest of the last requests over the input limit",
-        value=min,
-        span=attrgetter("utilization_steps", "utilization_steps"),
+        detail="the smallest of the last requests over the input limit", value=min, span="utilization_steps"
     ),
     "accuracy": _Rule(detail="mean accuracy of the last counts", is_passed=lt),
     "failed_summaries": _Rule(
-        detail="summaries that failed in a row",
-        value=sum,
-        is_passed=ge,
-        span=attrgetter("failed_summaries", "failed_summaries"),
+        detail="summaries that failed in a row", value=sum, is_passed=ge, span="failed_summaries"
     ),
-    "stopped_compactions": _Rule(detail="no summary is tried any more", value=sum, is_passed=ge, span=_latest),
+    "stopped_compactions": _Rule(detail="no summary is tried any more", value=sum, is_passed=ge),
     "oversized_results": _Rule(detail="share of the last tool results"),
     "fallbacks": _Rule(detail="share of the last routed answers"),
     "refusals": _Rule(detail="share of the last requests"),
     "overflows": _Rule(detail="share of the last calls"),
-    "conversation_cost": _Rule(detail="USD so far", value=sum, span=_latest, adds_up=True),
+    "conversation_cost": _Rule(detail="USD so far", value=sum, adds_up=True),
 }
 """By name of the threshold in the configuration; those of models that changed have no samples."""
 
@@ -129,10 +121,11 @@ class Alerts:
         then: MetricsSink | Callable[[AlertEvent], object] | Sequence[Any] = (),
         clock: Clock = time.time,
     ) -> None:
-        given: Any = AlertConfig() if config is None else config
-        self._given = (lambda: given.current) if isinstance(given, LiveConfig) else (lambda: given)
-        _settings_of(self._given())
-        self._reporter, self._clock = Reporter(_sinks_of(then), own=(LogSink,)), clock
+        self._given: Any = AlertConfig() if config is None else config
+        self._settings()
+        listed = list(then) if isinstance(then, list | tuple) else [then]
+        sinks = [one if hasattr(one, "emit") and not isinstance(one, type) else _Told(one) for one in listed]
+        self._reporter, self._clock = Reporter(sinks, own=(LogSink,)), clock
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
         self._lock, self._telling = ForkSafeLock(), ForkSafeLock()
@@ -149,19 +142,26 @@ class Alerts:
         with self._lock:
             return tuple(self._raised.values())
 
-    def emit(self, event: Event) -> None:
-        """Take one event."""
-        config, at = _settings_of(self._given()), event.time or self._clock()
-        with self._lock:
-            if isinstance(event, ModelChangeEvent):
-                self._compare(event, at, is_on=config.model_changes)
-            for key, value in _samples_of(event):
-                self._take(key, value, config, at)
-        self._tell()
-
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all that was raised is told; false when that takes longer. Blocks its thread."""
         return self._reporter.flush(timeout_seconds)
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        config, at = self._settings(), event.time or self._clock()
+        with self._lock:
+            if isinstance(event, ModelChangeEvent):
+                self._compare(event, at, is_on=config.model_changes)
+            for key, sample in _samples_of(event):
+                self._take(key, sample, config, at)
+        self._tell()
+
+    def _settings(self) -> AlertConfig:
+        given = self._given.current if isinstance(self._given, LiveConfig) else self._given
+        settings = given.alerts if isinstance(given, FileConfig) else given
+        if isinstance(settings, AlertConfig):
+            return settings
+        raise ConfigError(f"config={brief(given)}: pass an AlertConfig, a FileConfig or a ConfigFile, or None")
 
     def _take(self, key: Key, sample: float, config: AlertConfig, at: float) -> None:
         """Take up one sample, and raise or clear what follows from it."""
@@ -170,7 +170,7 @@ class Alerts:
             self._samples.drop(key)
             self._clear(key, at)
             return
-        samples, (most, least) = once(self._samples, key, deque), rule.span(config)
+        samples, (most, least) = once(self._samples, key, deque), rule.samples(config)
         samples.append(samples.pop() + sample if rule.adds_up and samples else sample)
         while len(samples) > most:
             samples.popleft()
@@ -196,22 +196,20 @@ class Alerts:
             self._clear(next(iter(self._raised)), at)
 
     def _clear(self, key: Key, at: float, **facts: Any) -> None:
-        standing = self._raised.pop(key, None)
-        if standing is not None:
+        if standing := self._raised.pop(key, None):
             cleared = replace(standing, **{"value": None, **facts}, time=at, is_cleared=True)
             self._news.append((copy_context(), cleared))
 
     def _tell(self) -> None:
         """Tell all news in their order, without the lock, unless another thread, or a caller of this one, is at it."""
-        telling = self._telling
         # Looked at again after each release, because what came just before found the lock taken.
-        while self._news and telling.acquire(timeout=0):
+        while self._news and self._telling.acquire(timeout=0):
             try:
                 while self._news:
                     context, alert = self._news.popleft()
                     context.run(self._reporter.emit, alert)
             finally:
-                telling.release()
+                self._telling.release()
 
 
 class _Told:
@@ -220,26 +218,26 @@ class _Told:
     def __init__(self, call: Any) -> None:
         if isinstance(call, type) or not callable(call) or iscoroutinefunction(call):
             raise ConfigError(f"then={brief(call)}: pass a sink, a function of one AlertEvent, or a list of them")
-        self._call = call
-
-    def emit(self, event: Any) -> None:
-        self._call(event)
+        self.emit = call
 
 
 def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
     """Yield what an event adds to which measures."""
     if isinstance(event, StepEvent | RecoveryEvent | RefusalEvent):
         yield from _samples_of_request(event)
-    if isinstance(event, SummaryEvent):
-        yield from _samples_of_summary(event)
+    elif isinstance(event, SummaryEvent):
+        if event.status in {"ready", "failed", "refused"}:  # one lost with its process says nothing about who writes
+            yield ("failed_summaries", "", event.model, ""), float(event.status != "ready")
+        if event.status in {"started", "ready"}:
+            yield ("stopped_compactions", event.thread, "", ""), 0.0
+    elif isinstance(event, NoticeEvent) and event.notice == "compaction_stopped":
+        yield ("stopped_compactions", event.thread, "", ""), 1.0
+    elif isinstance(event, ToolResultEvent):
+        yield ("oversized_results", "", "", ""), float(event.is_oversized)
+    elif isinstance(event, RouteEvent) and event.has_answered:
+        yield ("fallbacks", "", "", ""), float(bool(event.fallbacks))
     if isinstance(event, StepEvent | SummaryEvent) and event.thread and event.cost is not None:
         yield ("conversation_cost", event.thread, "", ""), float(event.cost)
-    if isinstance(event, NoticeEvent) and event.notice == "compaction_stopped":
-        yield ("stopped_compactions", event.thread, "", ""), 1.0
-    if isinstance(event, ToolResultEvent):
-        yield ("oversized_results", "", "", ""), float(event.is_oversized)
-    if isinstance(event, RouteEvent) and event.has_answered:
-        yield ("fallbacks", "", "", ""), float(bool(event.fallbacks))
 
 
 def _samples_of_request(event: StepEvent | RecoveryEvent | RefusalEvent) -> Iterator[tuple[Key, float]]:
@@ -253,28 +251,8 @@ def _samples_of_request(event: StepEvent | RecoveryEvent | RefusalEvent) -> Iter
         yield ("refusals", "", "", ""), float(isinstance(event, RefusalEvent))
 
 
-def _samples_of_summary(event: SummaryEvent) -> Iterator[tuple[Key, float]]:
-    if event.status in {"ready", "failed", "refused"}:  # what was lost with its process says nothing about who writes
-        yield ("failed_summaries", "", event.model, ""), float(event.status != "ready")
-    if event.status in {"started", "ready"}:
-        yield ("stopped_compactions", event.thread, "", ""), 0.0
-
-
 def _number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
-
-
-def _settings_of(given: Any) -> AlertConfig:
-    settings = given.alerts if isinstance(given, FileConfig) else given
-    if isinstance(settings, AlertConfig):
-        return settings
-    raise ConfigError(f"config={brief(given)}: pass an AlertConfig, a FileConfig or a ConfigFile, or None")
-
-
-def _sinks_of(then: Any) -> list[MetricsSink]:
-    """Return the sinks among what was given, and the functions as sinks."""
-    given = list(then) if isinstance(then, list | tuple) else [then]
-    return [one if hasattr(one, "emit") and not isinstance(one, type) else _Told(one) for one in given]

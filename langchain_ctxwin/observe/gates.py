@@ -1,24 +1,25 @@
-"""Is the quality of many requests good enough? Thresholds with names, and a report with a verdict for each."""
+"""Is the quality of many requests good enough? Requests from events, thresholds with names, and a verdict for each."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from decimal import Decimal, InvalidOperation
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, as_json
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
-from langchain_ctxwin.core.spending import Usage
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe.validation import is_count
+from langchain_ctxwin.core.spending import Usage, amount_of, count_of
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
@@ -29,11 +30,8 @@ MIN_KNOWN = 0.95
 """Share of the concerned requests that must be known before a gate is passed: one in twenty may be silent, so that a
 stray answer without usage spoils no verdict. What is known to miss a threshold fails, however little it is."""
 
-_DETAIL = re.compile(r"[(:;,]")
-"""Begins what a reason says about one request alone; without that, requests have reasons in common."""
-
-REFUSED_AS_TOO_LONG = ": had too small a window"
-"""Ends what a route says about a candidate whose provider refused the request for its size."""
+NOT_SENT = frozenset({"", BudgetExceededError.__name__, NoModelFitsError.__name__})
+"""Reasons of a refusal that are not its provider's: it may have been refused before, as other events tell."""
 
 Amount = int | Decimal
 
@@ -54,7 +52,6 @@ class RequestRecord:
     """
 
     model: str
-
     input_limit: int | None
     """Largest input of the model that answered; the output reserve is already taken off."""
 
@@ -66,28 +63,20 @@ class RequestRecord:
     """Part of the input that defines tools."""
 
     reserved_tokens: int | None = None
-    """Kept free for the answer."""
-
     reason: str = ""
     """Kind of reason why this model was chosen, without the figures of the request; empty when no router says."""
 
     fallbacks: int | None = 0
-    """Candidates that failed before the last one was asked."""
-
     overflows: int = 0
     """Times a provider refused the request as too long. `of` counts what a route lists; 0 where nothing says so."""
 
     succeeded: bool = True
-    """Whether an answer came in the end."""
-
     optimal: bool | None = None
     """Whether no other candidate would have been the better choice, where somebody judged that."""
 
     cost: Decimal | None = None
-    """USD."""
-
     largest_cost: Decimal | None = None
-    """USD that the same tokens cost at the candidate with the largest window."""
+    """USD, and what the same tokens cost at the candidate with the largest window."""
 
     def __post_init__(self) -> None:
         require_tokens("input_limit", self.input_limit, minimum=1, optional=True)
@@ -95,7 +84,11 @@ class RequestRecord:
             require_tokens(name, getattr(self, name), optional=True)
         require_tokens("overflows", self.overflows)
         for name in ("cost", "largest_cost"):
-            _require_cost(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Decimal) and value.is_finite() and value >= 0):
+                raise ConfigError(
+                    f"{name}={value!r}: give USD as a Decimal of at least 0 made from text, or None when unknown"
+                )
 
     @classmethod
     def of(
@@ -118,35 +111,173 @@ class RequestRecord:
                 one that the router estimated.
             largest: the candidate with the largest window, for the cost of the same usage there.
         """
-        usage: Mapping[str, Any] = message.usage_metadata or {}
+        usage, sizes = Usage.of_answer(message), report or {}
         stated = message.response_metadata.get("route")
         route: Mapping[str, Any] = stated if isinstance(stated, Mapping) else {}
-        sizes = report or {}
-        failed = route.get("fallbacks")
-        listed = failed if isinstance(failed, list | tuple) else ()
+        failed: Any = route.get("fallbacks")
+        is_listed = isinstance(failed, list | tuple)
         return cls(
             model=_text(route.get("model")) or answered_by(message),
-            input_limit=_count(sizes.get("input_limit")) or None,
-            input_tokens=_count(usage.get("input_tokens")) or _count(sizes.get("total_tokens")) or None,
-            output_tokens=_count(usage.get("output_tokens")),
-            tool_tokens=_count(sizes.get("tool_tokens")),
-            reserved_tokens=_count(sizes.get("reserved_tokens")),
+            input_limit=count_of(sizes.get("input_limit")) or None,
+            input_tokens=usage.input_tokens or count_of(sizes.get("total_tokens")) or None,
+            output_tokens=usage.output_tokens,
+            tool_tokens=count_of(sizes.get("tool_tokens")),
+            reserved_tokens=count_of(sizes.get("reserved_tokens")),
             reason=kind_of_reason(_text(route.get("reason"))),
-            fallbacks=len(failed) if isinstance(failed, list | tuple) else _count(failed),
-            overflows=refused_as_too_long(listed),
-            cost=Usage.of_answer(message).cost(info) if info or largest else _amount(route.get("estimated_cost")),
-            largest_cost=Usage.of_answer(message).cost(largest),
+            fallbacks=len(failed) if is_listed else count_of(failed),
+            overflows=refused_as_too_long(failed) if is_listed else 0,
+            cost=usage.cost(info) if info or largest else amount_of(route.get("estimated_cost")),
+            largest_cost=usage.cost(largest),
         )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def kind_of_reason(reason: str) -> str:
     """Return what the reason of a route has in common with others: it, without the figures of one request."""
-    return _DETAIL.split(reason, maxsplit=1)[0].strip()
+    return re.split("[(:;,]", reason, maxsplit=1)[0].strip()
 
 
 def refused_as_too_long(fallbacks: Iterable[object]) -> int:
     """Return how many of the candidates that failed did so because the request was too long."""
-    return sum(_text(entry).endswith(REFUSED_AS_TOO_LONG) for entry in fallbacks)
+    return sum(_text(entry).endswith(": had too small a window") for entry in fallbacks)  # what a route says of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEvents:
+    """What events say about one request."""
+
+    model: str
+
+    step: StepEvent | None = None
+    """Its answer; None where none came, or where only a route tells of it."""
+
+    route: RouteEvent | None = None
+    """Why the model was chosen."""
+
+    is_chosen: bool = False
+    """Whether the route was chosen for this request; else for an earlier one of the conversation."""
+
+    overflows: int = 0
+    """Times that a provider refused it as too long."""
+
+    succeeded: bool = True
+
+    @property
+    def reason(self) -> str:
+        """Kind of reason why this model was chosen; empty when nothing says so."""
+        return kind_of_reason(self.route.reason) if self.route else ""
+
+    @property
+    def quality(self) -> float | None:
+        """Score of the answer, where somebody gave one."""
+        return self.step.quality if self.step else None
+
+    @property
+    def left_cost(self) -> Decimal | None:
+        """USD that the choice made for it costs more than the cheapest candidate, as estimated."""
+        route = self.route if self.is_chosen else None
+        if route is None or route.estimated_cost is None or route.cheapest_cost is None:
+            return None
+        return max(Decimal(0), route.estimated_cost - route.cheapest_cost)
+
+    def record(self) -> RequestRecord:
+        """Return the request as gates take it.
+
+        What it would have cost at the largest candidate, and whether another one would have been the better choice, no
+        event says. The sizes of a request that got no answer are unknown, because it may not have been sent.
+        """
+        about: dict[str, Any] = {name: getattr(self, name) for name in ("model", "reason", "overflows", "succeeded")}
+        about["fallbacks"] = len(self.route.fallbacks) if self.route else 0
+        if self.step is None:
+            route = self.route if self.route and self.succeeded else RouteEvent()
+            about |= {"input_tokens": route.estimated_tokens, "cost": route.estimated_cost}
+            return RequestRecord(input_limit=None, tool_tokens=None, **about)
+        step = self.step
+        return RequestRecord(
+            input_limit=step.input_limit or None,
+            input_tokens=step.input_tokens or None,
+            output_tokens=step.output_tokens,
+            tool_tokens=step.regions.get("tools", None if step.tools_offered else 0),
+            reserved_tokens=step.reserved_tokens,
+            cost=step.cost,
+            **about,
+        )
+
+
+def requests_of(events: Iterable[Event]) -> Iterator[RequestEvents]:
+    """Yield the requests in events, which are joined by their thread and their order alone.
+
+    The route of an answer is the latest before it: of this answer, else the one that the conversation keeps to.
+    Refusals by a provider belong to the next answer, as many as it took calls beyond the first; others belong to a
+    request that failed. Agents that share a thread are mixed, and so are all calls outside of threads.
+
+    Args:
+        events: in the order in which they were reported.
+    """
+    threads: defaultdict[str, _Thread] = defaultdict(_Thread)
+    for event in events:
+        thread = threads[event.thread]
+        if isinstance(event, StepEvent):
+            yield from thread.answered(event)
+        elif isinstance(event, RefusalEvent):
+            yield thread.failed(event.model, refusals=event.reason not in NOT_SENT)
+        elif isinstance(event, RouteEvent):
+            yield from thread.routed(event)
+        elif isinstance(event, RecoveryEvent):
+            thread.refusals.append(event.model)
+    for thread in threads.values():
+        yield from thread.left_over()
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What is known of a thread and belongs to a request that is still to come."""
+
+    kept: RouteEvent | None = None  # the route that the conversation keeps to
+    is_new: bool = False
+    of_answer: RouteEvent | None = None  # the route of one answer
+    refusals: list[str] = field(default_factory=list)  # models whose provider refused a request
+
+    def routed(self, route: RouteEvent) -> Iterator[RequestEvents]:
+        if route.has_answered:
+            yield from self._lone_answer()
+            self.of_answer = route
+        else:
+            self.kept, self.is_new = route, True
+
+    def answered(self, step: StepEvent) -> Iterator[RequestEvents]:
+        own = max(0, step.calls - 1)
+        if earlier := self.refusals[: max(0, len(self.refusals) - own)]:
+            yield RequestEvents(model=earlier[-1], overflows=len(earlier), succeeded=False)
+        route = self.of_answer or self.kept
+        yield RequestEvents(
+            model=step.model,
+            step=step,
+            route=route,
+            is_chosen=self.of_answer is not None or self.is_new,
+            overflows=own + refused_as_too_long(route.fallbacks if route else ()),
+        )
+        self.of_answer, self.is_new, self.refusals = None, False, []
+
+    def failed(self, model: str, *, refusals: int = 0) -> RequestEvents:
+        overflows, self.refusals = len(self.refusals) + refusals, []
+        return RequestEvents(model=model, overflows=overflows, succeeded=False)
+
+    def left_over(self) -> Iterator[RequestEvents]:
+        """What no answer followed."""
+        yield from self._lone_answer()
+        if self.refusals:
+            yield self.failed(self.refusals[-1])
+
+    def _lone_answer(self) -> Iterator[RequestEvents]:
+        """An answer of a routed model that no agent asked."""
+        route, self.of_answer = self.of_answer, None
+        if route is not None:
+            overflows = refused_as_too_long(route.fallbacks)
+            yield RequestEvents(model=route.model, route=route, is_chosen=True, overflows=overflows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +331,7 @@ class Gate:
             raise ConfigError("Gate() bounds nothing: give at_least or at_most")
         for name in ("at_least", "at_most", "min_known"):
             bound = getattr(self, name)
-            if bound is not None and not 0 <= bound < float("inf"):
+            if bound is not None and not 0 <= bound < inf:
                 raise ConfigError(f"{name}={bound!r}: give a ratio of at least 0, for example 0.95")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise ConfigError(f"at_least={self.at_least!r} is above at_most={self.at_most!r}: give them in order")
@@ -210,14 +341,12 @@ class Gate:
 
         A question that concerned no request (no model ever failed, say) has a clean answer: it passes.
         """
-        value = float("inf") if ratio.is_boundless else ratio.value
-        if value is not None and not self._admits(value):
-            return False
-        concerned = ratio.requests + ratio.unknown
-        return True if ratio.requests >= self.min_known * concerned else None
-
-    def _admits(self, value: float) -> bool:
-        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+        value = inf if ratio.is_boundless else ratio.value
+        if value is not None:
+            is_too_low = self.at_least is not None and value < self.at_least
+            if is_too_low or (self.at_most is not None and value > self.at_most):
+                return False
+        return True if ratio.requests >= self.min_known * (ratio.requests + ratio.unknown) else None
 
     def __str__(self) -> str:
         bounds = ((">=", self.at_least), ("<=", self.at_most))
@@ -270,7 +399,16 @@ class QualityReport:
 
     def table(self) -> str:
         """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
-        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict"), *map(self._row, self.measures)]
+        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
+        said = {True: "passed", False: "failed", None: "unknown"}
+        verdicts = {name: said[passed] for name, passed in self.verdicts.items()}
+        for name, ratio in self.measures.items():
+            value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
+            shown = [
+                f"{one:,}" if isinstance(one, int) else f"{one:,f}" for one in (ratio.numerator, ratio.denominator)
+            ]
+            gate = str(self.gates.get(name, ""))
+            rows.append((escaped(name), value, " of ".join(shown), f"{ratio.unknown:,}", gate, verdicts.get(name, "")))
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
 
     def to_dict(self) -> dict[str, Any]:
@@ -278,16 +416,9 @@ class QualityReport:
         return {
             "requests": self.requests,
             "passed": self.passed,
-            "measures": {name: _json(ratio) for name, ratio in self.measures.items()},
+            "measures": {name: {"value": one.value, **as_json(asdict(one))} for name, one in self.measures.items()},
             "gates": {name: asdict(gate) | {"passed": self.verdicts[name]} for name, gate in self.gates.items()},
         }
-
-    def _row(self, name: str) -> tuple[str, ...]:
-        ratio, gate = self.measures[name], self.gates.get(name)
-        value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
-        amounts = f"{_shown(ratio.numerator)} of {_shown(ratio.denominator)}"
-        verdict = _VERDICTS[self.verdicts[name]] if gate else ""
-        return (escaped(name), value, amounts, f"{ratio.unknown:,}", str(gate or ""), verdict)
 
 
 def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate] = DEFAULT_GATES) -> QualityReport:
@@ -314,18 +445,6 @@ def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate
     judged = (name for name in gates if name.startswith(ROUTING))
     shares = {name: replace(routed, numerator=taken[name]) for name in dict.fromkeys([*judged, *most_first])}
     return QualityReport(requests=len(kept), measures={**known, **shares}, gates=dict(gates))
-
-
-_VERDICTS = {True: "passed", False: "failed", None: "unknown"}
-
-
-def _shown(amount: Amount) -> str:
-    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,f}"
-
-
-def _json(ratio: Ratio) -> dict[str, Any]:
-    amounts = {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(ratio).items()}
-    return {"value": ratio.value, **amounts}
 
 
 UNKNOWN = Ratio(unknown=1)
@@ -385,26 +504,3 @@ MEASURES: Mapping[str, Callable[[RequestRecord], Ratio]] = MappingProxyType(
     }
 )
 """What one request adds to each ratio, by name; the shares of the routing have names of their own."""
-
-
-def _require_cost(name: str, value: object) -> None:
-    if value is None or (isinstance(value, Decimal) and value.is_finite() and value >= 0):
-        return
-    raise ConfigError(f"{name}={value!r}: give USD as a Decimal of at least 0 made from text, or None when unknown")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int | None:
-    """A whole number of at least 0; sizes that no window has are not believed."""
-    return value if is_count(value) else 0 if type(value) is int and value == 0 else None
-
-
-def _amount(value: object) -> Decimal | None:
-    try:
-        amount = Decimal(_text(value))
-    except InvalidOperation:
-        return None
-    return amount if amount.is_finite() and amount >= 0 else None

@@ -6,50 +6,26 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_ctxwin.core.events import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    ModelChangeEvent,
-    NoticeEvent,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    SummaryStatus,
-    ToolResultEvent,
-    ToolsEvent,
-)
+from langchain_ctxwin.core.events import KINDS, Event, NoticeEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.files import place
 
-MAX_EVENTS = 100_000
-"""Events kept unless told, some 150 MB: about 40,000 model calls."""
-
-BUSY_SECONDS = 5.0
-"""How long a write waits for another process; each of them takes a millisecond."""
-
-BATCH_ROWS = 1_000
-"""Events that are read at once: nobody who writes waits longer than for these."""
-
-APPLICATION_ID = 0x43545857
-"""Tells our files from those of other programs: CTXW."""
-
-VERSION = 1
-"""Of the tables. A file with a higher one is left alone."""
-
+MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
+BUSY_SECONDS = 5.0  # how long a write waits for another process; each of them takes a millisecond
+BATCH_ROWS = 1_000  # events that are read at once: nobody who writes waits longer than for these
+APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
+VERSION = 1  # of the tables; a file with a higher one is left alone
 SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, name TEXT, thread TEXT, model TEXT, answer_id TEXT, quality REAL,
@@ -98,27 +74,31 @@ class HistorySink:
     def emit(self, event: Event) -> None:
         """Write an event; never raises."""
         try:
-            self._write(event)
+            facts = event.to_dict()
+            about = (
+                event.time,
+                event.name,
+                event.thread,
+                event.model,
+                facts.get("answer_id", ""),
+                facts.get("quality"),
+            )
+            row = (*map(_storable, about), json.dumps(facts, default=str))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _connected(self.path, "rwc") as file:
+                # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
+                file.execute("PRAGMA synchronous = OFF")
+                file.execute("BEGIN IMMEDIATE")
+                _require_ours(file, self.path, may_be_new=True)
+                columns = "time, name, thread, model, answer_id, quality, json"
+                added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+                file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
+                file.execute("COMMIT")
         except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
             self.lost += 1
             self._failures.note("history.not_saved", f"{type(error).__name__}: {error}")
         else:
             self._failures.note("history.not_saved", "")
-
-    def _write(self, event: Event) -> None:
-        facts = event.to_dict()
-        about = (event.time, event.name, event.thread, event.model, facts.get("answer_id", ""), facts.get("quality"))
-        row = (*(_storable(value) for value in about), json.dumps(facts, default=str))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _connected(self.path, "rwc") as file:
-            # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
-            file.execute("PRAGMA synchronous = OFF")
-            file.execute("BEGIN IMMEDIATE")
-            _require_ours(file, self.path, may_be_new=True)
-            columns = "time, name, thread, model, answer_id, quality, json"
-            added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
-            file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
-            file.execute("COMMIT")
 
 
 class History:
@@ -155,13 +135,17 @@ class History:
             thread: those of this thread alone.
             kind: those of this type alone, for example `StepEvent`.
         """
-        names = None if kind is None else [name for name, one in KINDS.items() if issubclass(one, kind)]
-        wanted = {"time >= ?": since, "time < ?": until, "model = ?": model, "thread = ?": thread}
-        chosen = {"id > ?": 0, **{test: _storable(value) for test, value in wanted.items() if value is not None}}
-        named = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
+        tests = {"time >= ?": since, "time < ?": until, "model = ?": model, "thread = ?": thread}
+        chosen = {"id > ?": 0, **{test: _storable(value) for test, value in tests.items() if value is not None}}
+        names = [name for name, one in KINDS.items() if kind and issubclass(one, kind)]
+        named = f" AND name IN ({', '.join('?' * len(names))})" if kind else ""
         # Only what is written here becomes part of the statement.
         query = f"SELECT id, json, quality FROM events WHERE {' AND '.join(chosen)}{named} ORDER BY id LIMIT ?"  # noqa: S608
-        while rows := self._rows(query, (*chosen.values(), *(names or ()), BATCH_ROWS)):
+        while True:
+            with self._opened("ro") as file:
+                rows = file.execute(query, (*chosen.values(), *names, BATCH_ROWS)).fetchall()
+            if not rows:
+                return
             for _, text, quality in rows:
                 event = event_of(text)
                 if event is None:
@@ -194,10 +178,6 @@ class History:
                 "message, after the event was written and before the oldest events left"
             )
 
-    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[int, str, float | None]]:
-        with self._opened("ro") as file:
-            return file.execute(query, values).fetchall()
-
     @contextmanager
     def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
         if not self.path.is_file():
@@ -216,44 +196,21 @@ def event_of(text: str) -> Event | None:
     """Return the event that `json.dumps(event.to_dict())` describes; None when it is none of this version's."""
     try:
         facts = json.loads(text)
-        kind = KINDS[facts["name"]]
-        return cast("Event", _reader(facts["name"]).validate_python(_fields(kind, facts)))
+        kind, name = KINDS[facts["name"]], facts.pop("name")
+        # Some are told by the name, or nested otherwise; derived fields are worked out again.
+        if kind is SummaryEvent:
+            facts["status"] = name.removeprefix("context.summary_")
+        if kind is NoticeEvent:
+            common = {one: facts.pop(one) for one in ("thread", "model", "time")}
+            facts = {**common, "notice": name.removeprefix("context."), "about": facts}
+        return cast("Event", _reader(name).validate_python(facts))
     except (ValueError, TypeError, LookupError, RecursionError, ValidationError):
         return None
-
-
-def _fields(kind: type[Event], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts with what is told by the name or nested otherwise; derived ones are worked out again."""
-    fields = {name: value for name, value in facts.items() if name != "name"}
-    last = str(facts["name"]).removeprefix("context.")
-    if kind is SummaryEvent:
-        return fields | {"status": last.removeprefix("summary_")}
-    if kind is NoticeEvent:
-        common = {name: fields.pop(name) for name in ("thread", "model", "time")}
-        return common | {"notice": last, "about": fields}
-    return fields
 
 
 @cache
 def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[name])
-
-
-KINDS: Mapping[str, type[Event]] = {
-    **{
-        kind.NAME: kind
-        for kind in (
-            *(AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent),
-            *(ToolResultEvent, ToolsEvent),
-        )
-    },
-    RouteEvent.KEPT: RouteEvent,
-    RouteEvent.ANSWERED: RouteEvent,
-    "tool_result.reduced": ToolResultEvent,
-    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
-    **{f"context.{notice}": NoticeEvent for notice in get_args(get_type_hints(NoticeEvent)["notice"])},
-}
-"""The type of an event by its name."""
 
 
 _in_use = threading.Lock()

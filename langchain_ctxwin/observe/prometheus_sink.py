@@ -6,17 +6,8 @@ import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from langchain_ctxwin.core.events import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    ToolResultEvent,
-)
+from langchain_ctxwin.core import events
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError, brief
 
 try:
@@ -26,48 +17,44 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError("PrometheusSink needs prometheus-client: pip install 'langchain-ctxwin[prometheus]'") from error
 
+GAUGES = {
+    "utilization": "Last request over its input limit",
+    "window_utilization": "Last request over the whole window",
+    "input_limit_tokens": "Largest input",
+}
+"""By model."""
+
+COUNTERS = {
+    "requests": ("Answered requests", "model"),
+    "input_tokens": ("Input, by what the cache had of it", "model", "part"),
+    "output_tokens": ("Output", "model"),
+    "cost_usd": ("Cost of calls", "model", "purpose"),
+    "unused_reserve_tokens": ("Kept free and not written", "model"),
+    "compactions": ("Compactions", "model", "kind"),
+    "compaction_freed_tokens": ("Tokens that left requests", "model", "kind"),
+    "summaries": ("What became of summaries", "model", "status"),
+    "overflows": ("Requests that a provider refused as too large", "model"),
+    "refusals": ("Requests that nothing could make fit", "model", "reason"),
+    "routes": ("Answers of routed models", "model", "fallback"),
+    "tool_results": ("Results that a guard saw", "tool", "oversized"),
+    "alerts": ("Alerts", "alert"),
+}
+
 SHARES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 """Buckets of shares: fine where a window fills up, and where a count is good."""
 
-SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
-"""Buckets of times: from a cached answer to one with much reasoning."""
+HISTOGRAMS = {
+    "request_utilization": ("Requests over their limit", "model", SHARES),
+    "estimate_accuracy": ("1 - miss of our count", "model", SHARES),
+    # From a cached answer to one with much reasoning.
+    "call_seconds": ("Time of a call", "model", (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)),
+    # Half a millisecond without a model, seconds with a summary.
+    "compaction_seconds": ("Time of a compaction", "kind", (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10)),
+}
 
-MILLISECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10)
-"""Buckets of a compaction's time: half a millisecond without a model, seconds with a summary."""
+_made: WeakKeyDictionary[CollectorRegistry, dict[str, Any]] = WeakKeyDictionary()
+"""The metrics of each registry, which takes a name only once."""
 
-
-class Instruments:
-    """The metrics of one registry; `ctxwin_` begins the name of each."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def made(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
-            return kind(f"ctxwin_{name}", text, labels, registry=registry, **options)
-
-        self.utilization = made(Gauge, "utilization", "Last request over its input limit", "model")
-        self.window_utilization = made(Gauge, "window_utilization", "Last request over the whole window", "model")
-        self.input_limit = made(Gauge, "input_limit_tokens", "Largest input", "model")
-        self.shares = made(Histogram, "request_utilization", "Requests over their limit", "model", buckets=SHARES)
-        self.accuracy = made(Histogram, "estimate_accuracy", "1 - miss of our count", "model", buckets=SHARES)
-        self.seconds = made(Histogram, "call_seconds", "Time of a call", "model", buckets=SECONDS)
-        self.requests = made(Counter, "requests", "Answered requests", "model")
-        self.input_tokens = made(Counter, "input_tokens", "Input, by what the cache had of it", "model", "part")
-        self.output_tokens = made(Counter, "output_tokens", "Output", "model")
-        self.cost = made(Counter, "cost_usd", "Cost of calls", "model", "purpose")
-        self.unused_reserve = made(Counter, "unused_reserve_tokens", "Kept free and not written", "model")
-        self.compactions = made(Counter, "compactions", "Compactions", "model", "kind")
-        self.compaction_tokens = made(Counter, "compaction_freed_tokens", "Tokens that left requests", "model", "kind")
-        self.compaction_seconds = made(
-            Histogram, "compaction_seconds", "Time of a compaction", "kind", buckets=MILLISECONDS
-        )
-        self.summaries = made(Counter, "summaries", "What became of summaries", "model", "status")
-        self.overflows = made(Counter, "overflows", "Requests that a provider refused as too large", "model")
-        self.refusals = made(Counter, "refusals", "Requests that nothing could make fit", "model", "reason")
-        self.routes = made(Counter, "routes", "Answers of routed models", "model", "fallback")
-        self.tool_results = made(Counter, "tool_results", "Results that a guard saw", "tool", "oversized")
-        self.alerts = made(Counter, "alerts", "Alerts", "alert")
-
-
-_made: WeakKeyDictionary[CollectorRegistry, Instruments] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -107,65 +94,66 @@ class PrometheusSink:
             raise ConfigError(f"registry={brief(registry)}: pass a CollectorRegistry of prometheus_client, or None")
         chosen = REGISTRY if registry is None else registry
         with _lock:
-            self._to = _made.get(chosen) or Instruments(chosen)
-            _made[chosen] = self._to
+            self._metrics = _made.get(chosen) or _metrics_in(chosen)
+            _made[chosen] = self._metrics
 
     def emit(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, StepEvent):
+        if isinstance(event, events.StepEvent):
             self._step(event)
-        elif isinstance(event, CompactionEvent):
-            self._compaction(event)
-        elif isinstance(event, SummaryEvent):
-            self._to.summaries.labels(event.model, event.status).inc()
-            _add(self._to.cost.labels(event.model, "summary"), event.cost)
-        elif isinstance(event, RecoveryEvent):
-            self._to.overflows.labels(event.model).inc()
-        elif isinstance(event, RefusalEvent):
-            self._to.refusals.labels(event.model, event.reason).inc()
-        elif isinstance(event, RouteEvent) and event.has_answered:
-            self._to.routes.labels(event.model, _flag(event.fallbacks)).inc()
-        elif isinstance(event, ToolResultEvent):
-            self._to.tool_results.labels(event.tool, _flag(event.is_oversized)).inc()
-        elif isinstance(event, AlertEvent) and not event.is_cleared:
-            self._to.alerts.labels(event.alert).inc()
+        elif isinstance(event, events.CompactionEvent):
+            self._count("compactions", event.model, event.kind)
+            freed = event.tokens_before - event.tokens_after
+            self._count("compaction_freed_tokens", event.model, event.kind, amount=freed)
+            self._observe("compaction_seconds", event.kind, event.duration_seconds)
+        elif isinstance(event, events.SummaryEvent):
+            self._count("summaries", event.model, event.status)
+            self._count("cost_usd", event.model, "summary", amount=event.cost)
+        elif isinstance(event, events.RecoveryEvent):
+            self._count("overflows", event.model)
+        elif isinstance(event, events.RefusalEvent):
+            self._count("refusals", event.model, event.reason)
+        elif isinstance(event, events.RouteEvent) and event.has_answered:
+            self._count("routes", event.model, str(bool(event.fallbacks)).lower())
+        elif isinstance(event, events.ToolResultEvent):
+            self._count("tool_results", event.tool, str(event.is_oversized).lower())
+        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
+            self._count("alerts", event.alert)
 
-    def _step(self, event: StepEvent) -> None:
-        to, model = self._to, event.model
-        to.requests.labels(model).inc()
-        for gauge, value in (
-            (to.utilization, event.utilization),
-            (to.window_utilization, event.window_utilization),
-            (to.input_limit, event.input_limit),
-        ):
+    def _step(self, event: events.StepEvent) -> None:
+        model = event.model
+        gauges = zip(GAUGES, (event.utilization, event.window_utilization, event.input_limit), strict=True)
+        for name, value in gauges:
             if value is not None:
-                gauge.labels(model).set(value)
-        for histogram, value in (
-            (to.shares, event.utilization),
-            (to.accuracy, event.accuracy),
-            (to.seconds, event.duration_seconds),
-        ):
-            if value is not None:
-                histogram.labels(model).observe(value)
-        parts = {"cached": event.cached_tokens, "written": event.cache_write_tokens, "new": event.new_tokens}
-        for part, tokens in parts.items():
-            _add(to.input_tokens.labels(model, part), tokens)
-        _add(to.output_tokens.labels(model), event.output_tokens)
-        _add(to.unused_reserve.labels(model), event.unused_reserve_tokens)
-        _add(to.cost.labels(model, "agent"), event.cost)
+                self._metrics[name].labels(model).set(value)
+        self._observe("request_utilization", model, event.utilization)
+        self._observe("estimate_accuracy", model, event.accuracy)
+        self._observe("call_seconds", model, event.duration_seconds)
+        self._count("requests", model)
+        self._count("input_tokens", model, "cached", amount=event.cached_tokens)
+        self._count("input_tokens", model, "written", amount=event.cache_write_tokens)
+        self._count("input_tokens", model, "new", amount=event.new_tokens)
+        self._count("output_tokens", model, amount=event.output_tokens)
+        self._count("unused_reserve_tokens", model, amount=event.unused_reserve_tokens)
+        self._count("cost_usd", model, "agent", amount=event.cost)
 
-    def _compaction(self, event: CompactionEvent) -> None:
-        self._to.compactions.labels(event.model, event.kind).inc()
-        _add(self._to.compaction_tokens.labels(event.model, event.kind), event.tokens_before - event.tokens_after)
-        if event.duration_seconds is not None:
-            self._to.compaction_seconds.labels(event.kind).observe(event.duration_seconds)
+    def _observe(self, name: str, label: str, value: float | None) -> None:
+        if value is not None:
+            self._metrics[name].labels(label).observe(value)
 
-
-def _add(counter: Any, amount: Any) -> None:
-    """Add an amount; an unknown one is none, and a counter takes no negative one."""
-    if amount is not None and amount > 0:
-        counter.inc(float(amount))
+    def _count(self, name: str, *labels: str, amount: Any = 1) -> None:
+        """Add an amount; an unknown one is none, and a counter takes no negative one."""
+        counter = self._metrics[name].labels(*labels)
+        if amount is not None and amount > 0:
+            counter.inc(float(amount))
 
 
-def _flag(value: object) -> str:
-    return "true" if value else "false"
+def _metrics_in(registry: CollectorRegistry) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, text in GAUGES.items():
+        made[name] = Gauge(f"ctxwin_{name}", text, ["model"], registry=registry)
+    for name, (text, *labels) in COUNTERS.items():
+        made[name] = Counter(f"ctxwin_{name}", text, labels, registry=registry)
+    for name, (text, label, buckets) in HISTOGRAMS.items():
+        made[name] = Histogram(f"ctxwin_{name}", text, [label], registry=registry, buckets=buckets)
+    return made

@@ -4,70 +4,41 @@ from __future__ import annotations
 
 import random as randomness
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from statistics import fmean
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
-from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.edits import Media, pieces
 from langchain_ctxwin.core.reported import is_absurd
+from langchain_ctxwin.core.spending import MAX_TOKENS, count_of
 from langchain_ctxwin.core.tokens import sample
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import Lru, once
 
-SAMPLE_SHARE = 0.01
-"""Answers whose request is also counted exactly. Each is a question to a provider; usage comes for free."""
-
-DISCREPANCY = 0.3
-"""Error above which a count is worth a look at its text."""
-
-FLUSH_SECONDS = 5.0
-"""How long `flush` waits unless told: an endpoint that counts takes a fraction of a second."""
-
-SHARE_DIGITS = 3
-"""Digits of a share in the log: finer ones are noise of the sample."""
-
-MAX_WAITING = 8
-"""Requests that wait for the counter; each keeps all its messages in memory, so these are few."""
-
-MAX_TOKENS = 10**9
-"""Largest size believed, far above any window that is served."""
-
-WINDOW = 40
-"""Latest comparisons that an accuracy is taken from: 17 to 40 counts tell a bias within 3 %, and more of them would be
-slower to show that a model changed."""
-
-MIN_SAMPLES = 20
-"""Comparisons below which a share says little: of so many, four have to be off before it is too low."""
-
-ACCURATE_WITHIN = 0.2
-"""Error up to which a count is accurate."""
-
-MIN_ACCURATE_SHARE = 0.85
-"""Share of accurate counts under which what was learned about a model is not believed any more."""
-
-MAX_MODELS = 256
-"""Models remembered, a few kilobytes each: a deployment talks to dozens; gateways may make up a name per tenant."""
-
-LOG_SECONDS = 60.0
-"""Time between two entries of one kind: a text that is counted wrong is in every later request."""
-
-PROFILED_MESSAGES = 1_000
-"""Messages that are looked at, evenly spaced, so that a profile takes a few milliseconds at most."""
-
-CountedBy = Literal["usage", "exact"]
-
+SAMPLE_SHARE = 0.01  # of answers whose request is also counted exactly: a question to a provider, while usage is free
+DISCREPANCY = 0.3  # error above which a count is worth a look at its text
+ACCURATE_WITHIN = 0.2  # error up to which a count is accurate
+MIN_ACCURATE_SHARE = 0.85  # of counts; under it what was learned about a model is not believed any more
+MIN_SAMPLES = 20  # below, a share says little: of so many, four have to be off before it is too low
+WINDOW = 40  # latest comparisons: 17 to 40 tell a bias within 3 %, more would be slower to show that a model changed
+MAX_MODELS = 256  # remembered, a few kilobytes each: dozens are in use, but gateways may make up a name per tenant
+MAX_WAITING = 8  # requests for the counter; each keeps all its messages in memory, so these are few
+LOG_SECONDS = 60.0  # between two entries of one kind: a text that is counted wrong is in every later request
+FLUSH_SECONDS = 5.0  # unless told: an endpoint that counts takes a fraction of a second
+SHARE_DIGITS = 3  # in the log: finer ones are noise of the sample
+PROFILED_MESSAGES = 1_000  # evenly spaced, so that a profile takes a few milliseconds at most
 KINDS = ("ascii_letters", "digits", "whitespace", "punctuation", "cjk", "other")
-FIRST_CJK = "\u2e80"
-"""From here on nearly all letters are Chinese, Japanese or Korean."""
+FIRST_CJK = "\u2e80"  # from here on nearly all letters are Chinese, Japanese or Korean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +60,8 @@ class Accuracy:
     """Share of the comparisons in which our count was at most 20 % off."""
 
     samples: int
-    """Comparisons since the last reset, 40 at most."""
-
     exact_samples: int
-    """Those of them that an exact counter made."""
+    """Comparisons since the last reset, 40 at most, and those of them that an exact counter made."""
 
     mean_error: float
     """Mean of the errors with their signs: above 0 when we count too much."""
@@ -157,13 +126,10 @@ class Validator:
         if counter is not None and not callable(count):
             raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
         self._count: Callable[..., Any] | None = count
+        self._share, self._clock, self._random = share, clock, random
         self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
-        self._lost = 0
-        self._loss_pace = LogPace()
-        self._share = share
-        self._clock = clock
-        self._random = random
-        self._tracks: OrderedDict[str, _Track] = OrderedDict()
+        self._lost, self._loss_pace = 0, _LogPace()
+        self._tracks: Lru[_Track] = Lru(MAX_MODELS)
         self._lock = ForkSafeLock()
 
     @property
@@ -192,17 +158,22 @@ class Validator:
             expected_tokens: our count, made before the answer came.
             reported_tokens: the prompt size in the answer's usage; None when it has none.
         """
-        if not is_count(expected_tokens):
+        if not count_of(expected_tokens):
             return Verdict()
-        resets, error = self.resets(model), None
-        sent, bound = list(messages), list(tools)  # kept for the counter, while the caller goes on with its own
-        compare = partial(self._compare, model, sent, bound, expected_tokens, resets)
-        if is_count(reported_tokens) and not is_absurd(reported_tokens, expected_tokens):
-            error = compare(reported_tokens, "usage")
+        request = _Request(
+            model=model,
+            messages=tuple(messages),  # kept for the counter, while the caller goes on with its own
+            tools=tuple(tools),
+            expected_tokens=expected_tokens,
+            resets=self.resets(model),
+        )
+        error, reported = None, count_of(reported_tokens)
+        if reported and not is_absurd(reported, expected_tokens):
+            error = self._compare(request, reported, "usage")
         if self._count is not None and self._random() < self._share:
-            self._sample(partial(self._count, sent, tools=bound), lambda counted: compare(counted, "exact"))
+            self._sample(partial(self._count_exactly, self._count, request))
         with self._lock:
-            track = self._track(model)
+            track = once(self._tracks, model, _Track)
             due, track.reset_due = track.reset_due, False
         return Verdict(error=error, reset=due)
 
@@ -215,32 +186,30 @@ class Validator:
     def resets(self, model: str) -> int:
         """Return how often the counts of a model were found wrong: what was calibrated before the last time is void."""
         with self._lock:
-            return self._track(model).resets
+            return once(self._tracks, model, _Track).resets
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all samples are counted or lost; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _sample(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+    def _sample(self, task: Callable[[], object]) -> None:
         """Have a request counted, one after the other, in a thread that no exit waits for and no callback sees."""
         try:
-            is_accepted = self._worker.submit(partial(self._count_one, count, use))
+            if not self._worker.submit(task):
+                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
         except RuntimeError as error:  # the process may have no more threads, or is about to end
             self._lose(str(error))
-        else:
-            if not is_accepted:
-                self._lose(f"the counter is busy and {MAX_WAITING} requests wait")
 
-    def _count_one(self, count: Callable[[], Any], use: Callable[[int], object]) -> None:
+    def _count_exactly(self, count: Callable[..., Any], request: _Request) -> None:
         try:
-            counted = count()
+            answer = count(list(request.messages), tools=list(request.tools))
         except BaseException as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
             self._lose(type(error).__name__)  # its text may quote the request
             return
-        if is_count(counted):
-            use(counted)
+        if counted := count_of(answer):
+            self._compare(request, counted, "exact")
         else:
-            self._lose(f"the counter returned {type(counted).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
+            self._lose(f"the counter returned {type(answer).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
 
     def _lose(self, reason: str) -> None:
         with self._lock:
@@ -249,27 +218,18 @@ class Validator:
         if not is_early:
             log.warning("validation.count_failed", reason=reason, lost=self._lost)
 
-    def _compare(
-        self,
-        model: str,
-        messages: Sequence[AnyMessage],
-        tools: Sequence[Any],
-        expected_tokens: int,
-        resets: int,
-        counted_tokens: int,
-        counted_by: CountedBy,
-    ) -> float:
+    def _compare(self, request: _Request, counted_tokens: int, counted_by: Literal["usage", "exact"]) -> float:
         """Remember and return the error; where it makes the accuracy too low, the model starts anew.
 
         A count of ours that was made before the latest reset is not remembered.
         """
-        error = (expected_tokens - counted_tokens) / counted_tokens
+        error = (request.expected_tokens - counted_tokens) / counted_tokens
         unlogged = fallen = None
         with self._lock:
-            track = self._track(model)
+            track = once(self._tracks, request.model, _Track)
             if abs(error) > DISCREPANCY:
                 unlogged = track.pace.take(self._clock())
-            if track.resets == resets:
+            if track.resets == request.resets:
                 track.comparisons.append((error, counted_by))
                 accuracy = _accuracy(track.comparisons)
                 fallen = accuracy if accuracy.is_too_low else None
@@ -280,35 +240,31 @@ class Validator:
         if unlogged is not None:
             log.warning(
                 "validation.discrepancy",
-                model=model,
-                expected_tokens=expected_tokens,
+                model=request.model,
+                expected_tokens=request.expected_tokens,
                 counted_tokens=counted_tokens,
                 counted_by=counted_by,
                 error=round(error, SHARE_DIGITS),
                 unlogged=unlogged,
-                profile=profile(messages, tools),
+                profile=profile(request.messages, request.tools),
             )
         if fallen:
             share = round(fallen.share, SHARE_DIGITS)
-            log.warning("validation.accuracy_dropped", model=model, share=share, samples=fallen.samples)
+            log.warning("validation.accuracy_dropped", model=request.model, share=share, samples=fallen.samples)
         return error
 
-    def _track(self, model: str) -> _Track:
-        """What is known of a model, used just now; the lock is held."""
-        track = self._tracks.setdefault(model, _Track())
-        self._tracks.move_to_end(model)
-        if len(self._tracks) > MAX_MODELS:
-            self._tracks.popitem(last=False)
-        return track
 
-
-def is_count(tokens: object) -> TypeGuard[int]:
-    """Say whether a value is the size of some request."""
-    return isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= MAX_TOKENS
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    model: str
+    messages: tuple[AnyMessage, ...]
+    tools: tuple[Any, ...]
+    expected_tokens: int
+    resets: int  # of the model, when our count was made
 
 
 @dataclass(slots=True, kw_only=True)
-class LogPace:
+class _LogPace:
     """Lets one entry a minute through and counts the others; its owner holds a lock."""
 
     logged_at: float = -inf
@@ -325,13 +281,14 @@ class LogPace:
 
 @dataclass(slots=True, kw_only=True)
 class _Track:
-    comparisons: deque[tuple[float, CountedBy]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    # Errors, and by what they were found.
+    comparisons: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     resets: int = 0
     reset_due: bool = False
-    pace: LogPace = field(default_factory=LogPace)
+    pace: _LogPace = field(default_factory=_LogPace)
 
 
-def _accuracy(comparisons: Collection[tuple[float, CountedBy]]) -> Accuracy:
+def _accuracy(comparisons: Collection[tuple[float, str]]) -> Accuracy:
     errors = [error for error, _ in comparisons]
     return Accuracy(
         share=sum(abs(error) <= ACCURATE_WITHIN for error in errors) / len(errors),
@@ -349,29 +306,26 @@ def profile(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> dict[str, A
     """
     sizes = {"messages": len(messages), "tools": len(tools)}
     looked_at = messages[:: -(-len(messages) // PROFILED_MESSAGES) or 1]
+    texts: list[str] = []
+    media = 0
     try:
-        read = [_read(message) for message in looked_at]
+        for message in looked_at:
+            found = list(pieces(message))
+            shown = [piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media)]
+            texts.append("".join(shown))
+            media += len(found) - len(shown)
     except Exception:  # noqa: BLE001  # content of any shape, perhaps being changed: what is known of it is enough
         return sizes
-    texts = [text for text, _ in read]
     text = "".join(texts)
     kinds = Counter(kind for part, _ in sample(text) for kind in map(_kind, part))
-    shares = {kind: round(kinds[kind] / max(1, kinds.total()), SHARE_DIGITS) for kind in KINDS}
     return {
         **sizes,
         "profiled_messages": len(looked_at),
         "characters": len(text),
         "longest_message_characters": max(map(len, texts), default=0),
-        "media_blocks": sum(media for _, media in read),
-        **shares,
+        "media_blocks": media,
+        **{kind: round(kinds[kind] / max(1, kinds.total()), SHARE_DIGITS) for kind in KINDS},
     }
-
-
-def _read(message: BaseMessage) -> tuple[str, int]:
-    """The texts of a message in one string, and the number of its media."""
-    found = list(pieces(message))
-    texts = [piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media)]
-    return "".join(texts), len(found) - len(texts)
 
 
 def _kind(character: str) -> str:

@@ -8,85 +8,13 @@ import signal
 import sqlite3
 import stat
 import threading
-from decimal import Decimal
 
 import pytest
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe import (
-    AlertEvent,
-    CompactionEvent,
-    Event,
-    History,
-    HistorySink,
-    ModelChangeEvent,
-    NoticeEvent,
-    RecoveryEvent,
-    RefusalEvent,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    ToolResultEvent,
-    ToolsEvent,
-)
-
-ABOUT = {"thread": "t1", "model": "small", "time": 1_700_000_000.5}
-STEP = StepEvent(
-    **ABOUT,
-    answer_id="run--1",
-    regions={"system": 10, "tools": 20, "summary": 0, "pinned": 5, "history": 65},
-    input_limit=1_000,
-    context_window=1_200,
-    reserved_tokens=200,
-    estimated_tokens=100,
-    plain_tokens=98,
-    counted_by="usage",
-    reported_tokens=104,
-    cached_tokens=40,
-    cache_write_tokens=10,
-    output_tokens=30,
-    cost=Decimal("0.000123"),
-    duration_seconds=1.25,
-    calls=2,
-    compactions=1,
-    finish_reason="stop",
-    tools_available=3,
-    tools_offered=("search", "read"),
-    tools_called=("read",),
-    quality=0.5,
-)
-EVENTS = [
-    STEP,
-    CompactionEvent(**ABOUT, kind="force", actions=("drop",), tokens_before=900, tokens_after=400, unused_results=2),
-    SummaryEvent(**ABOUT, status="started", key="k", messages=4),
-    SummaryEvent(**ABOUT, status="ready", key="k", calls=1, tokens=80, cost=Decimal("0.01")),
-    SummaryEvent(**ABOUT, status="failed", key="k", reason="TimeoutError"),
-    SummaryEvent(**ABOUT, status="lost"),
-    SummaryEvent(**ABOUT, status="refused"),
-    RecoveryEvent(**ABOUT, attempt=2, stated_limit=1_000),
-    RefusalEvent(**ABOUT, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000),
-    RouteEvent(
-        **ABOUT,
-        before="large",
-        reason="cheapest",
-        rejected={"large": "dearer"},
-        fallbacks=("tiny: TimeoutError",),
-        estimated_cost=Decimal("0.2"),
-        cheapest_cost=Decimal("0.1"),
-        has_answered=True,
-    ),
-    RouteEvent(**ABOUT, before="large", reason="cheapest"),
-    RouteEvent(**ABOUT, before=ABOUT["model"], compact_cost=Decimal("0.1"), move_cost=Decimal("0.2"), coming_calls=9),
-    ToolsEvent(**ABOUT, added=("search",), tokens=50),
-    ToolResultEvent(**ABOUT, tool="search", tokens=500),
-    ToolResultEvent(**ABOUT, tool="search", tokens=5_000, is_oversized=True, is_reduced=True),
-    NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
-    NoticeEvent(**ABOUT, notice="usage_ignored"),
-    NoticeEvent(**ABOUT, notice="calibration_reset"),
-    NoticeEvent(**ABOUT, notice="compaction_stopped"),
-    ModelChangeEvent(**ABOUT, field="input_price", before="1", after="2", source="catalog"),
-    AlertEvent(**ABOUT, alert="accuracy", value=0.7, threshold=0.85, detail="of 20 requests"),
-]
+from langchain_ctxwin.observe import Event, History, HistorySink, StepEvent, SummaryEvent
+from support.told import EVERY as EVENTS
+from support.told import STEP
 
 
 @pytest.fixture
@@ -206,18 +134,18 @@ def test_processes_that_are_forked_amid_a_write_write_too(path):
 
 def test_an_answer_gets_its_score_later(path):
     _write(path, EVENTS)
-    History(path).score("run--1", 1)
-    assert [event.quality for event in History(path).events(kind=StepEvent)] == [1.0]
+    History(path).score(STEP.answer_id, 0.25)
+    assert [event.quality for event in History(path).events(kind=StepEvent)] == [0.25, 0.0, None]
 
 
 @pytest.mark.parametrize("quality", [-0.1, 1.1, float("nan"), "good", None, True])
 def test_a_score_that_is_none_is_refused(path, quality):
     _write(path, EVENTS)
     with pytest.raises(ConfigError, match=r"quality=.*: give a number from 0 to 1"):
-        History(path).score("run--1", quality)
+        History(path).score(STEP.answer_id, quality)
 
 
-@pytest.mark.parametrize("answer_id", ["", "run--2"])
+@pytest.mark.parametrize("answer_id", ["", "3"])
 def test_a_score_of_no_answer_is_refused(path, answer_id):
     _write(path, EVENTS)
     with pytest.raises(ConfigError, match=f"answer_id='{answer_id}': .* has no event of this answer"):
@@ -280,7 +208,7 @@ def test_a_file_that_stays_locked_costs_events(path, warnings, monkeypatch):
     other.execute("BEGIN EXCLUSIVE")
     sink.emit(EVENTS[1])
     with pytest.raises(ConfigError, match="database is locked"):
-        History(path).score("run--1", 1)
+        History(path).score(STEP.answer_id, 1)
     other.close()
     sink.emit(EVENTS[2])
     assert (sink.lost, warnings()) == (1, ["OperationalError: database is locked"])

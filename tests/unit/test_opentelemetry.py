@@ -1,7 +1,5 @@
 """Do spans and metrics say what happened, under the names of the conventions, and never more?"""
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import sys
@@ -24,45 +22,18 @@ from opentelemetry.semconv.attributes import error_attributes
 
 from langchain_ctxwin import ConfigError, ContextConfig, ModelInfo
 from langchain_ctxwin.observe import (
-    AlertEvent,
-    CompactionEvent,
-    NoticeEvent,
     OpenTelemetrySink,
-    RecoveryEvent,
     RefusalEvent,
     Reporter,
-    RouteEvent,
-    StepEvent,
-    SummaryEvent,
-    ToolResultEvent,
 )
 from langchain_ctxwin.summarize import SummaryJobs
 from support.agents import PATIENCE, WORD, agent_on, ask, call, model_of, on_both
 from support.conversations import CharCounter
-from support.fakes import ScriptedChatModel, script
+from support.fakes import script
+from support.told import EVERY
 
 UPSTREAM = {"gen_ai.conversation.compacted"}  # in the conventions' own repository, not yet in the package
 COUNT = CharCounter()
-EVERY = [
-    StepEvent(
-        model="m", provider="p", answer_id="a", reported_tokens=10, output_tokens=2, cost=Decimal("0.5"), time=9.0
-    ),
-    StepEvent(
-        compactions=1, regions={"history": 3}, cached_tokens=1, finish_reason="stop", duration_seconds=0.5, time=9.0
-    ),
-    CompactionEvent(kind="force", tokens_before=10, tokens_after=5, duration_seconds=0.25, time=9.0),
-    *(
-        SummaryEvent(status=status, cost=Decimal("0.1"), seconds=2.0, time=9.0)
-        for status in ("started", "ready", "failed")
-    ),
-    RecoveryEvent(time=9.0),
-    RefusalEvent(reason="BudgetExceededError", time=9.0),
-    RouteEvent(has_answered=True, fallbacks=("x: was busy",), time=9.0),
-    RouteEvent(time=9.0),
-    ToolResultEvent(tool="read", is_oversized=True, time=9.0),
-    AlertEvent(alert="utilization", value=0.95, threshold=0.9, time=9.0),
-    NoticeEvent(notice="usage_ignored", about={"reason": "far"}, time=9.0),
-]
 
 
 @tool
@@ -114,6 +85,8 @@ def test_every_name_is_one_of_the_conventions_or_our_own():
     foreign = {name for name in names if not name.startswith(("ctxwin.", "compaction."))}
     assert foreign - UPSTREAM <= conventional()
     assert "gen_ai.usage.cache_read.input_tokens" in foreign
+    models = {span.attributes.get("gen_ai.request.model") for span in watched.spans["summarize_messages"]}
+    assert models == {None, "small"}
 
 
 @on_both
@@ -250,11 +223,3 @@ def test_no_global_provider_is_needed():
     for event in EVERY:
         sink.emit(event)
     assert not trace.get_current_span().is_recording()
-
-
-def test_models_of_a_summary_are_told():
-    """The model, not the writer's text."""
-    watched = Watched()
-    agent_model = ScriptedChatModel(model_name="writer")
-    watched.sink.emit(SummaryEvent(status="ready", model=agent_model.model_name, tokens=3, time=2.0))
-    assert watched.spans["summarize_messages"][0].attributes["gen_ai.request.model"] == "writer"

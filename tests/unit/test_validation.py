@@ -38,52 +38,55 @@ class Exact:
     """Counts requests with one number, a function's result or an exception; remembers what it was asked."""
 
     def __init__(self, answer=100):
-        self.answer = answer
-        self.asked = []
-        self.saw = []
+        self.answer, self.asked, self.saw = answer, [], []
 
     def __call__(self, messages, *, tools=None):
-        self.asked.append((list(messages), tools))
         self.saw.append((CALLER.get(), threading.current_thread().daemon))
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer() if callable(self.answer) else self.answer
+        try:
+            if isinstance(self.answer, BaseException):
+                raise self.answer
+            return self.answer() if callable(self.answer) else self.answer
+        finally:
+            self.asked.append((list(messages), tools))
 
 
-class Remote:
+class Held(Exact):
+    """Counts 100 when it is let."""
+
+    def __init__(self):
+        self.entered, self.opened = threading.Event(), threading.Event()
+        super().__init__(self._count)
+
+    def _count(self):
+        self.entered.set()
+        self.opened.wait()
+        return 100
+
+
+class Remote(Exact):
     """A counter of whole requests; called like a plain one it would only estimate."""
 
     estimator = CharRatioCounter()
 
     def __init__(self, answer):
-        self.answer = answer
-
-    def __call__(self, messages, *, tools=None):
-        raise AssertionError("an estimate was asked for")
-
-    def count_request(self, messages, *, tools=None):
-        return self.answer
+        super().__init__(AssertionError("an estimate was asked for"))
+        self.count_request = Exact(answer)
 
     async def acount_request(self, messages, *, tools=None):
         raise AssertionError("asked on an event loop")
-
-
-class Gate:
-    """A counter that answers when it is let."""
-
-    def __init__(self):
-        self.entered, self.opened = threading.Event(), threading.Event()
-
-    def __call__(self, messages, *, tools=None):
-        self.entered.set()
-        self.opened.wait()
-        return 100
 
 
 def check(validator, expected, reported=None, *, model="m", messages=HI, tools=()):
     return validator.check(
         model=model, messages=messages, tools=tools, expected_tokens=expected, reported_tokens=reported
     )
+
+
+def settled(validator, *sizes, **request):
+    """Check, and wait until the sample is counted or lost."""
+    verdict = check(validator, *sizes, **request)
+    assert validator.flush()
+    return verdict
 
 
 def counted(validator, *pairs, model="m"):
@@ -163,27 +166,21 @@ def test_a_drop_resets_once_and_starts_anew():
     assert sum(verdict.reset for verdict in verdicts) == 1
     assert events(logs, "validation.accuracy_dropped") == [{"model": "m", "share": 0.8, "samples": MIN_SAMPLES}]
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=WINDOW, exact_samples=0, mean_error=0.0)
-    pairs = [good] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [bad] * (FEWEST_MISSES - 1)
     validator = Validator()
+    pairs = [good] * (MIN_SAMPLES - FEWEST_MISSES + 1) + [bad] * (FEWEST_MISSES - 1)
     assert not any(verdict.reset for verdict in counted(validator, *pairs))
     assert validator.accuracy("m").share == 0.85  # which is still good enough
-
-
-def test_models_are_judged_apart():
-    validator = Validator()
-    wrong = counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")
-    right = counted(validator, *[(100, 100)] * MIN_SAMPLES, model="right")
-    assert (wrong[-1].reset, any(verdict.reset for verdict in right)) == (True, False)
-    assert (validator.accuracy("wrong"), validator.accuracy("right").share) == (None, 1.0)
 
 
 def test_the_models_seen_least_recently_are_forgotten():
     validator = Validator()
     for number in range(MAX_MODELS + 5):
         counted(validator, (100, 100), model=f"m{number}")
-        counted(validator, (100, 100), model="busy")
+        assert not counted(validator, (100, 100), model="busy")[0].reset
+    assert counted(validator, *[(125, 100)] * MIN_SAMPLES, model="wrong")[-1].reset
+    assert validator.accuracy("wrong") is None
     known = [number for number in range(MAX_MODELS + 5) if validator.accuracy(f"m{number}")]
-    assert known == list(range(6, MAX_MODELS + 5))
+    assert known == list(range(7, MAX_MODELS + 5))
     assert validator.accuracy("busy").samples == WINDOW
 
 
@@ -201,13 +198,15 @@ def test_threads_share_a_validator():
 
 def test_a_sample_is_counted_exactly():
     """The request goes to the counter as it was sent, in a daemon thread that sees nothing of the caller's context."""
-    exact = Exact(100)
+    exact = Held()
     validator = Validator(exact, share=1)
     messages, tool = [SystemMessage("s"), HumanMessage("hi")], {"name": "look"}
     CALLER.set("somebody")
     assert check(validator, 110, messages=messages, tools=(tool,)) == NOTHING
+    messages.append(AIMessage("ho"))
+    exact.opened.set()
     assert validator.flush()
-    assert (exact.asked, exact.saw) == ([(messages, [tool])], [("nobody", True)])
+    assert (exact.asked, exact.saw) == ([(messages[:2], [tool])], [("nobody", True)])
     assert validator.accuracy("m") == Accuracy(share=1.0, samples=1, exact_samples=1, mean_error=0.1)
 
 
@@ -215,22 +214,10 @@ def test_a_sample_is_counted_exactly():
 def test_an_answer_can_be_compared_twice(counter, exact_tokens):
     """With its usage and with the exact count; the plain form of a counter of requests may be an estimate."""
     validator = Validator(counter, share=1)
-    assert check(validator, 110, 100) == Verdict(error=0.1)
-    assert validator.flush()
+    assert settled(validator, 110, 100) == Verdict(error=0.1)
     found = validator.accuracy("m")
     assert (found.samples, found.exact_samples) == (2, 1)
     assert found.mean_error == pytest.approx((0.1 + 110 / exact_tokens - 1) / 2)
-
-
-def test_the_sample_is_what_was_sent():
-    gate, exact = Gate(), Exact(100)
-    validator = Validator(lambda messages, tools: gate(messages) and exact(messages, tools=tools), share=1)
-    messages = [HumanMessage("hi")]
-    check(validator, 100, messages=messages)
-    messages.append(AIMessage("ho"))
-    gate.opened.set()
-    assert validator.flush()
-    assert exact.asked == [([HumanMessage("hi")], [])]
 
 
 @pytest.mark.parametrize(("options", "sampled"), [({"share": 0}, 0), ({"share": 1}, 100), ({}, 1)])
@@ -239,21 +226,19 @@ def test_a_share_of_the_answers_is_sampled(options, sampled):
     exact, draws = Exact(), iter(range(100))
     validator = Validator(exact, random=lambda: next(draws) / 100, **options)
     for _ in range(100):
-        check(validator, 100, 100)
-        assert validator.flush()
+        settled(validator, 100, 100)
     assert len(exact.asked) == sampled
 
 
 def test_a_drop_that_exact_counts_show_resets_with_the_next_answer():
     validator = Validator(Exact(100), share=1)
     for _ in range(MIN_SAMPLES):
-        assert check(validator, 125) == NOTHING
-        assert validator.flush()
+        assert settled(validator, 125) == NOTHING
     assert [check(validator, 125).reset, check(validator, 125).reset] == [True, False]
 
 
 def test_a_sample_from_before_a_reset_does_not_count():
-    gate = Gate()
+    gate = Held()
     validator = Validator(gate, share=1, random=iter([0.0, *[1.0] * WINDOW]).__next__)
     check(validator, 125)
     assert counted(validator, *[(125, 100)] * MIN_SAMPLES)[-1].reset
@@ -272,8 +257,7 @@ def test_a_counter_without_a_usable_count_loses_the_sample(answer):
     validator = Validator(exact, share=1)
     with capture_logs() as logs:
         for _ in range(3):
-            assert check(validator, 100, 100) == Verdict(error=0.0)
-            assert validator.flush()
+            assert settled(validator, 100, 100) == Verdict(error=0.0)
     (warning,) = events(logs, "validation.count_failed")
     assert (warning["lost"], "hi" in warning["reason"]) == (1, False)
     assert (len(exact.asked), validator.lost_samples, validator.accuracy("m").exact_samples) == (3, 3, 0)
@@ -285,14 +269,13 @@ def test_a_counter_that_stays_down_is_reported_once_a_minute():
     with capture_logs() as logs:
         for wait in (0, 1, LOG_SECONDS, 1):
             clock.now += wait
-            check(validator, 100)
-            assert validator.flush()
+            settled(validator, 100)
     assert [warning["lost"] for warning in events(logs, "validation.count_failed")] == [1, 3]
 
 
 def test_a_counter_that_hangs_holds_nobody_up():
     """So many requests wait, the others are lost with one warning; answers are compared all the same."""
-    gate = Gate()
+    gate = Held()
     validator = Validator(gate, share=1)
     check(validator, 100)
     assert gate.entered.wait(10)
@@ -319,22 +302,20 @@ def test_a_process_without_more_threads_loses_samples_only(monkeypatch):
         assert check(validator, 100, 100) == Verdict(error=0.0)
     assert (validator.flush(), validator.lost_samples) == (True, 1)
     assert events(logs, "validation.count_failed") == [{"reason": "can't start new thread", "lost": 1}]
-    check(validator, 100)
-    assert validator.flush()
+    settled(validator, 100)
     assert validator.accuracy("m").exact_samples == 1
 
 
 EXIT_PROBE = """
 import threading
 from langchain_ctxwin.observe import Validator
-from langchain_core.messages import HumanMessage
 entered = threading.Event()
 def hang(messages, *, tools=None):
     entered.set()
     threading.Event().wait()
 validator = Validator(hang, share=1)
 for _ in range(3):
-    validator.check(model="m", messages=[HumanMessage("hi")], tools=(), expected_tokens=1, reported_tokens=1)
+    validator.check(model="m", messages=[], tools=(), expected_tokens=1, reported_tokens=1)
 assert entered.wait(30)
 print("done")
 """
@@ -363,8 +344,7 @@ def test_no_text_gets_into_the_log(answer):
     validator = Validator(Exact(answer), share=1)
     with capture_logs() as logs:
         for _ in range(WINDOW):
-            check(validator, 200, 100, messages=MARKED, tools=[MARKED_TOOL])
-            assert validator.flush()
+            settled(validator, 200, 100, messages=MARKED, tools=[MARKED_TOOL])
         check(validator, 200, MARKER, messages=MARKED, tools=[MARKED_TOOL])
     assert {"validation.discrepancy", "validation.accuracy_dropped"} <= {entry["event"] for entry in logs}
     assert MARKER not in json.dumps(logs)
@@ -375,11 +355,9 @@ def test_a_discrepancy_is_logged_with_the_profile_of_the_text():
     messages, clock = [HumanMessage("ab 12 "), AIMessage("漢字!é")], Watch()
     validator = Validator(Exact(200), share=1, clock=clock)
     with capture_logs() as logs:
-        check(validator, 131, 100, messages=messages, tools=["tool"])
-        assert validator.flush()
+        settled(validator, 131, 100, messages=messages, tools=["tool"])
         clock.now += LOG_SECONDS
-        check(validator, 100, messages=messages, tools=["tool"])
-        assert validator.flush()
+        settled(validator, 100, messages=messages, tools=["tool"])
     shared = {"model": "m", "profile": profile(messages, ["tool"])}
     usage = {"expected_tokens": 131, "counted_tokens": 100, "counted_by": "usage", "error": 0.31, "unlogged": 0}
     exact = {"expected_tokens": 100, "counted_tokens": 200, "counted_by": "exact", "error": -0.5, "unlogged": 1}
@@ -431,23 +409,17 @@ def test_a_profile_tells_sizes_and_kinds_of_characters():
 
 
 def test_a_profile_of_a_long_history_looks_at_some_messages():
-    found = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), [])
-    assert (found["messages"], found["profiled_messages"], found["characters"]) == (
-        2 * PROFILED_MESSAGES + 1,
-        667,
-        1334,
-    )
+    found, many = profile([HumanMessage("ab")] * (2 * PROFILED_MESSAGES + 1), []), 2 * PROFILED_MESSAGES + 1
+    assert (found["messages"], found["profiled_messages"], found["characters"]) == (many, 667, 1334)
     assert set(profile([], []).values()) == {0}
-
-
-def test_a_content_that_cannot_be_read_has_a_short_profile():
-    class Broken:
-        def __str__(self):
-            raise ValueError(MARKER)
-
     message = HumanMessage("")
-    message.content = [{"type": "text", "text": "fine"}, {"type": "odd", "value": Broken()}]
+    message.content = [{"type": "text", "text": "fine"}, {"type": "odd", "value": Unreadable()}]
     assert profile([message], []) == {"messages": 1, "tools": 0}
+
+
+class Unreadable:
+    def __str__(self):
+        raise ValueError(MARKER)
 
 
 @settings(deadline=None)

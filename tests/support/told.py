@@ -1,0 +1,107 @@
+"""Events of every type, as agents tell them, for who reads them: histories, reports, metrics."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+from langchain_ctxwin.observe import (
+    AlertEvent,
+    CompactionEvent,
+    ModelChangeEvent,
+    NoticeEvent,
+    RecoveryEvent,
+    RefusalEvent,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
+    ToolsEvent,
+)
+
+NOON = 1_893_499_200.0  # of the first day of 2030
+ABOUT = {"thread": "a", "model": "small", "time": NOON}
+OTHER = {"thread": "b", "model": "large"}
+ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", estimated_cost=Decimal("0.05"), cheapest_cost=Decimal("0.03"))
+STEP = StepEvent(
+    **ABOUT,
+    provider="p",
+    answer_id="1",
+    regions={"system": 10, "tools": 100, "history": 290},
+    input_limit=1_000,
+    context_window=2_000,
+    reserved_tokens=200,
+    estimated_tokens=300,
+    plain_tokens=298,
+    counted_by="usage",
+    reported_tokens=400,
+    cached_tokens=100,
+    cache_write_tokens=60,
+    output_tokens=50,
+    cost=Decimal("0.04"),
+    uncached_cost=Decimal("0.05"),
+    duration_seconds=0.25,
+    compactions=1,
+    finish_reason="stop",
+    tools_available=3,
+    tools_offered=("read", "write"),
+    tools_called=("read",),
+    quality=1.0,
+)
+FULLER = replace(
+    STEP,
+    answer_id="2",
+    estimated_tokens=800,
+    reported_tokens=800,
+    cached_tokens=0,
+    cache_write_tokens=None,
+    calls=2,
+    cost=None,
+    tools_called=(),
+    quality=0.0,
+)
+COMPACTION = CompactionEvent(
+    **ABOUT,
+    kind="force",
+    reason="over the limit",
+    actions=("drop",),
+    tokens_before=900,
+    tokens_after=300,
+    duration_seconds=0.5,
+    left_messages=6,
+    left_results=4,
+    unused_results=3,
+)
+RECOVERY = RecoveryEvent(**ABOUT, attempt=2, stated_limit=1_000)
+REFUSAL = RefusalEvent(**OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000)
+EVENTS = [
+    ROUTE,
+    STEP,
+    COMPACTION,
+    CompactionEvent(**ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1),
+    RECOVERY,
+    FULLER,
+    StepEvent(**OTHER, time=NOON + 86_400, estimated_tokens=70),
+    REFUSAL,
+    NoticeEvent(**OTHER, notice="usage_ignored", about={"reason": "far off"}),
+    SummaryEvent(thread="a", status="started", key="k", messages=3),
+    SummaryEvent(thread="a", status="ready", calls=2, input_tokens=500, output_tokens=80, cost=Decimal("0.01")),
+    ToolResultEvent(**ABOUT, tool="read", tokens=500, shown_tokens=100, is_oversized=True, is_reduced=True),
+    ToolResultEvent(**ABOUT, tool="read", tokens=40),
+    AlertEvent(alert="accuracy", value=0.7, threshold=0.85, time=NOON, detail="of 20 requests"),
+    AlertEvent(alert="accuracy", value=0.9, threshold=0.85, time=NOON + 86_400, is_cleared=True),
+    ModelChangeEvent(model="small", field="input_price", before="1", after="2", source="catalog", time=NOON),
+]
+"""What happened in two days."""
+
+EVERY = [
+    *EVENTS,
+    SummaryEvent(**ABOUT, status="failed", seconds=2.0, reason="TimeoutError"),
+    SummaryEvent(**ABOUT, status="lost"),
+    SummaryEvent(**ABOUT, status="refused"),
+    replace(ROUTE, before="large", rejected={"large": "dearer"}, fallbacks=("tiny: TimeoutError",), has_answered=True),
+    RouteEvent(**ABOUT, before="small", compact_cost=Decimal("0.1"), move_cost=Decimal("0.2"), coming_calls=9),
+    ToolsEvent(**ABOUT, added=("search",), tokens=50),
+    NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
+    NoticeEvent(**ABOUT, notice="calibration_reset"),
+    NoticeEvent(**ABOUT, notice="compaction_stopped"),
+]
+"""These, and all other types and names of events."""

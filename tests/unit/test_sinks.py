@@ -1,0 +1,326 @@
+"""Can a sink ever harm a turn, and what does a call cost?"""
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.caches import InMemoryCache
+from langchain_core.messages import AIMessage, HumanMessage
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ModelInfo,
+    ModelLimits,
+    ModelRouter,
+    RoutedChatModel,
+    ToolResultGuard,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.observe import (
+    ContextCallbackHandler,
+    Event,
+    LogSink,
+    MemorySink,
+    Prices,
+    Reporter,
+    StepEvent,
+    StreamSink,
+    SummaryEvent,
+    Usage,
+)
+from support import agents
+from support.agents import PATIENCE, THREAD, WORD, agent_on, ask, on_both
+from support.conversations import CharCounter
+from support.fakes import ScriptedChatModel
+
+LIMIT = 1_000
+COUNT = CharCounter()
+PRICED = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10), cache_read_price=Decimal("0.1"))
+
+
+def model_of(**options):
+    return agents.model_of(LIMIT, counter=COUNT, **options)
+
+
+def reasons(logs, event):
+    return [log["reason"] for log in logs if log["event"] == event]
+
+
+class Hanging:
+    """A sink that does not return until it is told to."""
+
+    def __init__(self):
+        self.released, self.taken = threading.Event(), 0
+
+    def emit(self, event):
+        self.released.wait(PATIENCE)
+        self.taken += 1
+
+
+class Broken:
+    """A sink that raises."""
+
+    def __init__(self, *, inline):
+        self.inline = inline
+
+    def emit(self, event):
+        raise RuntimeError("a secret")
+
+
+@on_both
+def test_a_sink_that_hangs_or_raises_costs_no_turn(adapter):
+    """The turn ends while the sink still hangs, the others hear everything, and nothing is lost when it goes on."""
+    hanging, sink = Hanging(), MemorySink()
+    reporter = Reporter([hanging, Broken(inline=True), Broken(inline=False), sink])
+    with capture_logs() as logs:
+        answer = ask(agent_on(adapter, model_of(), sinks=reporter), "hello")
+        assert answer["messages"][-1].text
+        assert (hanging.taken, len(sink.of(StepEvent))) == (0, 1)
+        hanging.released.set()
+        assert reporter.flush(PATIENCE)
+    assert hanging.taken == len(sink.events)
+    assert set(reasons(logs, "metrics.sink_failed")) == {"RuntimeError"}
+    assert {log["sink"] for log in logs if log["event"] == "metrics.sink_failed"} == {"Broken"}
+
+
+class Quitting(MemorySink):
+    """A sink that wants to end the process at its first event."""
+
+    inline = False
+
+    def emit(self, event):
+        super().emit(event)
+        if len(self.events) == 1:
+            raise SystemExit
+
+
+def test_a_sink_that_ends_its_thread_hears_what_follows():
+    """What is no `Exception` is a failure like any other."""
+    sink = Quitting()
+    reporter = Reporter([sink])
+    with capture_logs() as logs:
+        for _ in range(3):
+            reporter.emit(Event())
+        assert reporter.flush(PATIENCE)
+    assert (len(sink.events), reasons(logs, "metrics.sink_failed")) == (3, ["SystemExit"])
+
+
+class Counting:
+    """A sink that notes how many threads are in it at once."""
+
+    def __init__(self):
+        self.inside, self.most = 0, 0
+        self.entered = threading.Barrier(2)
+
+    def emit(self, event):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        with suppress(threading.BrokenBarrierError):
+            self.entered.wait(0.2)
+        self.inside -= 1
+
+
+def test_a_sink_of_several_agents_has_one_thread():
+    """It takes one event after the other, whoever reports them."""
+    sink = Counting()
+    reporters = [Reporter([sink]) for _ in range(3)]
+    for reporter in reporters:
+        reporter.emit(Event())
+    assert all(reporter.flush(PATIENCE) for reporter in reporters)
+    assert sink.most == 1
+
+
+def test_events_that_a_slow_sink_cannot_take_are_lost_with_one_warning(monkeypatch):
+    """Its memory is bounded."""
+    monkeypatch.setattr("langchain_ctxwin.reporting.MAX_WAITING", 2)
+    hanging = Hanging()
+    reporter = Reporter([hanging])
+    with capture_logs() as logs:
+        for _ in range(10):
+            reporter.emit(Event())
+        hanging.released.set()
+        reporter.flush(PATIENCE)
+    assert len(reasons(logs, "metrics.lost")) == 1
+    assert hanging.taken < 10
+
+
+def test_a_memory_sink_forgets_the_oldest_events():
+    sink = MemorySink(max_events=2)
+    for n in range(5):
+        sink.emit(Event(thread=str(n)))
+    assert [event.thread for event in sink.events] == ["3", "4"]
+    sink.clear()
+    assert sink.events == []
+
+
+def test_log_and_stream_show_steps_only_when_asked():
+    """What every engine logs and streams by itself are compactions and troubles; an own sink takes its place."""
+    for sinks, expected in (((), 0), ((LogSink(steps=True), StreamSink(steps=True)), 1)):
+        agent = agent_on("nodes", model_of(), sinks=sinks)
+        with capture_logs() as logs:
+            streamed = [*agent.stream({"messages": [HumanMessage("hi")]}, THREAD, stream_mode="custom")]
+        assert len([log for log in logs if log["event"] == "context.step"]) == expected
+        assert len([one for one in streamed if one["type"] == "context.step"]) == expected
+
+
+class Async:
+    """A sink that nobody would await."""
+
+    async def emit(self, event):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: Reporter([Async()]), "whose emit is async: make it a plain method"),
+        (lambda: Reporter([print]), "sinks holds <built-in function print>: a sink is an object with a method emit"),
+        (lambda: Reporter([MemorySink]), "a sink is an object with a method emit"),
+        (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
+        (lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3), "sinks=3: pass a list of sinks"),
+        (lambda: create_context_agent(model_of(), [], prices=3), "prices=3: pass a ModelInfo, a ModelRegistry"),
+        (lambda: Prices(Async().emit), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
+        (lambda: Prices(ModelInfo), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
+        (lambda: ToolResultGuard(sinks=[3]), "sinks holds 3"),
+        (lambda: RoutedChatModel(ModelRouter([model_of()]), sinks=[3]), "sinks holds 3"),
+        (lambda: MemorySink(0), "max_events=0: give a whole number of events, at least 1"),
+        (
+            lambda: ContextWindowMiddleware(ContextEngine(ModelLimits(context_window=9)), sinks=[]),
+            "set sinks on the eng",
+        ),
+    ],
+)
+def test_what_is_no_sink_is_refused(make, fault):
+    """Before any money is spent, with what to pass instead."""
+    with pytest.raises(ConfigError) as raised:
+        make()
+    assert fault in str(raised.value)
+
+
+COUNTS = st.none() | st.integers(-5, 2_000) | st.booleans() | st.just("7")
+PARTS = st.sampled_from(("cache_read", "cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"))
+
+
+@given(
+    st.fixed_dictionaries(
+        {"input_tokens": COUNTS, "output_tokens": COUNTS},
+        optional={"input_token_details": st.dictionaries(PARTS, COUNTS) | st.none()},
+    )
+)
+def test_the_parts_of_a_usage_never_exceed_it(stated):
+    """Whatever a provider reports: a cost is never negative, and caching never makes input free of a price."""
+    usage = Usage.of(stated)
+    assert (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0) <= (usage.input_tokens or 0)
+    assert 0 <= usage.hour_write_tokens <= (usage.cache_write_tokens or 0)
+    cost = usage.cost(PRICED)
+    assert (cost is None) == (usage.input_tokens is None or usage.output_tokens is None)
+    assert cost is None or cost >= 0
+
+
+def test_writing_to_a_cache_costs_by_how_long_it_is_kept():
+    """The hour has a price of its own."""
+    info = replace(PRICED, cache_write_price=Decimal(2), cache_write_hour_price=Decimal(4))
+    details = {"cache_read": 100, "cache_creation": 300, "ephemeral_1h_input_tokens": 200}
+    usage = Usage.of({"input_tokens": 1_000, "output_tokens": 0, "input_token_details": details})
+    assert usage.cost(info) * 1_000_000 == 600 * 1 + 100 * Decimal("0.1") + 100 * 2 + 200 * 4
+    only = Usage.of({"input_tokens": 9, "output_tokens": 0, "input_token_details": {"ephemeral_5m_input_tokens": 4}})
+    assert only.cache_write_tokens == 4
+
+
+def test_an_answer_from_langchains_own_cache_costs_nothing():
+    """It has the usage of the answer that was paid for."""
+    sink, model = MemorySink(), model_of(cache=InMemoryCache())
+    for _ in range(2):
+        model.invoke("hello", {"callbacks": [ContextCallbackHandler([sink], prices=PRICED)]})
+    first, second = sink.of(StepEvent)
+    assert (len(model.requests), first.cost > 0, second.cost) == (1, True, Decimal(0))
+
+
+def settle_prices():
+    """Wait until the threads that look prices up have ended."""
+    for thread in threading.enumerate():
+        if thread.name == "ctxwin" and thread is not threading.current_thread():
+            thread.join(PATIENCE)
+
+
+def test_prices_are_asked_for_once_and_never_waited_for():
+    """A registry that is slow or fails leaves costs unknown."""
+    asked, is_let = [], threading.Event()
+
+    def lookup(name):
+        asked.append(name)
+        is_let.wait(PATIENCE)
+        return PRICED
+
+    prices = Prices(lookup)
+    assert (prices.of("m"), prices.of("m"), prices.of("")) == (None, None, None)
+    is_let.set()
+    settle_prices()
+    assert (prices.of("m"), asked) == (PRICED, ["m"])
+    assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
+
+
+def test_prices_are_asked_for_again_after_some_minutes():
+    """A service that was down is back, prices change, and what was known serves where it is down again."""
+    answers = [OSError("down"), PRICED, replace(PRICED, input_price=Decimal(2)), OSError("down"), SystemExit()]
+    now, told = [0.0], []
+
+    def lookup(name):
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    prices = Prices(lookup, clock=lambda: now[0])
+    for _ in range(5):
+        for _ in range(3):
+            info = prices.of("m")
+            settle_prices()
+        told.append(info and info.input_price)
+        now[0] += 300.0
+    assert (told, answers) == ([None, *map(Decimal, "1222")], [])
+
+
+@on_both
+def test_the_first_answer_and_the_first_summary_have_their_costs(adapter):
+    """Prices are looked up while models are at work; they take longer than that."""
+    sink, known = MemorySink(), []
+
+    def at_work(*_):
+        settle_prices()
+        return AIMessage("They talked.")
+
+    def lookup(name):
+        known.append(name)
+        return replace(PRICED, name=name)
+
+    config = ContextConfig(output_reserve=0, summarize="inline", trigger=0.5)
+    options = {"config": config, "counter": COUNT, "prices": lookup, "sinks": [sink]}
+    writer = ScriptedChatModel(policy=at_work, model_name="writer")
+    agent = agent_on(adapter, model_of(policy=at_work), summarizer=writer, **options)
+    for n in range(8):
+        ask(agent, f"question {n} " + WORD * 120)
+    assert known == ["scripted", "writer"]
+    assert sink.of(SummaryEvent)
+    assert all(event.cost for event in (*sink.of(StepEvent), *sink.of(SummaryEvent)))
+
+
+@pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])
+def test_prices_that_are_none_are_unknown(said):
+    """Whatever a function returns costs no turn anything, and is named once."""
+    sink = MemorySink()
+    agent = agent_on("nodes", model_of(), sinks=[sink], counter=COUNT, prices=lambda name: said)
+    with capture_logs() as logs:
+        for n in range(3):
+            ask(agent, f"hello {n}")
+            settle_prices()
+    assert [event.cost for event in sink.of(StepEvent)] == [None] * 3
+    assert reasons(logs, "metrics.no_prices") == [f"scripted: a {type(said).__name__} instead of a ModelInfo"]
