@@ -27,6 +27,7 @@ from langchain_ctxwin.models.sources.learned import (
     merged,
 )
 from langchain_ctxwin.util.files import alone
+from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
 
 DAY = 24 * 3600.0
@@ -136,7 +137,9 @@ def test_what_can_never_work_is_refused(arguments, said):
 
 def test_the_models_heard_of_longest_ago_leave_first(path):
     full = {f"m{n}": {"context_window": Statement(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
-    limits_file(path).update(lambda _: full)
+    file = limits_file(path)
+    file.save(lambda _: full)
+    assert file.flush(PATIENCE)
     watch = Watch(NOON + DAY)
     source = LearnedSource(path, clock=watch)
     for name in ("m0", "new"):
@@ -201,7 +204,8 @@ def test_statements_survive_the_file(tmp_path_factory, heard):
     path = tmp_path_factory.getbasetemp() / "round_trip.json"
     path.unlink(missing_ok=True)
     file = limits_file(path)
-    assert file.update(lambda _: heard) == file.read() == heard
+    file.save(lambda _: heard)
+    assert (file.flush(PATIENCE), file.read()) == (True, heard)
 
 
 @settings(max_examples=30)

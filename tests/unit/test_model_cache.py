@@ -9,9 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.cache import FILE_VERSION, MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
+from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
 from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.stored import VERSION
 from langchain_ctxwin.util import files
+from support.agents import PATIENCE
 from support.model_sources import NOON, ListSource, Watch, model
 
 
@@ -72,11 +74,12 @@ def test_the_file_does_not_grow_without_limit():
 
 def save(file, snapshots):
     """Do what a registry does with what it fetched."""
-    file.update(lambda stored: newest({**stored, **snapshots}))
+    file.save(lambda stored: newest({**stored, **snapshots}))
+    assert file.flush(PATIENCE)
 
 
 def entry(**fields):
-    return json.dumps({"version": FILE_VERSION, "snapshots": {"api": {"fetched_at": NOON, "models": [fields]}}})
+    return json.dumps({"version": VERSION, "snapshots": {"api": {"fetched_at": NOON, "models": [fields]}}})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_a_corrupt_file_is_set_aside_and_started_anew(path, text):
 
 
 def test_a_file_of_a_newer_version_is_left_alone(path):
-    text = json.dumps({"version": FILE_VERSION + 1, "snapshots": "in another shape"})
+    text = json.dumps({"version": VERSION + 1, "snapshots": "in another shape"})
     cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
         assert cache.read() == {}

@@ -7,6 +7,7 @@ import threading
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +17,8 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import cache
-from langchain_ctxwin.models.cache import Feed, SourceCache
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.sources import ExplicitSource, GuessSource, LearnedSource
+from langchain_ctxwin.models.sources import ExplicitSource, GeminiSource, GuessSource, LearnedSource
 from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
 from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util.background import in_daemon
@@ -358,15 +358,17 @@ def test_a_clock_that_goes_back_makes_facts_expire():
 
 
 def test_a_failing_source_is_asked_ever_more_rarely():
-    watch = Watch()
-    feed = Feed(ListSource(failing=OSError()), "api", 10_000, watch, 9.0)
-    pauses = []
-    for _ in range(8):
-        feed.fetch()
-        failed_at = watch.now
-        while not feed.is_due():
-            watch.now += FIRST_PAUSE_SECONDS
-        pauses.append(watch.now - failed_at)
+    watch, asked = Watch(), []
+
+    def fail(name):
+        asked.append(watch.now)
+        raise OSError
+
+    known = ModelRegistry([SimpleNamespace(fetch=fail)], 10_000, watch)
+    while len(asked) < 9:
+        known.models()
+        watch.now += FIRST_PAUSE_SECONDS
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
     assert pauses == [10, 20, 40, 80, 160, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
 
 
@@ -655,7 +657,7 @@ def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
     """A key for a server of one's own is not sent to the maker; an address that is none fails its source alone."""
     monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
     gemini, _ = sources_of({"GOOGLE_API_KEY": "given"})
-    assert gemini._headers() == {"x-goog-api-key": "given"}
+    assert gemini.cache_key == GeminiSource(api_key="given").cache_key
     own, _ = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
     assert repr(own) == "OpenAICompatibleSource('http://localhost:8000/v1', provider='localhost:8000')"
     wrong, other = sources_of({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
@@ -696,17 +698,18 @@ def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, 
 
 def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
     hanging = HeldSource(model())
-    feeds = SourceCache([("api", hanging)], ttl_seconds=TTL, clock=Watch(), timeout_seconds=0.5)
-    feeds.settle()
-    with feeds._lock, feeds._listing_lock, feeds.feeds[0]._lock:  # as other threads may, at any time
+    known = registry(hanging, timeout_seconds=0.5)
+    known.models()
+    feeds = known._cache
+    with feeds._listing_lock, feeds.feeds[0]._lock:  # as other threads may, at any time
         pid = os.fork()
         if pid == 0:
             code = 1
             signal.alarm(10)  # a child that waits for a lock is a failure
             try:
                 hanging.released.set()
-                feeds.refresh()
-                code = [claim.info.name for claim in feeds.feeds[0].claims()] != ["nova-1"]
+                known.refresh()
+                code = [info.name for info in known.models()] != ["nova-1"]
             finally:
                 os._exit(code)
     hanging.released.set()

@@ -189,7 +189,7 @@ def test_what_two_accounts_list_is_stored_apart(kind):
 
 
 def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
-    assert OpenAICompatibleSource("http://LocalHost:8000/v1")._provider == "localhost:8000"
+    assert OpenAICompatibleSource("http://LocalHost:8000/v1").name == "localhost:8000"
 
 
 def test_what_is_posted_is_not_redirected():

@@ -12,9 +12,6 @@ from langchain_ctxwin.models.sources.platforms import GEMINI
 from langchain_ctxwin.models.sources.reading import mapping, stated, tokens
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
-PAGE_SIZE = 1000
-PREFIX = "models/"
-GENERATES = "generateContent"
 
 
 class GeminiSource(ApiSource):
@@ -44,17 +41,17 @@ class GeminiSource(ApiSource):
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:
-            return session.entries("/models", {"pageSize": PAGE_SIZE})
-        return [mapping(session.find(f"/models/{quote(name.removeprefix(PREFIX), safe='')}"))]
+            return session.entries("/models", {"pageSize": 1000})
+        return [mapping(session.find(f"/models/{quote(name.removeprefix('models/'), safe='')}"))]
 
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:  # noqa: ARG002  # the base's
         methods, listed = entry.get("supportedGenerationMethods"), entry.get("name")
-        if not isinstance(listed, str) or (isinstance(methods, list) and GENERATES not in methods):
+        if not isinstance(listed, str) or (isinstance(methods, list) and "generateContent" not in methods):
             return None  # a model for something else, such as embeddings
         largest_input, largest_output = tokens(entry.get("inputTokenLimit")), tokens(entry.get("outputTokenLimit"))
         return stated(
             self.name,
-            listed.removeprefix(PREFIX),
+            listed.removeprefix("models/"),
             provider="google",
             context_window=largest_input + largest_output if largest_input and largest_output else None,
             max_input_tokens=largest_input,
