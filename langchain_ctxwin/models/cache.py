@@ -48,14 +48,9 @@ class SourceState:
 
     name: str
     tier: str
-    models: int
-    """Models that it lists."""
-
-    age_seconds: float | None
-    """Since it answered last; None when it never did."""
-
-    fault: str
-    """Why its last answer could not be had; empty when it was."""
+    models: int  # that it lists
+    age_seconds: float | None  # since it answered last; None when it never did
+    fault: str  # why its last answer could not be had; empty when it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +60,7 @@ class Snapshot:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, revalidate_instances="always")
 
     models: tuple[ModelInfo, ...]
-    fetched_at: float
-    """Seconds since the epoch."""
+    fetched_at: float  # seconds since the epoch
 
 
 _SNAPSHOT = TypeAdapter(Snapshot)
@@ -115,11 +109,9 @@ class SourceCache:
             self._list()
 
     def settled(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> Work[None]:
-        """Have what is due asked, and wait for it as long as it is worth.
+        """Have what is due asked, and wait for it as long as it is worth; until it `knows`, for all that is on its way.
 
-        Args:
-            names: Asked of sources that list nothing.
-            knows: Whether the wanted facts are there; where they are not, all that is on its way is waited for.
+        Sources that list nothing are asked for the names.
         """
         asked = [job for feed in self.feeds for job in feed.ask_if_due()]
         is_cold = not all(feed.has_tried for feed in self.feeds)
@@ -131,7 +123,8 @@ class SourceCache:
 
     def refresh(self) -> None:
         """Ask every source now, also those that failed a moment ago, and wait: for each only its limited time."""
-        wait(self._pending(), self._timeout_seconds)  # what was asked before does not count
+        before = [job for feed in self.feeds for job in feed.pending(is_sure=True)]  # these answers do not count
+        wait(before, self._timeout_seconds)
         wait([feed.ask() for feed in self.feeds if not feed.is_stuck], self._timeout_seconds)
         self.flush(self._timeout_seconds)
 
@@ -228,9 +221,9 @@ class Feed:
             return False
         return known is None or not 0 <= self._clock() - known.fetched_at < self._ttl_seconds
 
-    def pending(self) -> list[Future[Any]]:
-        """Return the calls that may be waited for; what takes longer is a failure."""
-        if not self._calls:  # nearly always, and asked in every lookup
+    def pending(self, *, is_sure: bool = False) -> list[Future[Any]]:
+        """Return the calls that may be waited for, to be sure also one that starts now; what takes longer failed."""
+        if not self._calls and not is_sure:  # nearly always, and asked in every lookup
             return []
         now = time.monotonic()
         with self._lock:
@@ -257,12 +250,6 @@ class Feed:
             fault=self.fault,
         )
 
-    def ask(self, about: str | None = None) -> Future[Any]:
-        """Return the call that asks this already, else start one."""
-        with self._lock:
-            job, _ = self._calls.get(about, (None, 0.0))
-            return self._start(about) if job is None or job.done() else job
-
     def ask_if_due(self, about: str | None = None) -> list[Future[Any]]:
         """Return the call that was started because it is due; of threads at the same moment only one starts it."""
         self.pending()
@@ -270,6 +257,12 @@ class Feed:
             return []
         with self._lock:
             return [self._start(about)] if self._is_due(about) else []
+
+    def ask(self, about: str | None = None) -> Future[Any]:
+        """Return the call that asks this already, else start one."""
+        with self._lock:
+            job, _ = self._calls.get(about, (None, 0.0))
+            return self._start(about) if job is None or job.done() else job
 
     def _start(self, about: str | None) -> Future[Any]:
         try:
@@ -362,7 +355,7 @@ def newest(snapshots: Snapshots) -> Snapshots:
 
 
 def waiting(jobs: Sequence[Future[Any]], seconds: float) -> Wait:
-    """Return the wait for calls, of at most so many seconds."""
+    """The wait for calls, of at most so many seconds."""
 
     async def later() -> None:
         if jobs:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from langchain_ctxwin.models.merging import LIMIT_FIELDS, Claim, in_order, merged
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS
+from langchain_ctxwin.models.merging import Claim, in_order, merged
 from langchain_ctxwin.models.sources.reading import provider_id
 
 GENERIC = ""  # provider of what was stated about a name without saying who serves it
@@ -53,19 +54,12 @@ _MAKERS = {brand: maker for maker, brands in _BRANDS.items() for brand in brands
 class Resolved:
     """A listed model and all that is said about it."""
 
-    name: str
-    """As its most trusted source spells it."""
-
+    name: str  # as its most trusted source spells it
     provider: str | None
     claims: tuple[Claim, ...]
-    how: str
-    """How the name was found: by `name`, `alias` or `variant`."""
-
-    others: tuple[str, ...] = ()
-    """The same name elsewhere, as `provider/name`."""
-
-    is_ambiguous: bool = False
-    """True when several providers serve it and nothing but the smallest limits decided."""
+    how: str  # it was found: by `name`, `alias` or `variant`
+    others: tuple[str, ...]  # the same name elsewhere, as `provider/name`
+    is_ambiguous: bool  # several providers serve it, and nothing but the smallest limits decided
 
 
 class Listing:

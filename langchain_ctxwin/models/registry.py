@@ -59,8 +59,7 @@ class Statement:
     source: str
     tier: str
     value: object
-    counts: bool
-    """True for the statement whose value was taken."""
+    counts: bool  # whether this is the value that was taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +67,12 @@ class Explanation:
     """Everything known about one name."""
 
     asked: str
-    info: ModelInfo | None
-    """The facts as `lookup` returns them; None when it raises `UnknownModelError`."""
-
-    problem: str = ""
-    """The text of that error."""
-
-    how: str = ""
-    """How the name was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed."""
-
-    others: tuple[str, ...] = ()
-    """The same name at other providers, as `provider/name`."""
-
-    statements: tuple[Statement, ...] = ()
-    """By field, most trusted source first."""
-
-    sources: tuple[SourceState, ...] = ()
+    info: ModelInfo | None  # as `lookup` returns it; None when it raises `UnknownModelError`
+    problem: str  # the text of that error
+    how: str  # it was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed
+    others: tuple[str, ...]  # the same name at other providers, as `provider/name`
+    statements: tuple[Statement, ...]  # by field, most trusted source first
+    sources: tuple[SourceState, ...]
 
 
 class ModelRegistry:
@@ -105,15 +94,9 @@ class ModelRegistry:
     Raises:
         ConfigError: a source cannot be asked, a time is not positive, the path names no place, or a sink has no `emit`.
 
-    Instantiate:
-        ```python
-        registry = ModelRegistry(
-            [ExplicitSource({"my-model": {"context_window": 32_768}}), CatalogSource("models.json")]
-        )
-        ```
-
     Use:
         ```python
+        registry = ModelRegistry([ExplicitSource({"my-model": 32_768}), CatalogSource("models.json")])
         registry.lookup("my-model").limits.context_window  # 32768
         ```
     """
@@ -261,8 +244,8 @@ class ModelRegistry:
 
         A program that ends within seconds calls this, or each run of it asks all sources again.
         """
-        saved = [keeper.flush(timeout_seconds) for keeper in (self._cache, *self._memories)]
-        return all(saved)
+        is_learned_saved = [memory.flush(timeout_seconds) for memory in self._memories]
+        return self._cache.flush(timeout_seconds) and all(is_learned_saved)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
@@ -352,8 +335,9 @@ class ModelRegistry:
             return None
         name, provider = (resolved.name, resolved.provider) if resolved else (asked.name, asked.provider or None)
         info = self._merged(name, provider, claims)
-        is_listed_only = resolved is not None and len(claims) == len(resolved.claims)
-        return merged_before.put((asked.name, asked.provider), info) if is_listed_only else info
+        if resolved is not None and len(claims) == len(resolved.claims):  # nothing but what is listed
+            merged_before.put((asked.name, asked.provider), info)
+        return info
 
     def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
         info = merged(name, provider, claims)
@@ -380,11 +364,8 @@ class ModelRegistry:
 
     def _heard(self, names: Iterable[str]) -> list[Claim]:
         known = list(dict.fromkeys(names))
-        found = []
-        for memory in self._memories:
-            infos = next((infos for name in known if (infos := memory.fetch(name))), [])
-            found += [Claim(source=memory.name, tier=LEARNED, info=info) for info in infos]
-        return found
+        found = [next((infos for name in known if (infos := memory.fetch(name))), []) for memory in self._memories]
+        return [Claim(source=LEARNED, tier=LEARNED, info=info) for infos in found for info in infos]
 
     def _spelled(self, name: str) -> str:
         """A name with its provider's id, however that was spelled; another name as it is."""
@@ -398,14 +379,11 @@ def _lowering(heard: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
     own = [claim.info for claim in listed if claim.tier == "provider"]
     window = next((info.context_window for info in own if info.context_window), inf)
     largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
+    tops = {"context_window": window, "max_input_tokens": largest_input}
     lowered = []
     for claim in heard:
-        info = claim.info
-        if (info.context_window or 0) > window:
-            info = replace(info, context_window=None)
-        if (info.max_input_tokens or 0) > largest_input:
-            info = replace(info, max_input_tokens=None)
-        lowered.append(replace(claim, info=info))
+        higher: dict[str, Any] = {name: None for name, top in tops.items() if (getattr(claim.info, name) or 0) > top}
+        lowered.append(replace(claim, info=replace(claim.info, **higher)))
     return lowered
 
 
@@ -426,19 +404,12 @@ class _Asked:
     """A model as the caller named it."""
 
     name: str
-    provider: str = ""
-    """Id of the provider that the chat model speaks to; empty when unknown."""
-
-    own: tuple[Claim, ...] = ()
-    """What the chat model's own profile states."""
+    provider: str = ""  # id of the one that the chat model speaks to; empty when unknown
+    own: tuple[Claim, ...] = ()  # what the chat model's own profile states
 
 
 def _asked_about(model: Any) -> _Asked:
-    """Return what a name, facts, or a chat model (bindings and fallbacks are looked through) ask about.
-
-    Raises:
-        UnknownModelError: it has no name.
-    """
+    """What a name, facts, or a chat model (bindings and fallbacks are looked through) ask about."""
     if isinstance(model, ModelInfo):
         return _Asked(name=model.name, provider=model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))

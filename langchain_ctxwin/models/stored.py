@@ -51,8 +51,8 @@ class StoredValue(Generic[T]):
             return empty, f"no {what} of version {VERSION}: {where}"
 
         def written(value: T) -> str:
-            whole = document.model_construct(version=VERSION, **{key: value})
-            return str(whole.model_dump_json(exclude_defaults=True, **writing))
+            values: Any = {"version": VERSION, key: value}
+            return str(document.model_construct(**values).model_dump_json(exclude_defaults=True, **writing))
 
         self._worker = Worker(f"ctxwin-{what}", max_waiting=max_waiting)
         self._file: SharedFile[T] | None = None

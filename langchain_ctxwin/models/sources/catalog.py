@@ -132,6 +132,7 @@ def read_provider_row(source: str, provider: Any, name: Any, row: Any) -> ModelI
         return None
     limit, cost, kinds = mapping(row.get("limit")), mapping(row.get("cost")), mapping(row.get("modalities"))
     inputs = items(kinds.get("input"))
+    prices: Any = {f"{kind}_price": price(cost.get(kind)) for kind in ("input", "output", "cache_read", "cache_write")}
     return stated(
         source,
         name,
@@ -139,7 +140,7 @@ def read_provider_row(source: str, provider: Any, name: Any, row: Any) -> ModelI
         context_window=tokens(limit.get("context")),
         max_input_tokens=tokens(limit.get("input")),
         max_output_tokens=tokens(limit.get("output")),
-        **{f"{kind}_price": price(cost.get(kind)) for kind in ("input", "output", "cache_read", "cache_write")},
+        **prices,
         capabilities=capabilities_of(
             tools=row.get("tool_call"),
             **{kind: row.get(kind) for kind in ("structured_output", "reasoning", "temperature")},

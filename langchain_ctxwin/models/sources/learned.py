@@ -38,11 +38,8 @@ class Statement:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
 
     tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
-    heard_at: float
-    """Seconds since the epoch."""
-
-    is_withdrawn: bool = False
-    """True once an accepted request refuted the limit: it counts no more, and stays to overrule older files."""
+    heard_at: float  # seconds since the epoch
+    is_withdrawn: bool = False  # refuted by an accepted request: it counts no more, and stays to overrule older files
 
 
 Heard = Mapping[str, Mapping[str, Statement]]  # model name -> limit field -> the newest statement about it
@@ -69,16 +66,14 @@ class LearnedSource:
     """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
 
     Per field the latest statement wins, be it smaller or larger. What is learned only ever lowers a configured limit,
-    so a stale small one wastes window: whoever hears a larger one, because the server was restarted with more room,
-    corrects it for new conversations; one that heard the small limit itself keeps it in its state. A request that the
-    provider accepts although it is larger withdraws the limit (`accepted`). Requests that obey the small one are never
-    refused, so neither may happen; therefore each statement also expires. Where servers with different windows share
-    a name, the smallest wins by itself: once it was heard, no request is large enough for the others to refuse.
+    so a stale small one wastes window: a larger one that is heard corrects it, and a larger request that is taken
+    withdraws it (`accepted`). Requests that obey it are never refused, so neither may happen; therefore each statement
+    also expires. Where servers with different windows share a name, the smallest wins by itself.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
     before the program ends. Trouble with the file is logged and never raised; a file with a fault is set aside as
-    `<name>.corrupt` (one such file, the latest) before it is replaced. A lock file `<name>.lock` beside it stays.
+    `<name>.corrupt` before it is replaced. A lock file `<name>.lock` beside it stays.
 
     Raises:
         ConfigError: the path names no place, or `ttl_seconds` is not positive.

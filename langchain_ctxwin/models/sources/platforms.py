@@ -131,11 +131,11 @@ def sources_of(
         try:
             found.append(kind(address, **options))
         except ConfigError as error:
-            found.append(Misconfigured(name, error))
+            found.append(_Misconfigured(name, error))
     return [*found, sources.ProfileSource(models), *map(sources.CatalogSource, catalogs)]
 
 
-class Misconfigured:
+class _Misconfigured:
     """Stands where a source would be whose address is none, so that it is shown with what is wrong, and others work."""
 
     tier = "provider"
@@ -145,11 +145,6 @@ class Misconfigured:
         self._error = error
 
     def fetch(self, name: str | None) -> Sequence[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
-        """Say what is wrong.
-
-        Raises:
-            ConfigError: always.
-        """
         raise self._error
 
 
