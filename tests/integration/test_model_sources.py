@@ -203,14 +203,9 @@ def test_a_catalog_is_read_from_a_url(fleet, path, names):
     ("kind", "reason", "requests"),
     [
         ("http500", "answered HTTP 500", 3),
-        ("busy", "answered HTTP 429", 1),
         ("garbage", "answered 5 bytes that are no JSON", 1),
         ("html", "answered 33 bytes that are no JSON", 1),
         ("truncated", "cannot be reached: RemoteProtocolError", 3),
-        ("elsewhere", "redirects to another host, which is not followed", 1),
-        ("no_port", "redirects to another host, which is not followed", 1),
-        ("circle", "redirects more than 3 times", 4),
-        ("missing", "answered HTTP 404", 1),
     ],
 )
 def test_a_broken_server_is_a_typed_error(fleet, kind, reason, requests):
@@ -234,12 +229,6 @@ def test_a_server_that_drips_its_headers_is_left_in_time(fleet):
     assert fleet.paths() == ["/drip/v1/models"]
 
 
-def test_a_redirect_on_the_same_host_is_followed_with_the_key(fleet):
-    [found] = OpenAICompatibleSource(fleet.url + "/moved/v1", KEY).fetch(None)
-    assert found.name == "test-plain"
-    assert fleet.headers_of("/openai/v1/models")["authorization"] == f"Bearer {KEY}"
-
-
 def test_a_listing_that_repeats_its_cursor_ends(fleet):
     GeminiSource(fleet.url + "/endless").fetch(None)
     assert fleet.paths() == ["/endless/v1beta/models"] * 2
@@ -254,15 +243,3 @@ def test_a_real_llama_cpp_server_states_the_window_it_was_started_with(start_lla
     server = start_llama(n_ctx=1024)
     [found] = OpenAICompatibleSource(server.url).fetch(None)
     assert found.context_window == 1024
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        GeminiSource("http://localhost:1", KEY),
-        AnthropicSource("http://localhost:1", KEY),
-        OpenAICompatibleSource("http://localhost:1/v1", KEY),
-    ],
-)
-def test_no_source_shows_its_key(source):
-    assert KEY not in f"{source!r} {source.cache_key} {source.name}"
