@@ -229,8 +229,8 @@ class Feed:
         with self._lock:
             self._calls = {about: call for about, call in self._calls.items() if not call[0].done()}
             waited_for = [job for job, since in self._calls.values() if now - since < self._timeout_seconds]
-            was_stuck, self.is_stuck = self.is_stuck, len(waited_for) < len(self._calls)
-        if self.is_stuck and not was_stuck:
+            self.is_stuck = len(waited_for) < len(self._calls)
+        if self.is_stuck:
             self.fail(f"no answer within {self._timeout_seconds:g} seconds")
         return waited_for
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
+from langchain_ctxwin.models.sources.http import ApiSource, Session
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import capabilities_of, mapping, stated, tokens
 
@@ -27,13 +27,9 @@ class AnthropicSource(ApiSource):
 
     name = "anthropic"
     platforms = (ANTHROPIC,)
+    versions = ("/v1",)
     headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
     key_header = "x-api-key"
-
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        super().__init__(base_of(base_url or ANTHROPIC.url).removesuffix("/v1") + "/v1", api_key, timeout_seconds)
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:

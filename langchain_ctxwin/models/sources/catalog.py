@@ -82,11 +82,7 @@ class CatalogSource:
         return f"CatalogSource({self._shown!r})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, wherever it is served, or all of them.
-
-        Raises:
-            SourceError: the catalog cannot be read, or has none of the two shapes.
-        """
+        """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
         rows = list(_rows(self.name, self._document()))
         found = [info for info in rows if info is not None]
         if not found:

@@ -7,11 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
+from langchain_ctxwin.models.sources.http import ApiSource, Session
 from langchain_ctxwin.models.sources.platforms import GEMINI
 from langchain_ctxwin.models.sources.reading import mapping, stated, tokens
-
-VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 
 
 class GeminiSource(ApiSource):
@@ -31,13 +29,8 @@ class GeminiSource(ApiSource):
 
     name = "gemini"
     platforms = (GEMINI,)
+    versions = ("/v1beta", "/v1", "/v1alpha")
     key_header = "x-goog-api-key"
-
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        base = base_of(base_url or GEMINI.url)
-        super().__init__(base if base.endswith(VERSIONS) else base + VERSIONS[0], api_key, timeout_seconds)
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:

@@ -84,11 +84,7 @@ def shown(url: str) -> str:
 def connected(
     base_url: str, headers: Mapping[str, str] | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> Iterator[Session]:
-    """Connect for one `fetch`; all its requests share the time.
-
-    Raises:
-        SourceError: a header cannot be sent.
-    """
+    """Connect for one `fetch`; all its requests share the time. A header that cannot be sent is a `SourceError`."""
     try:
         own = {"accept": "application/json", "accept-encoding": "gzip"}
         client = httpx.Client(headers={**own, **(headers or {})}, verify=_trusted())
@@ -109,13 +105,17 @@ class ApiSource(ABC):
 
     name: str
     tier: ClassVar[str] = "provider"
-    platforms: ClassVar[tuple[Platform, ...]] = ()  # whose keys in the environment may be sent there
+    platforms: ClassVar[tuple[Platform, ...]] = ()  # whose keys in the environment may be sent there, its own first
+    versions: ClassVar[tuple[str, ...]] = ("",)  # what the address ends in; the first is added where none does
     headers: ClassVar[Mapping[str, str]] = {}
     key_header: ClassVar[str] = ""
     key_prefix: ClassVar[str] = ""
 
-    def __init__(self, base_url: str, api_key: str | None, timeout_seconds: float) -> None:
-        self._base_url = base_url
+    def __init__(
+        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        base = base_of(base_url or self.platforms[0].url)
+        self._base_url = base if base.endswith(self.versions) else base + self.versions[0]
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
 
@@ -128,11 +128,7 @@ class ApiSource(ABC):
         return f"{type(self).__name__} {self.name} {self._base_url}{digest(self._key())}"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, by its name or an alias, or all of them.
-
-        Raises:
-            SourceError: the API cannot be read.
-        """
+        """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
         key = self._key()
         headers = {**self.headers, **({self.key_header: self.key_prefix + key} if key else {})}
         with connected(self._base_url, headers, timeout_seconds=self._timeout_seconds) as session:

@@ -46,7 +46,7 @@ class OllamaSource(ApiSource):
     name = "ollama"
 
     def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        super().__init__(base_of(base_url).removesuffix("/v1"), None, timeout_seconds)
+        super().__init__(base_of(base_url).removesuffix("/v1"), timeout_seconds=timeout_seconds)
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         shown: dict[str, Mapping[str, Any]] = {}

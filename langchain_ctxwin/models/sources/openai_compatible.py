@@ -86,7 +86,7 @@ class OpenAICompatibleSource(ApiSource):
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        super().__init__(base_of(base_url), api_key, timeout_seconds)
+        super().__init__(base_of(base_url), api_key, timeout_seconds=timeout_seconds)
         self.name = provider_id(provider) if provider else provider_at(self._base_url)
 
     def __repr__(self) -> str:
