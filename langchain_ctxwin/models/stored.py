@@ -11,7 +11,7 @@ from pydantic import ValidationError, create_model
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import MAX_FILE_BYTES, SharedFile
+from langchain_ctxwin.util.files import SharedFile
 
 VERSION = 1
 
@@ -36,7 +36,7 @@ class StoredValue(Generic[T]):
         what: str,
         writing: dict[str, Any],
         max_waiting: int = 1,
-        max_bytes: int = MAX_FILE_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         fields: Any = {"version": (Literal[1], ...), key: (kind, ...)}
         document: Any = create_model("document", **fields)
