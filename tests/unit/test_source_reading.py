@@ -380,35 +380,25 @@ def test_a_price_table_is_read(catalog):
     ]
 
 
-def test_a_gateways_model_keeps_the_slash_of_its_name(catalog):
-    row = {"litellm_provider": "openrouter", "max_input_tokens": 8192}
-    [found] = catalog({"openrouter/maker/test-pro": row}).fetch(None)
-    assert (found.provider, found.name) == ("openrouter", "maker/test-pro")
-
-
 @pytest.mark.parametrize(
-    ("row", "limits"),
+    ("row", "facts"),
     [
-        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096)),  # the oldest field is no window then
-        ({"max_input_tokens": "128k", "max_output_tokens": "4e3"}, (128_000, 4000)),
-        ({"max_input_tokens": 0, "max_output_tokens": None}, (None, None)),
-        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None)),
-        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None)),
-        ({"max_input_tokens": float("nan"), "max_output_tokens": float("inf")}, (None, None)),
+        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096, set())),  # the oldest field is no window then
+        ({"max_input_tokens": "128k", "max_output_tokens": "4e3"}, (128_000, 4000, set())),
+        ({"max_input_tokens": 0, "max_output_tokens": None}, (None, None, set())),
+        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None, set())),
+        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None, set())),
+        ({"max_input_tokens": float("nan"), "max_output_tokens": float("inf")}, (None, None, set())),
+        # A set that lacks tools says that there are none; an empty one is unknown.
+        ({"supports_vision": True}, (None, None, set())),
+        ({"supports_function_calling": False}, (None, None, {"text"})),
     ],
 )
-def test_strange_limits_are_read_or_unknown(catalog, row, limits):
-    [found] = catalog({"m": {"litellm_provider": "maker", **row}}).fetch(None)
-    assert (found.context_window, found.max_output_tokens) == limits
-
-
-@pytest.mark.parametrize(
-    ("row", "capabilities"), [({"supports_vision": True}, set()), ({"supports_function_calling": False}, {"text"})]
-)
-def test_capabilities_are_stated_only_by_a_row_that_mentions_tools(catalog, row, capabilities):
-    """A set that lacks tools says that there are none; an empty one is unknown."""
-    [found] = catalog({"m": {"litellm_provider": "maker", **row}}).fetch(None)
-    assert found.capabilities == capabilities
+def test_a_strange_row_states_what_can_be_believed(catalog, row, facts):
+    """A gateway's model keeps the slash of its name."""
+    [found] = catalog({"openrouter/maker/m": {"litellm_provider": "openrouter", **row}}).fetch(None)
+    assert (found.context_window, found.max_output_tokens, found.capabilities) == facts
+    assert (found.provider, found.name) == ("openrouter", "maker/m")
 
 
 def test_rows_that_cannot_be_read_are_counted(catalog):
