@@ -2,8 +2,14 @@
 
 import threading
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin import ModelInfo
+from langchain_ctxwin.models.sources.platforms import ANTHROPIC, COMPATIBLE, GEMINI
 
+VARIABLES = tuple(  # everything in an environment that brings a key or moves it
+    variable
+    for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
+    for variable in (*platform.key_variables, *platform.address_variables)
+)
 NOON = 1_800_000_000.0
 
 

@@ -185,7 +185,7 @@ def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
 def test_what_is_posted_is_not_redirected():
     visit = Visit(moved("/elsewhere", 307), GOOD)
     with pytest.raises(SourceError, match="redirects"):
-        visit.session.post("/show", {"model": "m"})
+        visit.session.get("/show", method="POST", json={"model": "m"})
 
 
 def test_a_key_that_is_no_header_is_a_typed_error():

@@ -95,7 +95,7 @@ class CatalogSource:
         try:
             if self._is_url:
                 with connected(self._place, timeout_seconds=self._timeout_seconds) as session:
-                    content = session.get_bytes()
+                    content = session.body("GET", self._place)
             else:
                 with Path(self._place).open("rb") as file:
                     content = file.read(MAX_BYTES + 1)

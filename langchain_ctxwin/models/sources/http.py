@@ -166,33 +166,23 @@ class Session:
         self._clock = clock
         self._sleep = sleep
 
-    def get(self, path: str = "", params: Mapping[str, Any] | None = None, *, without: str = "") -> Any:
+    def get(self, path: str = "", *, without: str = "", method: str = "GET", **sent: Any) -> Any:
         """Return the JSON at the path below the base URL, or below what is before this end of it."""
-        return self._json("GET", self._base_url.removesuffix(without) + path, params=dict(params or {}))
-
-    def find(self, path: str) -> Any:
-        """Return the JSON at the path, or None when the server has nothing there."""
+        url = self._base_url.removesuffix(without) + path
+        body = self.body(method, url, **sent)
         try:
-            return self.get(path)
-        except SourceError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise SourceError(f"{shown(url)} answered {len(body):,} bytes that are no JSON") from None
 
-    def optional(self, path: str, *, without: str = "") -> Any:
-        """Return the JSON at a path that most servers do not have, or None when it cannot be read."""
+    def find(self, path: str, *, without: str = "", is_optional: bool = False) -> Any:
+        """Return the JSON at a path, or None when nothing is there, of what is optional also when it cannot be read."""
         try:
             return self.get(path, without=without)
-        except SourceError:
-            return None
-
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON that answers this body."""
-        return self._json("POST", self._base_url + path, json=dict(body))
-
-    def get_bytes(self) -> bytes:
-        """Return what is at the base URL itself, whatever it is."""
-        return self._body("GET", self._base_url)
+        except SourceError as error:
+            if error.status == NOT_FOUND or is_optional:
+                return None
+            raise
 
     def entries(self, path: str, params: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
         """Return the entries of a listing, over all its pages."""
@@ -201,22 +191,15 @@ class Session:
         cursor: Mapping[str, Any] = {}
         while len(asked) < MAX_PAGES and cursor not in asked:  # a cursor that comes again would never end
             asked.append(cursor)
-            page = self.get(path, {**(params or {}), **cursor})
+            page = self.get(path, params={**(params or {}), **cursor})
             found += entries_of(page)
             known = {} if mapping(page).get("has_more") is False else mapping(page)
             tokens = ((parameter, known.get(field)) for field, parameter in CURSORS.items())
             cursor = next(({parameter: token} for parameter, token in tokens if token and isinstance(token, str)), {})
         return found
 
-    def _json(self, method: str, url: str, **sent: Any) -> Any:
-        body = self._body(method, url, **sent)
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise SourceError(f"{shown(url)} answered {len(body):,} bytes that are no JSON") from None
-
-    def _body(self, method: str, url: str, **sent: Any) -> bytes:
-        """The body of a good answer, after as many attempts as are allowed and fit into the time."""
+    def body(self, method: str, url: str, **sent: Any) -> bytes:
+        """Return the body of a good answer, after as many attempts as are allowed and fit into the time."""
         attempt = 0
         while True:
             attempt += 1

@@ -52,14 +52,17 @@ class OllamaSource(ApiSource):
         shown: dict[str, Mapping[str, Any]] = {}
         for model in [name] if name is not None else map(_name_in, session.entries("/api/tags")):
             try:
-                shown[model] = mapping(session.post("/api/show", {"model": model}))
+                shown[model] = mapping(session.get("/api/show", method="POST", json={"model": model}))
             except SourceError as error:
                 if name is None:
                     shown[model] = {}  # a listed one is there even if it cannot be shown
                 elif error.status != NOT_FOUND:
                     raise
         # Those that are in memory now; older servers do not say.
-        loaded = {_name_in(one): tokens(one.get("context_length")) for one in entries_of(session.optional("/api/ps"))}
+        loaded = {
+            _name_in(one): tokens(one.get("context_length"))
+            for one in entries_of(session.find("/api/ps", is_optional=True))
+        }
         windows = {model: loaded.get(model) or loaded.get(model + LATEST) for model in shown}
         return [{**details, NAME: model, LOADED: windows[model]} for model, details in shown.items()]
 

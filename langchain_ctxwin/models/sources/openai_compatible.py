@@ -96,14 +96,16 @@ class OpenAICompatibleSource(ApiSource):
         """The entries of the list, with what other paths of the same server say about them."""
         entries = session.entries("/models")
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
-            settings = mapping(session.optional("/props", without=VERSION)).get("default_generation_settings")
+            settings = mapping(session.find("/props", without=VERSION, is_optional=True)).get(
+                "default_generation_settings"
+            )
             started = tokens(mapping(settings).get("n_ctx"))  # of one of its slots, which is what a request meets
             return [{**entry, "context_window": started} for entry in entries] if started else entries
         owners = [entry.get("owned_by") for entry in entries]
         paths = [path for owner, path in OWNERS_WITH_MORE.items() if owner in owners]
-        more = [one for path in paths for one in entries_of(session.optional(path))]
+        more = [one for path in paths for one in entries_of(session.find(path, is_optional=True))]
         if platform_at(self._base_url) is None and not any(map(window_of, (*entries, *more))):
-            more += entries_of(session.optional("/api/v0/models", without=VERSION))  # LM Studio
+            more += entries_of(session.find("/api/v0/models", without=VERSION, is_optional=True))  # LM Studio
         known = {str(entry.get("id")): entry for entry in more}
         return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
 

@@ -71,11 +71,6 @@ COMPATIBLE = (  # their lists are read as OpenAI's is
     Platform("xai", "https://api.x.ai/v1", ("XAI_API_KEY",)),
     Platform("cohere", "https://api.cohere.com/v1", ("COHERE_API_KEY",)),
 )
-VARIABLES = tuple(  # everything in an environment that brings a key or moves it
-    variable
-    for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
-    for variable in (*platform.key_variables, *platform.address_variables)
-)
 
 
 def platform_at(url: str) -> Platform | None:
