@@ -383,12 +383,8 @@ class Evil(list):
 
 
 ERRORS = [
-    ValueError("https://host/models?key=secret"),
-    OddError(),
-    KeyboardInterrupt(),
-    SystemExit(1),
-    GeneratorExit(),
-    asyncio.CancelledError(),
+    *(ValueError("https://host/models?key=secret"), OSError("x"), OddError(), asyncio.CancelledError()),
+    *(KeyboardInterrupt(), SystemExit(1), GeneratorExit()),
 ]
 GARBAGE = [None, 7, "models", b"models", {"nova-1": 8192}, iter([]), ["nova-1"], [None], Evil([1]), [{}], object()]
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -42,18 +41,16 @@ class Statement:
     is_withdrawn: bool = False  # refuted by an accepted request: it counts no more, and stays to overrule older files
 
 
-Heard = Mapping[str, Mapping[str, Statement]]  # model name -> limit field -> the newest statement about it
-StoredHeard = Mapping[
-    Annotated[str, Field(min_length=1)], Mapping[Literal["context_window", "max_input_tokens"], Statement]
-]
+Heard = Mapping[tuple[str, str], Statement]  # model name and limit field -> the newest statement about it
+Stored = Mapping[Annotated[str, Field(min_length=1)], Mapping[Literal["context_window", "max_input_tokens"], Statement]]
 
 
-def limits_file(path: Path | None) -> StoredValue[Heard]:
+def limits_file(path: Path | None) -> StoredValue[Stored]:
     """Return the file that keeps statements."""
     return StoredValue(
         path,
         key="models",
-        kind=StoredHeard,
+        kind=Stored,
         empty={},
         events="models.learned",
         what="limits",
@@ -137,13 +134,12 @@ class LearnedSource:
         with self._lock:
             known = self.recall(model)
             refuted = known.keys() - unrefuted(known, tokens).keys()
-            self._hear(model, {field: replace(self._heard[model][field], is_withdrawn=True) for field in refuted})
+            self._hear(model, {field: replace(self._heard[model, field], is_withdrawn=True) for field in refuted})
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
-        known = self._heard.get(model)
-        live = self._live({model: known}).get(model, {}) if known else {}
-        return {field: said.tokens for field, said in live.items() if not said.is_withdrawn}
+        said = {field: self._heard.get((model, field)) for field in LIMIT_FIELDS}
+        return {field: one.tokens for field, one in said.items() if one and self._is_live(one) and not one.is_withdrawn}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.
@@ -151,7 +147,7 @@ class LearnedSource:
         Of a window and a larger input limit, heard at different times, only the window is stated.
         """
         infos = []
-        for model in sorted(self._heard) if name is None else [name]:
+        for model in sorted({model for model, _ in self._heard}) if name is None else [name]:
             limits: dict[str, Any] = dict(self.recall(model))
             if limits.get("max_input_tokens", 0) > limits.get("context_window", math.inf):
                 del limits["max_input_tokens"]
@@ -174,48 +170,45 @@ class LearnedSource:
 
     def _hear(self, model: str, said: Mapping[str, Statement]) -> None:
         """Take up statements of this moment: newer than those they replace, even if the clock was set back."""
-        if not said:
-            return
-        known = self._live({model: self._heard.get(model, {})}).get(model, {})
-        earliest = {field: math.nextafter(known[field].heard_at, math.inf) for field in known}
-        newer = {
-            field: replace(one, heard_at=max(self._clock(), earliest.get(field, -math.inf)))
-            for field, one in said.items()
-        }
-        self._heard = _newest({**self._heard, model: {**known, **newer}})
-        self._file.save(self._absorb)  # a change that waits saves this too
+        newer = {}
+        for field, one in said.items():
+            known = self._heard.get((model, field))
+            earliest = math.nextafter(known.heard_at, math.inf) if known and self._is_live(known) else -math.inf
+            newer[model, field] = replace(one, heard_at=max(self._clock(), earliest))
+        if newer:
+            self._heard = _newest({**self._heard, **newer})
+            self._file.save(self._absorb)  # a change that waits saves this too
 
-    def _absorb(self, heard: Heard) -> Heard:
+    def _absorb(self, stored: Stored) -> Stored:
+        """Take up what is stored, and return what is to be stored: all that has not expired."""
+        known = stored.items()
+        theirs: Heard = {(model, field): said for model, fields in known for field, said in fields.items()}
         with self._lock:
-            self._heard = _newest(merged(self._live(self._heard), self._live(heard)))
-            return self._heard
+            live = ({key: said for key, said in one.items() if self._is_live(said)} for one in (self._heard, theirs))
+            both = merged(*live)
+            self._heard = _newest({key: said for key, said in both.items() if len(key[0]) <= MAX_NAME_CHARS})
+        all_that_counts: dict[str, dict[Any, Statement]] = {}
+        for (model, field), said in self._heard.items():
+            all_that_counts.setdefault(model, {})[field] = said
+        return all_that_counts
 
-    def _live(self, heard: Heard) -> Heard:
-        """What has not expired; a statement from as far ahead is the mistake of a clock that was wrong."""
-        now, ttl = self._clock(), self._ttl_seconds
-        live = {
-            model: {field: said for field, said in known.items() if now - ttl < said.heard_at < now + ttl}
-            for model, known in heard.items()
-            if len(model) <= MAX_NAME_CHARS
-        }
-        return {model: known for model, known in live.items() if known}
+    def _is_live(self, said: Statement) -> bool:
+        """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
+        return abs(self._clock() - said.heard_at) < self._ttl_seconds
 
 
-def merged(one: Heard, other: Heard) -> dict[str, dict[str, Statement]]:
+def merged(one: Heard, other: Heard) -> Heard:
     """Return the newest statement per model and field; of two that were heard in the same instant, the stricter."""
-    both: dict[str, dict[str, Statement]] = {}
-    for model, known in chain(one.items(), other.items()):
-        newest = both.setdefault(model, {})
-        for field, said in known.items():
-            newest[field] = max(
-                said, newest.get(field, said), key=lambda one: (one.heard_at, not one.is_withdrawn, -one.tokens)
-            )
-    return both
+    both = {key: [heard[key] for heard in (one, other) if key in heard] for key in {**one, **other}}
+    return {
+        key: max(said, key=lambda one: (one.heard_at, not one.is_withdrawn, -one.tokens)) for key, said in both.items()
+    }
 
 
 def _newest(heard: Heard) -> Heard:
     """At most `MAX_MODELS` of them: those about which nothing was heard for longest leave."""
-    if len(heard) <= MAX_MODELS:
-        return heard
-    latest = {model: max(said.heard_at for said in known.values()) for model, known in heard.items()}
-    return {model: heard[model] for model in sorted(heard, key=lambda model: (latest[model], model))[-MAX_MODELS:]}
+    latest: dict[str, float] = {}
+    for (model, _), said in heard.items():
+        latest[model] = max(latest.get(model, -math.inf), said.heard_at)
+    kept = set(sorted(latest, key=lambda model: (latest[model], model))[-MAX_MODELS:])
+    return {key: said for key, said in heard.items() if key[0] in kept}
