@@ -6,7 +6,6 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.models.sources import (
     AnthropicSource,
     CatalogSource,
@@ -17,7 +16,7 @@ from langchain_ctxwin.models.sources import (
 )
 from langchain_ctxwin.models.sources.http import SourceError
 from support.model_fleet import ModelFleet
-from support.model_sources import VARIABLES
+from support.model_sources import VARIABLES, info
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -38,11 +37,6 @@ def fleet(shared_fleet, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.001)
     return shared_fleet
-
-
-def info(source, name, **facts):
-    """What a source of this name is expected to state."""
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, source), **facts)
 
 
 def test_gemini_states_separate_limits_over_all_pages(fleet):

@@ -62,5 +62,10 @@ class HeldSource(ListSource):
         return super().fetch(name)
 
 
+def info(source, name, **facts):
+    """What a source of this name is expected to state."""
+    return ModelInfo(name=name, provenance=dict.fromkeys(facts, source), **facts)
+
+
 def model(name="nova-1", provider="acme", context_window=8192, **facts):
     return ModelInfo(name=name, provider=provider, context_window=context_window, **facts)

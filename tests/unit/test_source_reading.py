@@ -42,6 +42,7 @@ from langchain_ctxwin.models.sources.reading import (
     tokens,
 )
 from support.model_shapes import CATALOG, PRICE_TABLE
+from support.model_sources import info
 
 # Asking over HTTP
 
@@ -340,13 +341,10 @@ def catalog(tmp_path):
     return written
 
 
-def info(name, **facts):
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, "api.json"), **facts)
-
-
 def test_a_catalog_of_providers_is_read(catalog):
     assert catalog(CATALOG).fetch(None) == [
         info(
+            "api.json",
             "test-pro",
             provider="maker",
             context_window=400_000,
@@ -358,13 +356,14 @@ def test_a_catalog_of_providers_is_read(catalog):
             capabilities=frozenset({"text", "tools", "reasoning", "temperature", "images", "pdf"}),
             deprecated=True,
         ),
-        info("maker/test-pro", provider="gateway"),
+        info("api.json", "maker/test-pro", provider="gateway"),
     ]
 
 
 def test_a_price_table_is_read(catalog):
     assert catalog(PRICE_TABLE).fetch(None) == [
         info(
+            "api.json",
             "test-pro",
             provider="maker",
             context_window=128_000,
@@ -375,8 +374,8 @@ def test_a_price_table_is_read(catalog):
             capabilities=frozenset({"text", "tools", "images"}),
             retires_on=date(2099, 5, 31),
         ),
-        info("test-old", provider="maker", context_window=32_000),
-        info("test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
+        info("api.json", "test-old", provider="maker", context_window=32_000),
+        info("api.json", "test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
     ]
 
 
@@ -462,66 +461,51 @@ def test_a_catalog_is_called_and_stored_after_its_place(tmp_path):
 # What the user states
 
 
+BLEND = {
+    "provider": "google_genai",
+    "context_window": "128k",
+    "max_output_tokens": 1e3,
+    "input_price": 0.1,
+    "output_price": "0.40",
+    "capabilities": ["tools", "images"],
+    "aliases": ("big",),
+    "tokenizer_family": "gemini",
+    "deprecated": True,
+    "retires_on": "2099-05-31",
+    "cache_read_price": None,
+}
+READ = {
+    "provider": "google",
+    "context_window": 128_000,
+    "max_output_tokens": 1000,
+    "input_price": Decimal("0.1"),
+    "output_price": Decimal("0.4"),
+    "capabilities": frozenset({"tools", "images"}),
+    "retires_on": date(2099, 5, 31),
+}
+LIMITS = {"context_window": 8192, "max_input_tokens": 6000, "max_output_tokens": 2000}
+
+
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("said", "facts"),
     [
-        (8192, ModelInfo(name="small", context_window=8192, provenance={"context_window": "explicit"})),
-        *((nothing, ModelInfo(name="small")) for nothing in (None, {}, {"context_window": None})),
-        (
-            ModelInfo(name="small", provider="maker", provenance={"provider": "elsewhere"}),
-            ModelInfo(name="small", provider="maker", provenance={"provider": "explicit"}),
-        ),
-        (
-            ModelInfo(name="nova-1", aliases=("nova",)),
-            ModelInfo(name="small", aliases=("nova-1", "nova"), provenance={"aliases": "explicit"}),
-        ),
+        (8192, {"context_window": 8192}),
+        *((nothing, {}) for nothing in (None, {}, {"context_window": None})),
+        (ModelInfo(name="small", provider="maker", provenance={"provider": "elsewhere"}), {"provider": "maker"}),
+        (ModelInfo(name="nova-1", aliases=("nova",)), {"aliases": ("nova-1", "nova")}),
+        (ModelLimits(8192, 6000, 2000, 1000), LIMITS),  # without what a request asks for
+        (BLEND, {name: READ.get(name, value) for name, value in BLEND.items() if value is not None}),
     ],
 )
-def test_what_is_said_about_a_name_holds_under_it(said, expected):
-    assert ExplicitSource({"small": said}).fetch("small") == [expected]
-
-
-def test_limits_are_taken_without_what_a_request_asks_for():
-    [info] = ExplicitSource({"small": ModelLimits(8192, 6000, 2000, 1000)}).fetch(None)
-    assert (info.limits, info.provider) == (ModelLimits(8192, 6000, 2000), None)
-
-
-def test_fields_are_read_in_the_ways_people_write_them():
-    facts = {
-        "provider": "google_genai",
-        "context_window": "128k",
-        "max_output_tokens": 1e3,
-        "input_price": 0.1,
-        "output_price": "0.40",
-        "capabilities": ["tools", "images"],
-        "aliases": ("big",),
-        "tokenizer_family": "gemini",
-        "deprecated": True,
-        "retires_on": "2099-05-31",
-        "cache_read_price": None,
-    }
-    [info] = ExplicitSource({"house-blend": facts}).fetch(None)
-    expected = ModelInfo(
-        name="house-blend",
-        provider="google",
-        context_window=128_000,
-        max_output_tokens=1000,
-        input_price=Decimal("0.1"),
-        output_price=Decimal("0.4"),
-        capabilities=frozenset({"tools", "images"}),
-        aliases=("big",),
-        tokenizer_family="gemini",
-        deprecated=True,
-        retires_on=date(2099, 5, 31),
-        provenance=dict.fromkeys(facts.keys() - {"cache_read_price"}, "explicit"),
-    )
-    assert info == expected
+def test_what_is_said_about_a_name_holds_under_it(said, facts):
+    """Fields are read in the ways people write them."""
+    assert ExplicitSource({"small": said}).fetch("small") == [info("explicit", "small", **facts)]
 
 
 def test_a_model_is_found_by_its_name_or_an_alias():
     source = ExplicitSource({"small": 8192, "large": {"context_window": 200_000, "aliases": ["big"]}})
-    assert [info.name for info in source.fetch("big")] == ["large"]
-    assert [info.name for info in source.fetch(None)] == ["small", "large"]
+    assert [one.name for one in source.fetch("big")] == ["large"]
+    assert [one.name for one in source.fetch(None)] == ["small", "large"]
     assert source.fetch("unknown") == []
 
 
@@ -571,10 +555,6 @@ EXPECTED = {
 }
 
 
-def profiled(name, **facts):
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, "profile"), **facts)
-
-
 def gemini(profile):
     return ChatGoogleGenerativeAI(model="models/test-pro", google_api_key="x", profile=profile)
 
@@ -597,7 +577,7 @@ def installed(tmp_path, monkeypatch):
 def test_the_profile_of_a_given_model_is_read():
     bare = [FakeListChatModel(responses=["x"], profile=profile) for profile in ({}, None)]
     source = ProfileSource([gemini(PROFILE).bind_tools([]), *bare], installed=False)
-    assert source.fetch(None) == [profiled("test-pro", provider="google", **EXPECTED)]
+    assert source.fetch(None) == [info("profile", "test-pro", provider="google", **EXPECTED)]
     assert source.fetch("unknown") == []
 
 
@@ -605,7 +585,7 @@ def test_the_table_of_an_integration_is_read_without_importing_it(installed):
     source = installed(
         f"from typing import Any\n\n_PROFILES: dict[str, Any] = {{'test-pro': {PROFILE!r}, 'empty': {{}}}}"
     )
-    assert source.fetch(None) == [profiled("test-pro", provider="maker", **EXPECTED)]
+    assert source.fetch(None) == [info("profile", "test-pro", provider="maker", **EXPECTED)]
 
 
 def test_a_given_model_comes_before_the_tables(installed):
