@@ -38,6 +38,10 @@ class StoredValue(Generic[T]):
         max_waiting: int = 1,
         max_bytes: int | None = None,
     ) -> None:
+        self._worker = Worker(f"ctxwin-{what}", max_waiting=max_waiting)
+        self._file: SharedFile[T] | None = None
+        if path is None:
+            return
         fields: Any = {"version": (Literal[1], ...), key: (kind, ...)}
         document: Any = create_model("document", **fields)
 
@@ -54,12 +58,9 @@ class StoredValue(Generic[T]):
             values: Any = {"version": VERSION, key: value}
             return str(document.model_construct(**values).model_dump_json(exclude_defaults=True, **writing))
 
-        self._worker = Worker(f"ctxwin-{what}", max_waiting=max_waiting)
-        self._file: SharedFile[T] | None = None
-        if path is not None:
-            self._file = SharedFile(
-                path, events=events, version=VERSION, empty=empty, read=read, write=written, max_bytes=max_bytes
-            )
+        self._file = SharedFile(
+            path, events=events, version=VERSION, empty=empty, read=read, write=written, max_bytes=max_bytes
+        )
 
     def read(self) -> T | None:
         """Return what the file holds, in this thread; None when it cannot be read."""
