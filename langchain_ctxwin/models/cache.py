@@ -77,7 +77,6 @@ def snapshot_file(path: Path | None) -> StoredValue[Snapshots]:
         events="models.cache",
         what="snapshots",
         writing={"exclude": {"snapshots": {"__all__": {"models": {"__all__": {"provenance", "conflicts"}}}}}},
-        max_waiting=MAX_SNAPSHOTS,
     )
 
 

@@ -14,6 +14,7 @@ from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile
 
 VERSION = 1
+MAX_WAITING = 64  # changes beside the one that is being saved; those who wait for the end of it count too
 
 T = TypeVar("T")
 
@@ -35,10 +36,9 @@ class StoredValue(Generic[T]):
         events: str,
         what: str,
         writing: dict[str, Any],
-        max_waiting: int = 1,
         max_bytes: int | None = None,
     ) -> None:
-        self._worker = Worker(f"ctxwin-{what}", max_waiting=max_waiting)
+        self._worker = Worker(f"ctxwin-{what}", max_waiting=MAX_WAITING)
         self._file: SharedFile[T] | None = None
         if path is None:
             return
