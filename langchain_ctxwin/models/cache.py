@@ -27,10 +27,9 @@ from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
 
+# How long a lookup waits when it finds the facts expired, once per refresh. A source on this machine or network answers
+# in that time, a catalog of some thousand models is read in it on a busy machine; slower ones answer later lookups.
 GRACE_SECONDS = 1.5
-"""How long a lookup waits when it finds the facts expired. A source on this machine or network answers in that time, a
-catalog of some thousand models is read in it on a busy machine; for a slower one the old facts serve until it has
-answered. Paid once per refresh."""
 
 # Snapshots of these tiers are stored: the others answer from memory, and what the caller states may change.
 STORED_TIERS = frozenset({"provider", "catalog"})
@@ -173,7 +172,7 @@ class Feed:
         self,
         source: ModelSource,
         name: str,
-        take_up: Callable[..., None] = lambda *_, **__: None,
+        take_up: Callable[..., None],
         *,
         ttl_seconds: float,
         clock: Clock,

@@ -298,12 +298,10 @@ class ModelRegistry:
         if info.deprecated or info.retires_on is not None:  # told once, and again when the day has come
             today = datetime.fromtimestamp(self._clock(), UTC).date()
             is_retired = info.retires_on is not None and info.retires_on <= today
-            event, choose = (
-                ("retired", "choose another now") if is_retired else ("deprecated", "choose another in time")
-            )
+            event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
             if self._warned.is_new((event, info.provider, info.name)):
-                day = info.retires_on and info.retires_on.isoformat()
-                log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=choose)
+                day, action = info.retires_on and info.retires_on.isoformat(), f"choose another {when}"
+                log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
         return info
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:

@@ -96,10 +96,9 @@ class OpenAICompatibleSource(ApiSource):
         """The entries of the list, with what other paths of the same server say about them."""
         entries = session.entries("/models")
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
-            settings = mapping(session.find("/props", without=VERSION, is_optional=True)).get(
-                "default_generation_settings"
-            )
-            started = tokens(mapping(settings).get("n_ctx"))  # of one of its slots, which is what a request meets
+            facts = mapping(session.find("/props", without=VERSION, is_optional=True))
+            slot = mapping(facts.get("default_generation_settings"))  # what a request meets
+            started = tokens(slot.get("n_ctx"))
             return [{**entry, "context_window": started} for entry in entries] if started else entries
         owners = [entry.get("owned_by") for entry in entries]
         paths = [path for owner, path in OWNERS_WITH_MORE.items() if owner in owners]

@@ -178,7 +178,6 @@ _OTHER_SPELLINGS = {
     "google": ("gemini", "googlegenai", "googlegenerativeai", "googleai", "googleaistudio", "palm"),
     "google-vertex": ("googlevertexai", "vertex"),
     "google-vertex-anthropic": ("googleanthropicvertex",),
-    "groq": (),
     "huggingface": ("hf",),
     "llama": ("metallama",),
     "lmstudio": (),
