@@ -299,7 +299,8 @@ class Choices:
         full = Full(router=router, known=known, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens)
         route, comparison = full.route(request, route)
         if comparison is not None or route.name != known:
-            self.reporter.emit(route.event(before=known, comparison=comparison))
+            event = RouteEvent.of_answer(route.metadata(), before=known)
+            self.reporter.emit(replace(event, has_answered=False, **(comparison.facts() if comparison else {})))
         return {"context_model": {"model": route.name, "reason": route.reason}}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
@@ -23,8 +22,8 @@ from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import Prices, Reporter
-from langchain_ctxwin.routing.candidates import PROFILE_KEYS
-from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
+from langchain_ctxwin.routing.candidates import PROFILE_KEYS, Instance
+from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
 
@@ -129,34 +128,19 @@ class RoutedChatModel(BaseChatModel):
 
     # The config does not reach the call, so the run's thread is handed on as an argument.
 
-    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the name of the overridden method
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the name of the overridden method
         """Call the candidate that fits."""
         return super().invoke(input, config, **_in_thread(config, kwargs))
 
-    async def ainvoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # as above
         """Call the candidate that fits."""
         return await super().ainvoke(input, config, **_in_thread(config, kwargs))
 
-    def stream(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessageChunk]:
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[AIMessageChunk]:  # noqa: A002  # as above
         """Stream from the candidate that fits."""
         return super().stream(input, config, **_in_thread(config, kwargs))
 
-    def astream(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[AIMessageChunk]:
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[AIMessageChunk]:  # noqa: A002  # as above
         """Stream from the candidate that fits."""
         return super().astream(input, config, **_in_thread(config, kwargs))
 
@@ -164,74 +148,60 @@ class RoutedChatModel(BaseChatModel):
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
+        run_manager: Any = None,  # noqa: ARG002  # would stream what cannot be taken back
         **kwargs: Any,
     ) -> ChatResult:
         fallbacks = self._fallbacks(messages, kwargs)
-        while True:
+        while not fallbacks.is_well:
             call = fallbacks.next()
             with fallbacks.watched():
                 result = _answer_of(call, messages, stop or self.stop)
-            if fallbacks.is_well:
-                return _labelled(result, fallbacks.answered(result.generations[0].message))
+        return _routed(result, fallbacks)
 
     async def _agenerate(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
+        run_manager: Any = None,  # noqa: ARG002  # see _generate
         **kwargs: Any,
     ) -> ChatResult:
         fallbacks = self._fallbacks(messages, kwargs)
-        while True:
+        while not fallbacks.is_well:
             call = await fallbacks.anext()
             with fallbacks.watched():
                 result = await _aanswer_of(call, messages, stop or self.stop)
-            if fallbacks.is_well:
-                return _labelled(result, fallbacks.answered(result.generations[0].message))
+        return _routed(result, fallbacks)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
-        run = {"run_manager": run_manager} if run_manager else {}
-        chunk: ChatGenerationChunk | None = None
         while not fallbacks.is_well:
-            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run)
+            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run_manager)
             with fallbacks.watched():
                 chunk = _begun(next(chunks, None))
-        if chunk is not None:
-            chunk = _with_route(chunk, fallbacks.metadata())
-        while chunk is not None:
-            yield fallbacks.noted(chunk)
+        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        while following is not None:
+            fallbacks.note(following.message)
+            yield following
             with fallbacks.watched(final=True):
-                chunk = next(chunks, None)
+                following = next(chunks, None)
         fallbacks.answered()
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
-        run = {"run_manager": run_manager} if run_manager else {}
-        chunk: ChatGenerationChunk | None = None
         while not fallbacks.is_well:
-            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run)
+            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run_manager)
             with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
-        if chunk is not None:
-            chunk = _with_route(chunk, fallbacks.metadata())
-        while chunk is not None:
-            yield fallbacks.noted(chunk)
+        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        while following is not None:
+            fallbacks.note(following.message)
+            yield following
             with fallbacks.watched(final=True):
-                chunk = await anext(chunks, None)
+                following = await anext(chunks, None)
         fallbacks.answered()
 
     def _fallbacks(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Fallbacks:
@@ -270,8 +240,8 @@ class RoutedChatModel(BaseChatModel):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
-        names = "|".join(one.name for one in self.router.candidates)
-        return {"ls_model_name": _wish(kwargs.get("route"))[0] or names, **params, "ls_provider": self._llm_type}
+        name = _wish(kwargs.get("route"))[0] or self.model_name
+        return {"ls_model_name": name, **params, "ls_provider": self._llm_type}
 
 
 def _in_thread(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -293,42 +263,44 @@ def _wish(route: Any) -> tuple[str, str]:
 # every handler would then count its tokens, and show its chunks, twice.
 
 
-def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+def _answer_of(call: Instance, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
-    messages = shown_to(call.model, messages)
-    return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+    model, arguments = call
+    return model._generate_with_cache(shown_to(model, messages), stop=stop, **arguments)  # noqa: SLF001  # see above
 
 
-async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
-    """Like `_answer_of`, for async runs."""
-    messages = shown_to(call.model, messages)
-    return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+async def _aanswer_of(call: Instance, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+    model, arguments = call
+    shown = shown_to(model, messages)
+    return await model._agenerate_with_cache(shown, stop=stop, **arguments)  # noqa: SLF001  # see above
 
 
 def _chunks_of(
-    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: Instance, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any
 ) -> Iterator[ChatGenerationChunk]:
     """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
-    if not _streams(call, async_api=False):
+    model, arguments = call
+    run = {"run_manager": run_manager} if run_manager else {}
+    if not model._should_stream(async_api=False, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(_answer_of(call, messages, stop))
         return
-    if call.model.rate_limiter:
-        call.model.rate_limiter.acquire(blocking=True)
-    messages = shown_to(call.model, messages)
-    yield from call.model._stream(messages, stop=stop, **run, **call.arguments)  # noqa: SLF001  # see above
+    if model.rate_limiter:
+        model.rate_limiter.acquire(blocking=True)
+    yield from model._stream(shown_to(model, messages), stop=stop, **run, **arguments)  # noqa: SLF001  # see above
 
 
 async def _achunks_of(
-    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: Instance, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any
 ) -> AsyncIterator[ChatGenerationChunk]:
-    """Like `_chunks_of`, for async runs."""
-    if not _streams(call, async_api=True):
+    model, arguments = call
+    run = {"run_manager": run_manager} if run_manager else {}
+    if not model._should_stream(async_api=True, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(await _aanswer_of(call, messages, stop))
         return
-    if call.model.rate_limiter:
-        await call.model.rate_limiter.aacquire(blocking=True)
-    messages = shown_to(call.model, messages)
-    async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
+    if model.rate_limiter:
+        await model.rate_limiter.aacquire(blocking=True)
+    shown = shown_to(model, messages)
+    async for chunk in model._astream(shown, stop=stop, **run, **arguments):  # noqa: SLF001  # see above
         yield chunk
 
 
@@ -339,34 +311,22 @@ def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
     return chunk
 
 
-def _labelled(result: ChatResult, route: dict[str, Any]) -> ChatResult:
-    """The result with the route in its messages; a copy, because caches keep what they return."""
-    return result.model_copy(update={"generations": [_with_route(one, route) for one in result.generations]})
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    generation = result.generations[0]
+    values = generation.message.model_dump(exclude={"id", "type", "name", "chunk_position"})
+    whole = AIMessageChunk(**values, chunk_position="last")
+    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)
+
+
+def _routed(result: ChatResult, fallbacks: Fallbacks) -> ChatResult:
+    """The answer, which is counted, with the route in its messages; a copy, because caches keep what they return."""
+    fallbacks.note(result.generations[0].message)
+    fallbacks.answered()
+    generations = [_with_route(one, fallbacks.metadata()) for one in result.generations]
+    return result.model_copy(update={"generations": generations})
 
 
 def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
     message = generation.message
     metadata = {**message.response_metadata, "route": route}
     return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
-
-
-def _streams(call: CandidateCall, *, async_api: bool) -> bool:
-    model: BaseChatModel = call.model
-    return model._should_stream(async_api=async_api, **{**call.arguments, "stream": True})  # noqa: SLF001  # see above
-
-
-def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    generation: ChatGeneration = result.generations[0]
-    message = generation.message
-    if not isinstance(message, AIMessage):
-        return ChatGenerationChunk(message=AIMessageChunk(content=message.content, chunk_position="last"))
-    whole = AIMessageChunk(
-        content=message.content,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        additional_kwargs=message.additional_kwargs,
-        usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)

@@ -208,18 +208,18 @@ def test_what_the_model_plans_counts_as_a_request():
     todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
     call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
     messages = [HumanMessage("Prepare my trip to Rome"), AIMessage("First the forecast.", tool_calls=[call])]
-    needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")], "search_tools")
+    needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")])
     assert needs.parts == ("Prepare my trip to Rome", "First the forecast.", "Order the ride")
     assert needs.called == ("write_todos",)
 
 
 def test_a_short_request_is_read_with_what_was_said_before_it():
     messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
-    assert needs_of(messages, "search_tools").request == "I need a taxi tonight\nShall I order one?\nYes"
+    assert needs_of(messages).request == "I need a taxi tonight\nShall I order one?\nYes"
 
 
 def test_a_request_is_bounded():
-    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)), "search_tools")
+    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)))
     assert len(needs.request) <= MAX_REQUEST_CHARS + 1
     assert len(needs.parts) == MAX_NEEDS
 
