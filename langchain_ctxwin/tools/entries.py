@@ -131,9 +131,10 @@ def _schemas(function: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             continue
         seen.add(id(schema))
         yield schema
-        parts = [list(part.values()) for key in NAMED_PARTS if isinstance(part := schema.get(key), Mapping)]
+        named = (part for key in NAMED_PARTS if isinstance(part := schema.get(key), Mapping))
         single = (schema.get(key) for key in SINGLE_PARTS)
-        parts += [part if isinstance(part, list | tuple) else (part,) for part in single]
+        parts = [*(list(part.values()) for part in named)]
+        parts += [list(part) if isinstance(part, list | tuple) else [part] for part in single]
         waiting.extend((part, depth + 1) for some in parts for part in some[:MAX_FIELDS])
 
 

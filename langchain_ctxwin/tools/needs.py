@@ -84,7 +84,8 @@ def needs_of(asked: Asked) -> Needs:
     if isinstance(asked, str):
         request = _clipped(asked)
         return Needs(request=request, parts=_wishes([request]))
-    if isinstance(asked, bytes) or not isinstance(asked, Sequence):
+    given: object = asked
+    if isinstance(given, bytes) or not isinstance(given, Sequence):
         raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
     messages: list[BaseMessage] = list(convert_to_messages(asked))
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)

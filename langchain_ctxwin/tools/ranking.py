@@ -176,7 +176,8 @@ class Ranker:
         vectors, embed_query = self._vectors, self._embeddings.embed_query
 
         def embedded(text: str) -> Scores:
-            return _unit([embed_query(text)])[0]
+            vector: Scores = _unit([embed_query(text)])[0]
+            return vector
 
         queries = [once(self._queries, text, partial(embedded, text)) for text in texts]
         if len(vectors) != len(self._entries):
