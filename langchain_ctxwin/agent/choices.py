@@ -141,9 +141,6 @@ class Choices:
                 out the others. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
-
-        Raises:
-            ConfigError: a tool has the name of the selector's own `search_tools`.
         """
         selector = self.selector
         if selector is None:
@@ -170,10 +167,7 @@ class Choices:
         return rules.loads_tools and self.selector is not None and bool(self.selector.deferred_forms)
 
     def room(self, state: State, window: Window) -> dict[str, Any]:
-        """Return what the selected tools may take of the window of the model that the conversation is with.
-
-        Before a router has chosen one, it is the smallest.
-        """
+        """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
         if self.selector is None:
             return {}
         names, about = tools_of(state), window.about
@@ -234,10 +228,7 @@ class Choices:
         return model.bind(**bound)
 
     def left_after(self, error: Exception, state: State) -> Update:
-        """Return the update for the candidate that is left after the others failed; empty where all may be chosen from.
-
-        The request is too large for it, and will be compacted.
-        """
+        """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:
             return {}
         return self._moved_to(error.candidate, "left after the others failed", state)
@@ -260,10 +251,9 @@ class Choices:
     def with_model(
         self, state: State, windows: Mapping[str, Window], *, shrunk: Shrunk = lambda _: None, summary_tokens: int = 0
     ) -> Update:
-        """Return the update that names the candidate which takes the request as it stands.
+        """Return the update that names the candidate which takes the request as it stands, else the largest.
 
-        When none does, it is the largest, for which the request is compacted. A conversation that no longer fits its
-        candidate may stay, and be compacted there; see `RoutingConfig.when_full`.
+        A conversation that no longer fits its candidate may stay to be compacted there: `RoutingConfig.when_full`.
 
         Args:
             state: names the candidate that the conversation went to.

@@ -71,14 +71,9 @@ class Candidate:
 
     name: str
     given: CandidateModel
-    """As the caller passed it."""
-
     info: ModelInfo
-    limits: ModelLimits
-    """Limits of the model, with what its requests are set to ask for."""
-
-    family: str
-    """Tokenizer family."""
+    limits: ModelLimits  # with the output that its requests are set to ask for
+    family: str  # of its tokenizer
 
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when nobody says."""

@@ -26,10 +26,9 @@ from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFits
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
 from langchain_ctxwin.routing.request import Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
-from langchain_ctxwin.util.work import Wait, Work, arun, run
+from langchain_ctxwin.util.work import Wait, Work
 
-OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")
-"""Arguments of a call that are meant for the router."""
+OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")  # of a call, meant for the router
 
 # What a failure means, in words that no other reader of the error takes for a statement about its request.
 TROUBLE = "was in trouble"
@@ -46,42 +45,39 @@ MEANINGS = {
     **dict.fromkeys((425, 429, 529), "was busy"),
 }
 
+# Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider. Without
+# a status, words tell so in class names of SDKs, HTTP clients and Python itself, and in a provider's own error code.
 SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)})
-"""Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider."""
-
 SURVIVABLE_CLASSES = re.compile(
     r"Timeout|Connection|RateLimit|Throttl|TooManyRequests|Exhausted|Overloaded|Unavailable|DeadlineExceeded"
     r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
     r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
 )
-"""In class names of SDKs, HTTP clients and Python itself, where no status is stated."""
-
 SURVIVABLE_CODES = re.compile(
     r"rate_?limit|throttl|unavailable|overloaded|time_?out|server_error|quota|model_not_found|invalid_api_key"
 )
-"""Words in a provider's own error code."""
 
+# About the network, where Python has no class for it; other errors, like a missing file, are no trouble of a provider.
 UNREACHABLE_ERRNOS = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
-"""Errors about the network that Python has no class for; others, like a missing file, are no trouble of a provider."""
 
+# What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
 EMPTY_STREAM = "No generation chunks were returned"
 EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
-"""What LangChain says of a stream that ends before its first chunk, and where one was read as a whole."""
 
+# A refusal because this model cannot do such a thing; another may.
 UNSUPPORTED = re.compile(
     r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model", re.IGNORECASE
 )
-"""A refusal because this model cannot do such a thing; another may."""
 
+# Why an answer ends that is none, cut off or refused, in the words of OpenAI, Anthropic, Gemini and Mistral.
 NO_ANSWER = re.compile(
     r"^(?:length|max_?tokens|max_output_tokens|model_length|content_?filter|refusal|safety|recitation|blocklist"
     r"|prohibited_content|spii|malformed_function_call|model_context_window_exceeded)$",
     re.IGNORECASE,
 )
-"""Why an answer ends that is none, cut off or refused, in the words of OpenAI, Anthropic, Gemini and Mistral."""
 
+# What wrong code raises: it would fail with every model.
 OUR_FAULTS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, RecursionError)
-"""What wrong code raises: it would fail with every model."""
 
 
 class RemainingTooSmallError(ContextOverflowError):
@@ -101,11 +97,8 @@ class RemainingTooSmallError(ContextOverflowError):
 class CandidateFailure:
     """A failure that another model may survive."""
 
-    what: str
-    """In a few words, the provider's own ones in brackets behind them."""
-
-    overflow: ContextOverflow | None = None
-    """What was said about the limit, when the request was too large for this model."""
+    what: str  # in a few words, the provider's own ones in brackets behind them
+    overflow: ContextOverflow | None = None  # what was said about the limit, when the request was too large
 
     @property
     def meaning(self) -> str:
@@ -126,8 +119,8 @@ class AnswerSigns:
     has_content: bool = False
     has_refusal: bool = False
     has_invalid_calls: bool = False
+    # Of calls that come in chunks, whose parts are not valid by themselves.
     arguments: defaultdict[Any, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Of calls that come in chunks, whose parts are not valid by themselves."""
 
     def note(self, reply: AIMessage) -> None:
         """Take up an answer or a chunk of one."""
@@ -157,30 +150,21 @@ class Fallbacks:
     """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
     def __init__(self, router: ModelRouter, request: Request, arguments: Mapping[str, Any]) -> None:
-        self._router = router
-        self._request = request
-        self._arguments = arguments
+        self._router, self._request, self._arguments = router, request, arguments
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
         self._not_made: CannotBeMadeError | None = None
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
 
-    def next(self) -> Instance:
-        """Return the model to call next, and the arguments for it.
+    def next(self) -> Work[Instance]:
+        """Find the model to call next, and the arguments for it.
 
         Raises:
             NoModelFitsError: no candidate can take the request, and none was tried.
             RemainingTooSmallError: candidates failed, and those that remain are too small for the request.
             Exception: the error of the candidate that was asked last, with a note on each attempt, when none is left.
         """
-        return run(self._next())
-
-    async def anext(self) -> Instance:
-        """Like `next`, for async runs."""
-        return await arun(self._next())
-
-    def _next(self) -> Work[Instance]:
         while True:
             self._route = self._chosen()
             self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
@@ -201,8 +185,7 @@ class Fallbacks:
     def watched(self, *, final: bool = False) -> Iterator[None]:
         """Time what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
 
-        Args:
-            final: part of the answer was already shown, so that no other candidate can take over.
+        Once part of the answer was shown (`final`), no other candidate can take over.
         """
         began = self._router.clock()
         self.is_well = False
@@ -221,10 +204,7 @@ class Fallbacks:
             self._seconds += self._router.clock() - began
 
     def note(self, reply: BaseMessage) -> None:
-        """Look at an answer or a chunk of one: is it one, and how large was the request.
-
-        Of several reported sizes the largest counts, because chunks may add up.
-        """
+        """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
         if isinstance(reply, AIMessage):
             self._answer.note(reply)
             tokens, _ = reported_tokens(reply, (self._route.estimated_tokens,))

@@ -18,9 +18,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
-THREAD = "thread:"
-"""Begins the key of a conversation that is a thread."""
-
+THREAD = "thread:"  # begins the key of a conversation that is a thread
 KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
 
 MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
@@ -32,11 +30,8 @@ class Size:
     """The input tokens of a request under one tokenizer."""
 
     tokens: int
-    upper: int
-    """What the request has at most, so that a limit of as much is safe."""
-
-    lower: int
-    """What the request has at least: with a smaller limit it is surely refused."""
+    upper: int  # what it has at most, so that a limit of as much is safe
+    lower: int  # what it has at least: with a smaller limit it is surely refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,47 +40,20 @@ class Request:
 
     messages: Sequence[AnyMessage]
     tools: Sequence[Any] = ()
-    conversation: str = ""
-    """Key of the conversation that stays with its model; empty when the request stands alone."""
-
-    requires: tuple[str, ...] = ()
-    """Capabilities beside those that tools and media show."""
-
-    exclude: Mapping[str, str] = field(default_factory=dict)
-    """Candidates that may not be chosen, and why."""
-
-    estimated_tokens: int | None = None
-    """Size as it was measured elsewhere, an upper bound."""
-
-    sizes: Mapping[str, Size] = field(default_factory=dict)
-    """By tokenizer family, as they were measured elsewhere; a family that is missing is counted."""
-
-    output_tokens: int | None = None
-    """What the call asks for; None leaves it to the model's own setting."""
-
-    reserve: int | None = None
-    """Tokens that the caller keeps for the answer, whatever else says so."""
-
-    above_tokens: int = 0
-    """An input limit that refused this very request."""
-
-    prefer: str = ""
-    """Candidate that the caller asks for: it is taken if it can do what the request needs, whatever its size."""
-
-    prefer_reason: str = ""
-    """Why the caller asks for it, when another decision stands behind it."""
-
-    kept: str = ""
-    """Candidate that the conversation had so far, when the caller keeps count of that."""
-
-    cached_tokens: int | None = None
-    """What of the request the kept candidate has seen, when the caller knows; None takes the router's own memory."""
-
-    config: RoutingConfig | None = None
-    """Settings of this request alone; None takes the router's."""
-
-    renew: bool = False
-    """True when the prefix changed, so that there is no prompt cache to stay for."""
+    conversation: str = ""  # key of what stays with its model; empty when the request stands alone
+    requires: tuple[str, ...] = ()  # capabilities beside those that tools and media show
+    exclude: Mapping[str, str] = field(default_factory=dict)  # candidates that may not be chosen, and why
+    estimated_tokens: int | None = None  # size as it was measured elsewhere, an upper bound
+    sizes: Mapping[str, Size] = field(default_factory=dict)  # the same by tokenizer family; a missing one is counted
+    output_tokens: int | None = None  # what the call asks for; None leaves it to the model's own setting
+    reserve: int | None = None  # what the caller keeps for the answer, whatever else says so
+    above_tokens: int = 0  # an input limit that refused this very request
+    prefer: str = ""  # candidate to take if it can do what the request needs, whatever its size
+    prefer_reason: str = ""  # why, when another decision stands behind it
+    kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
+    cached_tokens: int | None = None  # what that one has seen of it; None takes the router's own memory
+    config: RoutingConfig | None = None  # settings of this request alone; None takes the router's
+    renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
 
     @property
     def text(self) -> str:
@@ -114,11 +82,9 @@ def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
 
 
 def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None) -> str:
-    """Return the thread id of a run, else a fingerprint of the conversation's first message.
+    """Return the thread id of a run, else a fingerprint of the first message that is no system message.
 
-    Args:
-        messages: the request; system messages do not tell conversations apart, so the first other one counts.
-        config: the run's config; None takes that of the surrounding run, if there is one.
+    Without a config, that of the surrounding run counts, if there is one.
     """
     if thread := thread_key(config):
         return thread
@@ -144,15 +110,11 @@ class RequestSizes:
         self._estimates: dict[str, _Estimates] = {}
 
     def of(self, request: Request, families: Iterable[str], *, headroom: float) -> Mapping[str, Size]:
-        """Return the size of the request for each family: as measured elsewhere, else counted once per tokenizer.
+        """Return the size for each family: as measured elsewhere, else counted once per tokenizer.
 
-        Args:
-            request: the request.
-            families: those of the candidates.
-            headroom: factor on what a counter says that states no bounds of its own.
+        The headroom is a factor on the counts of a counter that states no bounds of its own.
         """
-        missing = set(families) - request.sizes.keys()
-        measured = request.estimated_tokens
+        missing, measured = set(families) - request.sizes.keys(), request.estimated_tokens
         if not missing:
             return request.sizes
         if measured is not None:

@@ -44,18 +44,10 @@ from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Lru
 
-FACTS_SECONDS = 60.0
-"""How long facts of the registry are used before it is asked again: it keeps its own, longer time to live."""
-
-RECENT_ANSWERS = 20
-"""Answers whose time counts: the median of fewer jumps, that of more is late to notice a slow day."""
-
-HEARD_SECONDS = 3_600.0
-"""How long a limit that was met is obeyed here. After the hour one refused request finds out whether it was raised."""
-
-MAX_CONVERSATIONS = 10_000
-"""Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""
-
+FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
+RECENT_ANSWERS = 20  # whose time counts: the median of fewer jumps, that of more is late to notice a slow day
+HEARD_SECONDS = 3_600.0  # a limit that was met is obeyed; then one refused request finds out whether it was raised
+MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
 CENT = Decimal("0.01")
 
@@ -87,14 +79,14 @@ class Route:
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
+        costs = {"estimated_cost": self.estimated_cost, "cheapest_cost": self.cheapest_cost}
         return {
             "model": self.name,
             "reason": self.reason,
             "rejected": dict(self.rejected),
             "fallbacks": list(fallbacks),
             "estimated_tokens": self.estimated_tokens,
-            "estimated_cost": None if self.estimated_cost is None else str(self.estimated_cost),
-            "cheapest_cost": None if self.cheapest_cost is None else str(self.cheapest_cost),
+            **{name: None if cost is None else str(cost) for name, cost in costs.items()},
             "bucket": self.bucket,
         }
 
@@ -196,12 +188,9 @@ class ModelRouter:
         return (self._kept.get(conversation) or ("", 0))[0]
 
     def instance(self, name: str) -> Instance:
-        """Return the chat model of a candidate and what is bound around it; one that is a mere name is made now.
+        """Return the chat model of a candidate and what is bound around it; `ConfigError` when it cannot be made.
 
-        Making it may import an integration: where there is an event loop, call it in a thread.
-
-        Raises:
-            ConfigError: no model can be made of it.
+        One that is a mere name is made now, which imports its integration: on an event loop, call this in a thread.
         """
         candidate = self.candidate(name)
         if not is_named(candidate.given):
@@ -473,14 +462,12 @@ class ModelRouter:
         An unknown cost counts as the largest, because it may be anything; an unmeasured time as none, so that a model
         that was not yet asked gets its first measurement.
         """
-        config, costs = self._config(request), {one.name: self._cost(one, request) for one in can}
-        seconds = {one.name: median(list(self._seconds.get(one.name) or (0.0,))) for one in can}
-        dearest = max((cost for cost in costs.values() if cost is not None), default=Decimal(0)) or Decimal(1)
-        slowest, options = max(seconds.values()) or 1.0, []
-        for one in can:
-            cost, chance = costs[one.name], chances[one.name]
-            cost_share = 1.0 if cost is None else float(cost / dearest)
-            score = config.quality * chance - config.cost * cost_share - config.latency * seconds[one.name] / slowest
+        config, costs = self._config(request), [self._cost(one, request) for one in can]
+        seconds = [median(list(self._seconds.get(one.name) or (0.0,))) for one in can]
+        dearest, slowest, options = max(filter(None, costs), default=Decimal(1)), max(seconds) or 1.0, []
+        for one, cost, taken in zip(can, costs, seconds, strict=True):
+            chance, cost_share = chances[one.name], 1.0 if cost is None else float(cost / dearest)
+            score = config.quality * chance - config.cost * cost_share - config.latency * taken / slowest
             options.append(_Option(candidate=one, chance=chance, cost=cost, score=score))
         return options
 

@@ -24,28 +24,15 @@ MAX_SUMMARY_CHARS = 160  # two printed lines
 class Entry:
     """One tool as the ranking sees it."""
 
-    tool: Any
-    """The tool as it was given."""
-
-    name: str
-    """By which the model calls it; of several functions in one tool, the first of `names`."""
-
+    tool: Any  # as it was given
+    name: str  # by which the model calls it; of several functions in one tool, the first of its names
     names: tuple[str, ...]
-    is_unnamed: bool
-    """True for a provider's own tool that is called by its type."""
-
-    title: str
-    """The words of its names."""
-
+    is_unnamed: bool  # a provider's own tool, which is called by its type
+    title: str  # the words of its names
     description: str
-    fields: str
-    """The names of its parameters."""
-
-    field_texts: str
-    """The descriptions of its parameters."""
-
-    values: str
-    """The values that its parameters can have, as far as they are listed."""
+    fields: str  # the names of its parameters
+    field_texts: str  # and their descriptions
+    values: str  # that they can have, as far as they are listed
 
     @property
     def text(self) -> str:

@@ -56,23 +56,12 @@ _PHRASING = re.compile(rf"\b(?:{'|'.join(_PHRASES.split())})\b", re.IGNORECASE)
 class Needs:
     """What tools are wanted for."""
 
-    request: str
-    """The whole request, with what is planned."""
-
-    parts: tuple[str, ...] = ()
-    """Its parts when it has several, each one a wish of its own."""
-
-    called: tuple[str, ...] = ()
-    """Names of the tools that the conversation has called, the last one first."""
-
-    called_now: tuple[str, ...] = ()
-    """Those that it has called since the last request."""
-
-    is_new: bool = True
-    """True while the model has said nothing to the request."""
-
-    found: tuple[str, ...] = ()
-    """Lines that `search_tools` returned since the last request, the newest results first; each begins with a name."""
+    request: str  # the whole request, with what is planned
+    parts: tuple[str, ...] = ()  # its parts when it has several, each one a wish of its own
+    called: tuple[str, ...] = ()  # names of the tools that the conversation has called, the last one first
+    called_now: tuple[str, ...] = ()  # those that it has called since the last request
+    found: tuple[str, ...] = ()  # lines of `search_tools` since then, newest results first; each begins with a name
+    is_new: bool = True  # while the model has said nothing to the request
 
 
 def needs_of(asked: Asked) -> Needs:

@@ -53,33 +53,24 @@ MAX_QUERIES = 256  # embedded requests that are remembered: the parts of a plan 
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 
-Scores = NDArray[Any]
-"""One per tool."""
+Scores = NDArray[Any]  # one per tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One thing that is wanted, and how well each tool serves it."""
 
-    scores: Scores
-    """1 for the best tool."""
-
-    is_clear: bool
-    """True when the best tool is more than a chance match."""
+    scores: Scores  # 1 for the best tool
+    is_clear: bool  # the best tool is more than a chance match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """The tools in the order of their use for a request."""
 
-    order: tuple[int, ...]
-    """Positions of all tools, best first."""
-
-    wishes: tuple[Wish, ...]
-    """The request as a whole, and its parts."""
-
-    scores: Scores
-    """0 is no match."""
+    order: tuple[int, ...]  # positions of all tools, best first
+    wishes: tuple[Wish, ...]  # the request as a whole, and its parts
+    scores: Scores  # 0 is no match
 
 
 class Ranker:
@@ -188,7 +179,7 @@ class Ranker:
 def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
     found = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    return found / np.where(lengths > 0, lengths, 1)
 
 
 class WordIndex:

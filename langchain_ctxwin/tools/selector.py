@@ -319,14 +319,9 @@ def _best(wish: Wish) -> list[int]:
 class Room:
     """What the tools of one request may cost, and what they do cost, in tokens."""
 
-    tokens: int
-    """What they may cost."""
-
-    base: int
-    """Once, when any tool is bound."""
-
-    each: tuple[float, ...]
-    """Per tool; infinite for one that the counter cannot read."""
+    tokens: int  # what they may cost
+    base: int  # once, when any tool is bound
+    each: tuple[float, ...]  # per tool; infinite for one that the counter cannot read
 
     @property
     def holds_all(self) -> bool:
