@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isinf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
+from pydantic import BaseModel, Field
 
-from langchain_ctxwin.core.native import deferred
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.native import FOUND_KEY, deferred
+from langchain_ctxwin.core.session import valid_tools
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.entries import Entry, entries_of, entry_of
-from langchain_ctxwin.tools.needs import LINE_NAME_END, SEARCH_NAME, Asked, Needs, needs_of
-from langchain_ctxwin.tools.search import create_search_tool
+from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, SEARCH_NAME, Asked, Needs, needs_of
 from langchain_ctxwin.util.log import log
 
 if TYPE_CHECKING:
@@ -42,8 +44,29 @@ PRUNED_SHARE = 0.95
 """What a set is filled to when it changes: the rest takes a small addition. On public queries (StableToolBench, BFCL,
 MetaTool) it held .01-.05 more of what was needed than one filled to .85."""
 
-Names = Iterable[str] | None
-"""Names of tools; a text is one name, and None is none."""
+MAX_RESULTS = 5
+"""Tools that one search shows and loads: more would push out too many of those that are loaded."""
+
+MATCH_SHARE = 0.5  # least score, beside that of the best new tool, of what a search shows with it
+MAX_RESULT_TOKENS = 400  # of a search: five names with a line each
+
+SEARCH_DESCRIPTION = (
+    "Find more tools. You see only some of the tools that exist. When none of yours does what is needed, describe in a "
+    "few words what the tool should do; the tools that are found can be called in your next step."
+)
+NOTHING_FOUND = "No other tool matches these words. Try others, or go on with the tools that you have."
+INTRODUCTION = "Found; you can call these now:"
+
+Names = Iterable[str] | None  # a text is one name, and None is none
+Runtime = Annotated[Any, InjectedToolArg]  # LangGraph's `ToolRuntime`; a plain call has none
+Found = tuple[str, dict[str, list[str]] | None]  # what the model reads, and the names of the tools that were found
+
+
+class Search(BaseModel):
+    """What a model gives to `search_tools`."""
+
+    query: str = Field(description="What the tool should do, for example: convert currencies.")
+    runtime: Runtime = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +158,7 @@ class ToolSelector:
         self._require_room_for_always()
         if too_large := self._too_large(self._room):
             log.warning("tools.skipped", tools=self._names(too_large), max_tool_tokens=max_tool_tokens)
-        self.search_tools: BaseTool = create_search_tool(self._entries, self._ranker, counter, never=set(too_large))
+        self.search_tools: BaseTool = self._search_tool(text_price(counter), never=too_large)
         """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
 
         self.search_tokens: int = priced_room([self.search_tools], 0, counter).own_tokens([0])
@@ -236,6 +259,36 @@ class ToolSelector:
         new = [number for number in stay if number not in before]
         # What is needed comes last, where the next change finds it as recent.
         return [*kept, *sorted(set(others).difference(before)), *sorted(new, key=always_first)]
+
+    def _search_tool(self, price: Callable[[str], int], *, never: Collection[int]) -> BaseTool:
+        """The tool by which a model finds what is not loaded, those apart that never can be."""
+
+        def found(ranking: Ranking, runtime: Any) -> Found:
+            state = getattr(runtime, "state", None)
+            loaded = self._known(valid_tools(state.get("context_tools"))[0]) if isinstance(state, Mapping) else []
+            left_out, scores = {*loaded, *never}, ranking.scores
+            matching = [number for number in ranking.order if scores[number] > 0 and number not in left_out]
+            new = (self._entries[n] for n in matching[:MAX_RESULTS] if scores[n] >= MATCH_SHARE * scores[matching[0]])
+            lines = {LINE_START + LINE_NAME_END.join(filter(None, (one.name, one.summary))): one.name for one in new}
+            fit = take_while_fits(lines, MAX_RESULT_TOKENS - price(INTRODUCTION), price, on_overflow="skip")
+            if not fit.kept:
+                return NOTHING_FOUND, None
+            return "\n".join([INTRODUCTION, *fit.kept]), {FOUND_KEY: [lines[line] for line in fit.kept]}
+
+        def search_tools(query: str, runtime: Runtime = None) -> Found:
+            return found(self._ranker.rank(needs_of(query)), runtime)
+
+        async def asearch_tools(query: str, runtime: Runtime = None) -> Found:
+            return found(await self._ranker.arank(needs_of(query)), runtime)
+
+        return StructuredTool.from_function(
+            search_tools,
+            asearch_tools,
+            name=SEARCH_NAME,
+            description=SEARCH_DESCRIPTION,
+            args_schema=Search,
+            response_format="content_and_artifact",
+        )
 
     def _named_first(self, line: str) -> int | None:
         """The tool with which a line of an answer begins; a name may hold a colon itself."""

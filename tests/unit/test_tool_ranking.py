@@ -14,7 +14,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
 from langchain_ctxwin.tools.entries import entry_of
 from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
-from langchain_ctxwin.tools.search import NOTHING_FOUND
+from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
 TOPICS = ("money", "sky", "travel")
