@@ -242,12 +242,33 @@ def test_an_error_of_the_request_or_of_code_is_raised_at_once(error, how):
     assert route_of(answered(model, "hello again", how))["model"] == "small"
 
 
-def test_a_model_that_cannot_do_such_a_thing_is_followed_by_another():
-    """A refusal for lack of support is no fault of the request; the model does not rest for it."""
-    unsupported = SdkError("Error code: 400 - small does not support tools", status_code=400)
-    model, *_ = two(small={"faults": [unsupported]})
-    assert route_of(model.bind_tools([add]).invoke("hi"))["fallbacks"] == ["small: cannot do what the request asks for"]
-    assert route_of(model.invoke("hello"))["model"] == "small"
+def named(name: str) -> ModelInfo:
+    """Return a cheap candidate of which only the name is known, and whose integration does not exist."""
+    return ModelInfo(name=name, provider="nowhere", context_window=128_000)
+
+
+def without_support() -> ScriptedChatModel:
+    error = SdkError("Error code: 400 - first does not support tools", status_code=400)
+    return scripted("first", 8_192, faults=[error])
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("first", "why", "is_well"),
+    [
+        (without_support, "cannot do what the request asks for", True),
+        (lambda: scripted("first", 8_192, kind=NoTools), "has an integration without tool calling", True),
+        (lambda: named("first"), "could not be made into a chat model", False),
+    ],
+)
+def test_a_candidate_that_cannot_take_the_request_is_followed_by_the_next(first, why, is_well, how):
+    """A missing package or key concerns one candidate, which rests; one that lacks support is well."""
+    candidates = {"first": first(), "large": scripted("large", 128_000)}
+    model = RoutedChatModel(ModelRouter(candidates, quality=FixedQuality({"first": 1, "large": 0.9})))
+    route = route_of(answered(model.bind_tools([add]), "hello", how))
+    assert (route["model"], route["fallbacks"]) == ("large", [f"first: {why}"])
+    again = route_of(answered(model, "another", how))
+    assert again["model"] == "first" if is_well else "rests for" in again["rejected"]["first"]
 
 
 @pytest.mark.parametrize("how", ["stream", "astream"])
@@ -281,20 +302,14 @@ def test_a_candidate_that_is_asked_for_and_fails_has_fallbacks(how):
         assert route_of(answered(model.bind(route=route), "hi", how))["model"] == "small"
 
 
-def test_a_request_that_is_too_large_for_all_is_refused_here():
-    model, small, large = two()
+def test_a_request_that_is_too_large_for_all_is_refused_here_and_one_that_may_fit_is_sent():
+    model, small, large = two(large={"input_limit": 60_000})
     with pytest.raises(NoModelFitsError, match="none of 2 candidates"):
         model.invoke("word " * 200_000)
     assert small.requests == large.requests == []
-
-
-def test_a_request_that_may_fit_goes_to_the_largest_window():
-    model, _, large = two(large={"input_limit": 60_000})
-    text = "word " * 88_000
     with pytest.raises(Exception, match="exceeds the maximum") as caught:
-        model.invoke(text)
-    assert classify_overflow(caught.value).limit == 60_000
-    assert len(large.requests) == 1
+        model.invoke("word " * 88_000)
+    assert (classify_overflow(caught.value).limit, len(large.requests)) == (60_000, 1)
 
 
 @every_way
@@ -338,22 +353,6 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
 def test_the_error_about_what_remains_survives_pickling():
     error = pickle.loads(pickle.dumps(RemainingTooSmallError("too large", candidate="small")))  # noqa: S301  # our own
     assert (str(error), error.candidate) == ("too large", "small")
-
-
-def named(name: str) -> ModelInfo:
-    """Return a cheap candidate of which only the name is known, and whose integration does not exist."""
-    return ModelInfo(name=name, provider="nowhere", context_window=128_000)
-
-
-@every_way
-def test_a_candidate_that_cannot_be_made_is_followed_by_the_next(how):
-    """A missing package or key concerns one candidate; it rests, and the route says so."""
-    quality = FixedQuality({"nowhere/it": 1, "small": 0.5})
-    model = RoutedChatModel(ModelRouter([named("it"), scripted("small", 8_192)], quality=quality))
-    route = route_of(answered(model, "hello", how))
-    assert (route["model"], route["fallbacks"]) == ("small", ["nowhere/it: could not be made into a chat model"])
-    again = route_of(answered(model, "another", how))
-    assert "rests for" in again["rejected"]["nowhere/it"]
 
 
 def test_when_no_candidate_can_be_made_its_error_is_raised():
@@ -445,14 +444,6 @@ def test_a_tool_loop_works_through_the_routed_model():
     assert small.requests[0].tools[0]["function"]["name"] == "add"
     chunk = add_ai_message_chunks(*model.bind_tools([add]).stream("hi"))
     assert [call["name"] for call in chunk.tool_calls] == ["add"]
-
-
-def test_a_candidate_without_tool_calling_is_passed_over_and_stays_well():
-    plain, large = scripted("plain", 8_192, kind=NoTools), scripted("large", 128_000)
-    model = routed(plain, large, quality={"plain": 1, "large": 0.9})
-    assert route_of(model.bind_tools([add]).invoke("hi"))["model"] == "large"
-    assert plain.requests == []
-    assert route_of(model.invoke("hello"))["model"] == "plain"
 
 
 def test_a_tool_that_cannot_be_described_is_a_typed_error():
