@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from langchain_ctxwin.callbacks import ContextCallbackHandler
@@ -116,11 +115,7 @@ class RoutedChatModel(BaseChatModel):
         return {"candidates": [one.name for one in self.router.candidates]}
 
     def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,
-        **kwargs: Any,
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as they are; each candidate formats them in its own way when it is called."""
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
@@ -274,27 +269,25 @@ def _chunks_of(
 ) -> Iterator[ChatGenerationChunk]:
     """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
     model, arguments = call
-    managed = {"run_manager": run_manager} if run_manager else {}
     if not model._should_stream(async_api=False, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(_answer_of(call, messages, stop))
         return
     if model.rate_limiter:
         model.rate_limiter.acquire(blocking=True)
-    yield from model._stream(shown_to(model, messages), stop=stop, **managed, **arguments)  # noqa: SLF001  # see above
+    yield from model._stream(shown_to(model, messages), stop=stop, run_manager=run_manager, **arguments)  # noqa: SLF001  # see above
 
 
 async def _achunks_of(
     call: Instance, messages: list[AnyMessage], stop: list[str] | None, run_manager: Any
 ) -> AsyncIterator[ChatGenerationChunk]:
     model, arguments = call
-    managed = {"run_manager": run_manager} if run_manager else {}
     if not model._should_stream(async_api=True, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(await _aanswer_of(call, messages, stop))
         return
     if model.rate_limiter:
         await model.rate_limiter.aacquire(blocking=True)
     shown = shown_to(model, messages)
-    async for chunk in model._astream(shown, stop=stop, **managed, **arguments):  # noqa: SLF001  # see above
+    async for chunk in model._astream(shown, stop=stop, run_manager=run_manager, **arguments):  # noqa: SLF001  # see above
         yield chunk
 
 

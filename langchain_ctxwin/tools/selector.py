@@ -191,11 +191,6 @@ class ToolSelector:
         """All tools, as they were given."""
         return [entry.tool for entry in self._entries]
 
-    @property
-    def holds_all(self) -> bool:
-        """True when all tools fit together, so that nothing has to be chosen."""
-        return self._room.holds_all
-
     @cached_property
     def deferred_forms(self) -> tuple[Any, ...]:
         """All tools as definitions that a message loads, where a provider can; empty when one of them cannot say so."""
@@ -240,25 +235,29 @@ class ToolSelector:
         unserved = [wish for wish in clear if _serving(wish, {*before, *needed}) is None]
         needed += [number for wish in unserved for number in _best(wish) if room.admits(number)]
         new = [number for number in dict.fromkeys(needed) if number not in before]
-
-        def always_first(number: int) -> tuple[bool, int]:
-            return number not in always, number
-
         if room.fits([*before, *new]):  # all stays, and a change that is made anyway fills the room
             refill = room.fill([*before, *new], ranking.order, share=PRUNED_SHARE) if new else []
-            return [*before, *sorted(refill), *sorted(new, key=always_first)]
-        # Make room in one batch. What serves a wish goes in before what is new, so that two wishes never take turns.
+            return [*before, *sorted(refill), *self._always_first(new)]
+        # What serves a wish goes in before what is new, so that two wishes never take turns. Within a turn the topic is
+        # the same, and its best tools are worth more than those of the one before.
         serving = (number for wish in clear if (number := _serving(wish, before)) is not None)
-        stay = room.fill((), [*always, *urgent, *serving, *needed])
+        recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
+        first, others = [*always, *urgent, *serving, *needed], [*called, *recent, *ranking.order]
+        return self._pruned(before, first, others, room)
+
+    def _pruned(self, before: list[int], first: Iterable[int], others: Iterable[int], room: Room) -> list[int]:
+        """Make room in one batch, for what is first and then for others; without new ones the set stays whole."""
+        stay = room.fill((), first)
         if room.fits(before) and set(before).issuperset(stay):
             return before
-        # Within a turn the topic is the same, and its best tools are worth more than those of the one before.
-        recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
-        others = room.fill(stay, [*called, *recent, *ranking.order], share=PRUNED_SHARE)
-        kept = [number for number in before if number in {*stay, *others}]
-        new = [number for number in stay if number not in before]
+        filling = room.fill(stay, others, share=PRUNED_SHARE)
+        kept = [number for number in before if number in {*stay, *filling}]
         # What is needed comes last, where the next change finds it as recent.
-        return [*kept, *sorted(set(others).difference(before)), *sorted(new, key=always_first)]
+        new = self._always_first(number for number in stay if number not in before)
+        return [*kept, *sorted(set(filling).difference(before)), *new]
+
+    def _always_first(self, numbers: Iterable[int]) -> list[int]:
+        return sorted(numbers, key=lambda number: (number not in self._always, number))
 
     def _search_tool(self, price: Callable[[str], int], *, never: Collection[int]) -> BaseTool:
         """The tool by which a model finds what is not loaded, those apart that never can be."""
