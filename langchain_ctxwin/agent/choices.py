@@ -310,8 +310,8 @@ def _when_full(
     compaction = shrunk(window) if window.over_by and router.config.sticky else None
     if compaction is None:
         return route, None
-    stay = _course(window, compaction, candidate, request)
-    stay = replace(stay, output_tokens=router.config.expected_output_tokens, summary_tokens=summary_tokens)
+    lengths = {"output_tokens": router.config.expected_output_tokens, "summary_tokens": summary_tokens}
+    stay = _course(window, compaction, candidate, request, **lengths)
     limit, prefix = router.input_limit(route.name, request), stay.prefix_tokens
     kept_share = max(0, stay.low - prefix) / max(1, stay.limit - prefix)
     low = prefix + int(kept_share * max(0, limit - prefix))
@@ -329,7 +329,7 @@ def _when_full(
     return (kept, comparison) if kept.name == candidate.name else (route, None)
 
 
-def _course(window: Window, compaction: Compaction, candidate: Candidate, request: Request) -> Course:
+def _course(window: Window, compaction: Compaction, candidate: Candidate, request: Request, **lengths: int) -> Course:
     """How a full conversation goes on with its candidate, by how it grew so far."""
     view, limit = window.priced_view, window.budget.input_limit
     steps = [step.tokens for step in view.steps]
@@ -342,7 +342,7 @@ def _course(window: Window, compaction: Compaction, candidate: Candidate, reques
         prefix_tokens=window.report["system_tokens"] + window.report["tool_tokens"],
         cached_tokens=seen_tokens if request.cached_tokens is None else request.cached_tokens,
         added_tokens=max(1, sum(steps) // max(1, len(steps))),
-        output_tokens=0,
+        **lengths,
     )
 
 

@@ -54,11 +54,9 @@ class Registry(Protocol):
 
     def lookup(self, model: Any) -> ModelInfo:
         """Return the facts about a model, by name or by chat model, or raise `UnknownModelError`."""
-        ...
 
     def learn(self, name: Any, said: Any) -> None:
         """Remember the limits that a provider stated for a model, given by its facts."""
-        ...
 
 
 class CannotBeMadeError(ConfigError):
@@ -146,12 +144,7 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
 def candidates_of(
     given: Sequence[CandidateModel] | Mapping[str, CandidateModel], registry: Registry | None
 ) -> tuple[Candidate, ...]:
-    """Read the facts of every candidate; a mapping gives them names.
-
-    Raises:
-        ConfigError: there are none, two have one name, or one is no model.
-        UnknownModelError: the limits of a candidate are not known.
-    """
+    """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"candidates={given!r}: pass a list of chat models, ModelInfos or names")
     named = [*given.items()] if isinstance(given, Mapping) else [(_name_of(one), one) for one in given]
@@ -212,11 +205,11 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
     """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
     if isinstance(given, ModelInfo):
         return given
+    model, _ = only_model(given) or (given, {})
     known: ModelInfo | None = None
-    if registry is not None:
-        part = only_model(given)
-        with suppress(UnknownModelError):
-            known = registry.lookup(_registry_name(given) if isinstance(given, str) else part[0] if part else given)
+    with suppress(UnknownModelError):
+        if registry is not None:
+            known = registry.lookup(_registry_name(given) if isinstance(given, str) else model)
     if known is not None and (known.limits.known or isinstance(given, str)):
         return known
     if isinstance(given, str):
@@ -236,11 +229,7 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
 
 
 def made_model(candidate: Candidate) -> BaseChatModel:
-    """Return the chat model that a name or facts stand for.
-
-    Raises:
-        CannotBeMadeError: a package or a key is missing, or the name is unknown.
-    """
+    """Return the chat model that a name or facts stand for, or raise `CannotBeMadeError`."""
     provider, slash, name = candidate.name.partition("/")
     if isinstance(candidate.given, ModelInfo):
         provider, name = candidate.given.provider or "", candidate.given.name

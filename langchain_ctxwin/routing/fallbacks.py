@@ -276,9 +276,6 @@ def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Inst
 
     Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
     the choice among them; what asks for a length of output gets the name that the model knows it by.
-
-    Raises:
-        ConfigError: a tool cannot be described to the model.
     """
     model, bound = instance
     given = {_known_as(model, key): value for key, value in arguments.items() if key not in OWN_ARGUMENTS}

@@ -65,11 +65,7 @@ class Needs:
 
 
 def needs_of(asked: Asked) -> Needs:
-    """Read a query, or the messages of a conversation.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Read a query, or the messages of a conversation; anything else is a `ConfigError`."""
     if isinstance(asked, str):
         request = _clipped(asked)
         return Needs(request=request, parts=_wishes([request]))

@@ -74,11 +74,7 @@ class Ranking:
 
 
 class Ranker:
-    """Ranks the tools of a set; thread-safe.
-
-    Raises:
-        ConfigError: the custom ranker has no method `rank`.
-    """
+    """Ranks the tools of a set; thread-safe."""
 
     def __init__(self, entries: Sequence[Entry], ranker: ToolRanker | None, embeddings: Embeddings | None) -> None:
         if ranker is not None and not callable(getattr(ranker, "rank", None)):
@@ -92,11 +88,7 @@ class Ranker:
         self._building = ForkSafeLock()
 
     def rank(self, needs: Needs) -> Ranking:
-        """Return the tools in order.
-
-        Raises:
-            ConfigError: the custom ranker did not return a number per tool.
-        """
+        """Return the tools in order; a custom ranker that does not return a score for each is a `ConfigError`."""
         if self._custom is not None:
             scores = self._custom_scores(self._custom, needs.request)
             wishes = [Wish(scores=scores, is_clear=bool(scores.any()))]

@@ -415,11 +415,7 @@ class Room:
 
 
 def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> Room:
-    """Price every tool once, as what it adds to a request.
-
-    Raises:
-        ConfigError: the counter takes no tools.
-    """
+    """Price every tool once, as what it adds to a request."""
     count = counter or TokenEstimator()
     probe = {"type": "function", "function": {"name": "a", "description": "a", "parameters": {"type": "object"}}}
     try:  # twice and once tells what the first tool adds beside its own text
