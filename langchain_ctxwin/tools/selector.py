@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isinf
+from sys import maxsize
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.embeddings import Embeddings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.tools.ranking import Ranking, Wish
 
 MOST_NAMED = 10  # names that one message lists
+UNKNOWN_PRICE = maxsize  # of a tool that cannot be priced: it fits nowhere
 
 SERVED_SHARE = 0.8
 """A wish is served when a loaded tool scores so much of what the best of all tools scores: such a lead is chance."""
@@ -327,7 +328,7 @@ class ToolSelector:
             return
         rows = "".join(
             f"  {self._entries[number].name}: "
-            + ("cannot be read\n" if isinf(room.each[number]) else f"{room.each[number]:,} tokens\n")
+            + ("cannot be read\n" if room.each[number] == UNKNOWN_PRICE else f"{room.each[number]:,} tokens\n")
             for number in always
         )
         raise ConfigError(
@@ -373,7 +374,7 @@ class Room:
 
     tokens: int  # what they may cost
     base: int  # once, when any tool is bound
-    each: tuple[float, ...]  # per tool; infinite for one that the counter cannot read
+    each: tuple[int, ...]  # per tool; `UNKNOWN_PRICE` for one that the counter cannot read
 
     @property
     def holds_all(self) -> bool:
@@ -382,7 +383,7 @@ class Room:
 
     def own_tokens(self, chosen: Iterable[int]) -> int:
         """Return the tokens of these tools beside the base; one that cannot be read is never shown and has none."""
-        return int(sum(price for number in chosen if not isinf(price := self.each[number])))
+        return sum(price for number in chosen if (price := self.each[number]) != UNKNOWN_PRICE)
 
     def total(self, chosen: Collection[int]) -> int:
         """Return what these tools add to a request."""
@@ -402,16 +403,9 @@ class Room:
 
     def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
-        left, least = float(self.left(chosen, share)), min(self.each, default=inf)
-        taken, kept = set(chosen), list[int]()
-        for number in wanted:
-            if left < least:
-                break
-            if self.each[number] <= left and number not in taken:
-                taken.add(number)
-                kept.append(number)
-                left -= self.each[number]
-        return kept
+        taken, left = set(chosen), self.left(chosen, share)
+        free = (number for number in dict.fromkeys(wanted) if number not in taken)
+        return list(take_while_fits(free, left, self.each.__getitem__, on_overflow="skip").kept)
 
 
 def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> Room:
@@ -426,10 +420,10 @@ def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None)
         ) from error
     base = max(0, 2 * one - two - empty)
 
-    def price(tool: Any) -> float:
+    def price(tool: Any) -> int:
         try:
             return max(0, count([], tools=[tool]) - empty - base)
         except UNREADABLE:
-            return inf
+            return UNKNOWN_PRICE
 
     return Room(tokens=tokens, base=base, each=tuple(map(price, tools)))

@@ -86,35 +86,46 @@ def words(tokens: int) -> str:
     return "word " * tokens
 
 
+LEAST = RoutingConfig(cost=5, least_chance=0.7)
+
+
 @pytest.mark.parametrize(
-    ("dear", "cheap", "chosen", "reason", "left"),
+    ("prices", "chances", "config", "chosen", "reason", "why_not"),
     [
-        (0.8, 0.8, "a", "cheapest that fits and is likely enough (chance 0.80, $0.0016)", "0.710 against 0.791"),
-        (0.9, 0.2, "b", "most likely to answer well (chance 0.90, $0.02)", "0.191 against 0.810"),
+        (
+            *("1 10", (0.8, 0.8), None, "a", "cheapest that fits and is likely enough (chance 0.80, $0.0016)"),
+            "fits, but scored 0.710 against 0.791 (chance 0.80, $0.02)",
+        ),
+        (
+            *("1 10", (0.2, 0.9), None, "b", "most likely to answer well (chance 0.90, $0.02)"),
+            "fits, but scored 0.191 against 0.810 (chance 0.20, $0.0016)",
+        ),
+        (
+            *("1 10", (0.6, 0.9), LEAST, "b", "most likely to answer well (chance 0.90, $0.02)"),
+            "fits, but is not likely enough to answer well (chance 0.60, $0.0016)",
+        ),
+        (
+            *("1 10", (0.6, 0.5), LEAST, "a", "most likely to answer well (chance 0.60, $0.0016)"),
+            "fits, but is not likely enough to answer well (chance 0.50, $0.02)",
+        ),
+        (
+            *("- 0", (0.5, 0.5), None, "b", "cheapest that fits and is likely enough (chance 0.50, $0.00)"),
+            "fits, but scored 0.410 against 0.500 (chance 0.50, price unknown)",
+        ),
+        (
+            *("- 0", (0.9, 0.1), None, "a", "most likely to answer well (chance 0.90, price unknown)"),
+            "fits, but scored 0.100 against 0.810 (chance 0.10, $0.00)",
+        ),
     ],
 )
-def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(dear, cheap, chosen, reason, left):
-    route = two("1", "10", chances={"a": cheap, "b": dear}).route("hi")
-    other, expected = ("b", "(chance 0.80, $0.02)") if chosen == "a" else ("a", "(chance 0.20, $0.0016)")
+def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(
+    prices, chances, config, chosen, reason, why_not
+):
+    """An unknown price counts as the dearest. A chance below the least one counts only when no other reaches it."""
+    known = [None if price == "-" else price for price in prices.split()]
+    route = two(*known, chances=dict(zip("ab", chances, strict=True)), config=config).route("hi")
     assert (route.name, route.reason) == (chosen, reason)
-    assert route.rejected == {other: f"fits, but scored {left} {expected}"}
-
-
-def test_a_chance_below_the_least_one_counts_only_when_no_other_reaches_it():
-    config = RoutingConfig(cost=5, least_chance=0.7)
-    route = two("1", "10", config=config, chances={"a": 0.6, "b": 0.9}).route("hi")
-    assert (route.name, list(route.rejected)) == ("b", ["a"])
-    assert "not likely enough" in route.rejected["a"]
-    none = two("1", "10", config=config, chances={"a": 0.6, "b": 0.5}).route("hi")
-    assert (none.name, none.reason) == ("a", "most likely to answer well (chance 0.60, $0.0016)")
-
-
-def test_an_unknown_price_comes_last_and_is_said():
-    """Without a price a candidate counts as the dearest; chosen for another reason, the route says so."""
-    assert two(None, "0", chances={"a": 0.5, "b": 0.5}).route("hi").name == "b"
-    route = two(None, "0", chances={"a": 0.9, "b": 0.1}).route("hi")
-    assert (route.name, route.estimated_cost) == ("a", None)
-    assert route.reason.endswith("price unknown)")
+    assert route.rejected == {"b" if chosen == "a" else "a": why_not}
 
 
 def test_the_measured_time_counts_when_it_has_a_weight():
@@ -128,14 +139,9 @@ def test_the_measured_time_counts_when_it_has_a_weight():
 def test_a_request_goes_where_it_fits():
     tokens = exact([HumanMessage(words(7_000))])
     route = two("1", "10", counter=exact).route(words(7_000))
-    assert (route.name, route.reason) == ("b", "the only one that fits (chance 1.00)")
-    assert (route.estimated_tokens, route.rejected) == (
-        tokens,
-        {
-            "a": f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,}), "
-            "its limit is 6,144 (window 8,192, 2,048 kept for the answer)"
-        },
-    )
+    needs, limit = f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,})", "its limit is 6,144"
+    assert route.rejected == {"a": f"{needs}, {limit} (window 8,192, 2,048 kept for the answer)"}
+    assert (route.name, route.reason, route.estimated_tokens) == ("b", "the only one that fits (chance 1.00)", tokens)
 
 
 ESTIMATOR = TokenEstimator("openai")
