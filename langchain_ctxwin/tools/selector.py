@@ -162,7 +162,8 @@ class ToolSelector:
         self.search_tools: BaseTool = self._search_tool(text_price(counter), never=too_large)
         """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
 
-        self.search_tokens: int = priced_room([self.search_tools], 0, counter).own_tokens([0])
+        search = priced_room([self.search_tools], 0, counter)
+        self.search_tokens: int = search.total([0]) - search.base
         """What `search_tools` itself adds to a request: it is part of no selection, nor of its tokens."""
 
     def select(
@@ -183,7 +184,7 @@ class ToolSelector:
     async def aselect(
         self, query_or_messages: Asked, *, previous: Names = (), max_tool_tokens: int | None = None
     ) -> ToolSelection:
-        """Like `select`, awaiting the embeddings."""
+        """Like `select`, without holding up the event loop: what is asked of embeddings is asked in a thread."""
         needs, room = needs_of(query_or_messages), self._room_of(max_tool_tokens)
         return self._selection(needs, None if room.holds_all else await self._ranker.arank(needs), room, previous)
 
@@ -232,11 +233,12 @@ class ToolSelector:
             first = room.fill((), always)
             best = [_best(wish)[0] for wish in clear]
             return [*first, *sorted(room.fill(first, (*urgent, *best, *called, *ranking.order)))]
-        needed = [number for number in (*always, *urgent) if room.admits(number)]
+        alone = room.left(())
+        needed = [number for number in (*always, *urgent) if room.each[number] <= alone]
         unserved = [wish for wish in clear if _serving(wish, {*before, *needed}) is None]
-        needed += [number for wish in unserved for number in _best(wish) if room.admits(number)]
+        needed += [number for wish in unserved for number in _best(wish) if room.each[number] <= alone]
         new = [number for number in dict.fromkeys(needed) if number not in before]
-        if room.fits([*before, *new]):  # all stays, and a change that is made anyway fills the room
+        if room.left([*before, *new]) >= 0:  # all stays, and a change that is made anyway fills the room
             refill = room.fill([*before, *new], ranking.order, share=PRUNED_SHARE) if new else []
             return [*before, *sorted(refill), *self._always_first(new)]
         # What serves a wish goes in before what is new, so that two wishes never take turns. Within a turn the topic is
@@ -249,7 +251,7 @@ class ToolSelector:
     def _pruned(self, before: list[int], first: Iterable[int], others: Iterable[int], room: Room) -> list[int]:
         """Make room in one batch, for what is first and then for others; without new ones the set stays whole."""
         stay = room.fill((), first)
-        if room.fits(before) and set(before).issuperset(stay):
+        if room.left(before) >= 0 and set(before).issuperset(stay):
             return before
         filling = room.fill(stay, others, share=PRUNED_SHARE)
         kept = [number for number in before if number in {*stay, *filling}]
@@ -324,7 +326,7 @@ class ToolSelector:
 
     def _require_room_for_always(self) -> None:
         room, always = self._room, self._always
-        if room.fits(always):
+        if not always or room.left(always) >= 0:
             return
         rows = "".join(
             f"  {self._entries[number].name}: "
@@ -381,24 +383,13 @@ class Room:
         """True when nothing has to be chosen."""
         return not self.each or self.base + sum(self.each) <= self.tokens
 
-    def own_tokens(self, chosen: Iterable[int]) -> int:
-        """Return the tokens of these tools beside the base; one that cannot be read is never shown and has none."""
-        return sum(price for number in chosen if (price := self.each[number]) != UNKNOWN_PRICE)
-
     def total(self, chosen: Collection[int]) -> int:
-        """Return what these tools add to a request."""
-        return self.base + self.own_tokens(chosen) if chosen else 0
-
-    def fits(self, chosen: Collection[int]) -> bool:
-        """Say whether all of these fit together."""
-        return self.total(chosen) <= self.tokens
-
-    def admits(self, number: int) -> bool:
-        """Say whether a tool fits when it is the only one."""
-        return self.base + self.each[number] <= self.tokens
+        """Return what these tools add to a request; one that cannot be read is never shown and adds nothing."""
+        prices = (self.each[number] for number in chosen)
+        return self.base + sum(price for price in prices if price != UNKNOWN_PRICE) if chosen else 0
 
     def left(self, chosen: Collection[int], share: float = 1.0) -> int:
-        """Return the tokens that are free beside the chosen ones."""
+        """Return the tokens that are free beside the chosen ones; less than 0 when those do not fit together."""
         return int(self.tokens * share) - (self.total(chosen) or self.base)
 
     def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
