@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
@@ -21,24 +21,18 @@ from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.pairing import Rules
+from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, compared
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.routing import (
-    Candidate,
-    ModelRouter,
-    RemainingTooSmallError,
-    Request,
-    Route,
-    RoutedChatModel,
-    Size,
-    output_tokens_of,
-)
-from langchain_ctxwin.tools import ToolSelection, ToolSelector
+
+if TYPE_CHECKING:  # both take a while to import, and most agents have neither
+    from langchain_ctxwin.routing import Candidate, ModelRouter, Request, Route
+    from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
 """Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
@@ -69,11 +63,20 @@ def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Ite
 def require_router(call: Any, router: ModelRouter | None) -> None:
     """Raise `ConfigError` for a model that does not ask the candidates of this router."""
     inner, _ = _unbound(call)
-    if router is not None and not (isinstance(inner, RoutedChatModel) and inner.router is router):
+    if router is not None and router_of(inner) is not router:
         raise ConfigError(
             f"model={type(inner).__name__} does not ask the router's candidates: pass RoutedChatModel(router), with "
             "the router that the nodes have"
         )
+
+
+def router_of(model: Any) -> ModelRouter | None:
+    """Return the router of a `RoutedChatModel`; None for any other model."""
+    if not hasattr(model, "router"):
+        return None
+    from langchain_ctxwin.routing import RoutedChatModel  # noqa: PLC0415  # see above
+
+    return model.router if isinstance(model, RoutedChatModel) else None
 
 
 def require_tool_binding(call: Any) -> None:
@@ -109,10 +112,16 @@ class Choices:
     """What a conversation's next request goes with; without a router and a selector, what the adapter was given."""
 
     def __init__(self, *, router: ModelRouter | None = None, selector: ToolSelector | None = None) -> None:
-        if not isinstance(router, ModelRouter | None):
-            raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
-        if not isinstance(selector, ToolSelector | None):
-            raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
+        if router is not None:
+            from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # see above
+
+            if not isinstance(router, ModelRouter):
+                raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
+        if selector is not None:
+            from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # see above
+
+            if not isinstance(selector, ToolSelector):
+                raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
         self.router = router
         self.selector = selector
         self.asked = Asked()
@@ -267,6 +276,8 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
+        from langchain_ctxwin.routing import Request  # noqa: PLC0415  # see above
+
         window = next(iter(windows.values()))
         request = Request(
             messages=window.priced_view.messages(),
@@ -346,8 +357,10 @@ def _course(window: Window, compaction: Compaction, candidate: Candidate, reques
     )
 
 
-def _size(window: Window, headroom: float) -> Size:
+def _size(window: Window, headroom: float) -> Any:
     """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
+    from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see above
+
     priced_view = window.priced_view
     has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
     upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)

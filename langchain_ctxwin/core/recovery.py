@@ -147,6 +147,12 @@ EDGE_TOKENS = 16
 """Room left between input and output: servers count a stop token or the start of the answer beside both."""
 
 
+def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
+    """Return the output that the arguments of a call ask for; None when they do not say."""
+    asked = (arguments.get(name) for name in CALL_ARGUMENTS)
+    return next((tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None)
+
+
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
     name, room = output_argument(call), _room(overflow)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import run_in_executor
@@ -22,7 +21,7 @@ from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.core.reported import reported_tokens
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
 from langchain_ctxwin.routing.request import Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
@@ -78,19 +77,6 @@ NO_ANSWER = re.compile(
 
 # What wrong code raises: it would fail with every model.
 OUR_FAULTS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, RecursionError)
-
-
-class RemainingTooSmallError(ContextOverflowError):
-    """Candidates failed or could not be asked, and those that are left are too small for the request.
-
-    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
-    says nothing about the candidate that was chosen first.
-    """
-
-    def __init__(self, message: str, *, candidate: str = "") -> None:
-        super().__init__(message)
-        self.candidate = candidate
-        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
-from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
@@ -73,12 +72,6 @@ def needed_capabilities(request: Request, required: Iterable[str] = ()) -> tuple
             if kind in MEDIA_CAPABILITIES:
                 needed.append(MEDIA_CAPABILITIES[kind])
     return tuple(dict.fromkeys([*needed, *required, *request.requires]))
-
-
-def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
-    """Return the output that the arguments of a call ask for; None when they do not say."""
-    asked = (arguments.get(name) for name in CALL_ARGUMENTS)
-    return next((tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None)
 
 
 def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None) -> str:
