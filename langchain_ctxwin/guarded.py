@@ -28,15 +28,13 @@ SLOW_SECONDS = 0.05
 SLOW_WINDOW_SECONDS = 10.0
 """Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
 
-MAX_PAUSES = 5
-"""Counts that never returned, after which a counter is left alone until one does: each holds a thread."""
+MAX_PAUSES = 5  # counts that never returned, after which a counter is left alone until one does: each holds a thread
 
 LARGE_CHARS = 16_384
 """Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
 character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted."""
 
-IDLE_SECONDS = 5.0
-"""How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
+IDLE_SECONDS = 5.0  # how long the thread waits for the next count: longer than the steps of a busy agent are apart
 
 
 class GuardedCounter:
@@ -85,8 +83,7 @@ class GuardedCounter:
         """Return the counter's own count, or None."""
         # One at a time, so that nobody's time runs while others are counted.
         if not self._turn.acquire(timeout=self._timeout_seconds):
-            self._tell(f"busy for {self._timeout_seconds:g} seconds")
-            return None
+            return self._failed(f"busy for {self._timeout_seconds:g} seconds")
         try:
             pause = self._pauses[_chars(messages) > LARGE_CHARS]
             return None if pause.is_on else self._counted(messages, {"tools": tools} if tools else {}, pause)
@@ -94,34 +91,26 @@ class GuardedCounter:
             self._turn.release()
 
     def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any], pause: _Pause) -> int | None:
-        started = self._clock()
+        started, value = self._clock(), None
         try:
             job = self._worker.run(lambda: self._counter(messages, **arguments))
             value = job.result(self._timeout_seconds)
+            fault = _fault(value)
         except TimeoutError:
             self._worker = self._new_worker()  # the thread that hangs is left to itself
             pause.hung(job)
-            self._tell(f"no answer within {self._timeout_seconds:g} seconds")
-            return None
+            return self._failed(f"no answer within {self._timeout_seconds:g} seconds")
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code, and there may be no thread for it
-            self._watch(started, pause)
-            self._tell(type(error).__name__)
-            return None
-        self._watch(started, pause)
-        tokens = _tokens(value)
-        if tokens is None:
-            self._tell(_fault(value))
-        return tokens
+            fault = type(error).__name__
+        if pause.was_slow(started):
+            self._failed(f"slow counts took more than {self._timeout_seconds:g} seconds")
+        return self._failed(fault) if fault else ceil(value)
 
     def _new_worker(self) -> Worker:
         """One thread for all counts: one for each would cost more than most counts."""
         return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
 
-    def _watch(self, started: float, pause: _Pause) -> None:
-        if pause.was_slow(started):
-            self._tell(f"slow counts took more than {self._timeout_seconds:g} seconds")
-
-    def _tell(self, reason: str) -> None:
+    def _failed(self, reason: str) -> None:
         if self._reasons.is_new(reason):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")
@@ -172,14 +161,9 @@ def _chars(messages: Sequence[AnyMessage]) -> int:
 
 
 def _fault(value: object) -> str:
-    """What is wrong with a count, in the same words for every value of a kind."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "returned a negative number" if value < 0 else "returned a number that is not finite"
-    return f"returned {type(value).__name__}"
-
-
-def _tokens(value: object) -> int | None:
-    """Return a count as a whole number; None for what is none, which includes numbers too large to reckon with."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
-        return None
-    return ceil(value)
+    """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"returned {type(value).__name__}"
+    if value < 0:
+        return "returned a negative number"
+    return "" if value < MAX_NUMBER else "returned a number that is not finite"

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
 
-from langchain_ctxwin.core.calibration import FIXED_NOISE_SHARE, QUANTILE_SD, Belief, Doubt, Measured, deviation
+from langchain_ctxwin.core.calibration import (
+    FIXED_NOISE_SHARE,
+    QUANTILE_SD,
+    Belief,
+    Doubt,
+    Measured,
+    after_request,
+    after_text,
+    deviation,
+)
 from langchain_ctxwin.core.turns import Shown
 
 
@@ -28,7 +37,22 @@ class Regions:
     @property
     def total_tokens(self) -> int:
         """The whole input of the request."""
-        return self.fixed_tokens + self.history_tokens
+        fixed = self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+        return fixed + self.history_tokens
+
+    def texts(self, tokens: int, squares: int) -> tuple[int, int]:
+        """Return the tokens of a history with those of summary and pins, and the sum of the squares of all texts."""
+        summary, pinned = self.summary_tokens, self.pinned_tokens
+        return tokens + summary + pinned, squares + summary**2 + pinned**2
+
+    def scaled(self, total_tokens: int) -> Regions:
+        """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
+        fixed_tokens = self.fixed_tokens
+        if total_tokens >= fixed_tokens:
+            return replace(self, history_tokens=total_tokens - fixed_tokens)
+        names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
+        fixed = {name: getattr(self, name) * total_tokens // fixed_tokens for name in names}
+        return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +68,7 @@ class Size:
 
     def known(self, total_tokens: int) -> Size:
         """Return a size without doubt: the difference to this one is in the history first."""
-        regions = _scaled(self.regions, total_tokens)
-        return Size(regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens)
+        return Size(regions=self.regions.scaled(total_tokens), upper_tokens=total_tokens, lower_tokens=total_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +87,10 @@ class Sizing:
         belief = self.belief
         counted, rest, squares = self.measured.price(steps)
         stretch = max(0.0, 1 + belief.slope)
-        system, tools = _with_offset(estimates, belief.offset)
+        # The offset is mostly the rendering of tools: theirs where there are any. Neither gets negative.
+        tools = estimates.tool_tokens + belief.offset if estimates.tool_tokens else 0.0
+        system = estimates.system_tokens + (min(0.0, tools) if estimates.tool_tokens else belief.offset)
+        system, tools = max(0.0, system), max(0.0, tools)
         regions = Regions(
             system_tokens=round(system),
             tool_tokens=round(tools),
@@ -72,10 +98,8 @@ class Sizing:
             pinned_tokens=round(stretch * estimates.pinned_tokens),
             history_tokens=round(counted + stretch * rest),
         )
-        texts = _with_fixed(estimates, rest, squares)
-        if belief == self.plain:
-            return self._bounded(regions, belief, 1, texts)
-        return self._bounded(regions, belief, 1, texts, FIXED_NOISE_SHARE * (system + tools + counted))
+        known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
+        return self._bounded(regions, belief, 1, estimates.texts(rest, squares), known_noise)
 
     def least(self, size: Size, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
@@ -84,14 +108,29 @@ class Sizing:
         """
         if self.belief == self.plain:
             return size.lower_tokens
-        texts = _with_fixed(estimates, steps.total_tokens, steps.squares[-1])
+        texts = estimates.texts(steps.total_tokens, steps.squares[-1])
         return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
 
     def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
         squares = sum(tokens * tokens for tokens in added)
-        return self._bounded(_scaled(size.regions, total), self.belief, 0, (sum(added), squares))
+        return self._bounded(size.regions.scaled(total), self.belief, 0, (sum(added), squares))
+
+    def after_request(self, tokens: int, *, text: int, squares: int, fixed: float) -> Belief:
+        """Return the belief after the reported size of a whole request: its texts, and what no slope scales."""
+        return after_request(
+            self.belief,
+            surplus_tokens=tokens - fixed - text,
+            text_tokens=text,
+            fixed_tokens=fixed,
+            noise_tokens=self.noise(squares),
+        )
+
+    def after_text(self, tokens: int, *, text: int, squares: int) -> Belief:
+        """Return the belief after the reported size of some text, seen as the difference of two requests."""
+        noise = self.noise(squares)
+        return after_text(self.belief, surplus_tokens=tokens - text, text_tokens=text, noise_tokens=noise)
 
     def noise(self, squares: int) -> float:
         """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out.
@@ -117,37 +156,3 @@ class Sizing:
         below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
         lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
         return Size(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
-
-
-def _with_fixed(estimates: Regions, tokens: int, squares: int) -> tuple[int, int]:
-    """The tokens of a history together with those of summary and pins, and the sum of their squares."""
-    summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
-    return tokens + summary + pinned, squares + summary**2 + pinned**2
-
-
-def _with_offset(estimates: Regions, offset: float) -> tuple[float, float]:
-    """Add the offset to the tools, whose rendering it mostly is, else to the system prompt; neither gets negative."""
-    if estimates.tool_tokens:
-        tools = estimates.tool_tokens + offset
-        return max(0.0, estimates.system_tokens + min(0.0, tools)), max(0.0, tools)
-    return max(0.0, estimates.system_tokens + offset), 0.0
-
-
-def _scaled(regions: Regions, total_tokens: int) -> Regions:
-    """Return the regions adding up to `total_tokens`: the history takes the difference, unless it would be negative."""
-    history = total_tokens - regions.fixed_tokens
-    if history >= 0:
-        return replace(regions, history_tokens=history)
-    fixed = regions.fixed_tokens
-    system, tools, summary = (
-        tokens * total_tokens // fixed
-        for tokens in (regions.system_tokens, regions.tool_tokens, regions.summary_tokens)
-    )
-    pinned = regions.pinned_tokens * total_tokens // fixed
-    return Regions(
-        system_tokens=system,
-        tool_tokens=tools,
-        summary_tokens=summary,
-        pinned_tokens=pinned,
-        history_tokens=total_tokens - system - tools - summary - pinned,
-    )
