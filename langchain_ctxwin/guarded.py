@@ -22,11 +22,9 @@ from langchain_ctxwin.util.memo import Seen
 COUNT_TIMEOUT_SECONDS = 2.0
 """Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes."""
 
-SLOW_SECONDS = 0.05
-"""A count that takes longer is slow: at that pace the thousand messages of a long conversation take a minute."""
-
-SLOW_WINDOW_SECONDS = 10.0
-"""Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
+SLOW_SECONDS, SLOW_WINDOW_SECONDS = 0.05, 10.0
+"""A count that takes longer is slow: at that pace a thousand messages take a minute. Slow counts are added up over so
+long: one measure's come back to back, and a tokenizer that loads once is alone."""
 
 MAX_PAUSES = 5  # counts that never returned, after which a counter is left alone until one does: each holds a thread
 
@@ -83,7 +81,8 @@ class GuardedCounter:
         """Return the counter's own count, or None."""
         # One at a time, so that nobody's time runs while others are counted.
         if not self._turn.acquire(timeout=self._timeout_seconds):
-            return self._failed(f"busy for {self._timeout_seconds:g} seconds")
+            self._tell(f"busy for {self._timeout_seconds:g} seconds")
+            return None
         try:
             pause = self._pauses[_chars(messages) > LARGE_CHARS]
             return None if pause.is_on else self._counted(messages, {"tools": tools} if tools else {}, pause)
@@ -91,26 +90,30 @@ class GuardedCounter:
             self._turn.release()
 
     def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any], pause: _Pause) -> int | None:
-        started, value = self._clock(), None
+        started, tokens = self._clock(), None
         try:
             job = self._worker.run(lambda: self._counter(messages, **arguments))
             value = job.result(self._timeout_seconds)
             fault = _fault(value)
+            tokens = None if fault else ceil(value)
         except TimeoutError:
             self._worker = self._new_worker()  # the thread that hangs is left to itself
             pause.hung(job)
-            return self._failed(f"no answer within {self._timeout_seconds:g} seconds")
+            self._tell(f"no answer within {self._timeout_seconds:g} seconds")
+            return None
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code, and there may be no thread for it
             fault = type(error).__name__
         if pause.was_slow(started):
-            self._failed(f"slow counts took more than {self._timeout_seconds:g} seconds")
-        return self._failed(fault) if fault else ceil(value)
+            self._tell(f"slow counts took more than {self._timeout_seconds:g} seconds")
+        if fault:
+            self._tell(fault)
+        return tokens
 
     def _new_worker(self) -> Worker:
         """One thread for all counts: one for each would cost more than most counts."""
         return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
 
-    def _failed(self, reason: str) -> None:
+    def _tell(self, reason: str) -> None:
         if self._reasons.is_new(reason):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=reason, instead="estimate")

@@ -58,7 +58,9 @@ class TokenBudget:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            require_tokens(name, getattr(self, name))
+            tokens = getattr(self, name)
+            if type(tokens) is not int or tokens < 0:  # made with every measure, and then always right
+                require_tokens(name, tokens)
 
     @property
     def fixed_tokens(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import hypot, sqrt
+from math import hypot
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
@@ -21,48 +21,32 @@ from langchain_ctxwin.core.view import Position, message_id
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
 
-TOOLS_SD_SHARE = 0.1
-TOOLS_SD_TOKENS = 200.0
+TOOLS_SD_SHARE, TOOLS_SD_TOKENS = 0.1, 200.0
 """Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
 about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ."""
 
 FIXED_SD_TOKENS = 40.0  # uncertainty of the constants around a request without tools, fitted to the same requests
 
-TEXT_NOISE_TOKENS = 3.0
-FIXED_NOISE_SHARE = 0.01
-FIXED_NOISE_TOKENS = 5.0
-"""What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
-slope are known."""
-
 MAX_NUMBER = 1e15  # numbers of a stored belief are below this; it also keeps their squares finite
-
-MAX_SURPRISE_SD = 3.0
-"""Deviations above which a report is not explained by what we believed: something else is in there."""
-
-SURPRISE_SLOPE_SD = 0.03
-"""Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights."""
-
-DEFAULT_SLOPE_SD = 1.0
-DEFAULT_NOISE_SHARE = 0.2
-"""Uncertainty of a counter that states no bounds: the rules of thumb see a quarter of a Chinese text, and differ from
-text to text of one language."""
 
 MAX_SPANS = 48  # spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one
 MAX_MEASURED = 2  # models whose spans are kept: one, and the one it takes turns with
 
-PLAUSIBLE_RATIO = 4.0
-PLAUSIBLE_TOKENS = 300
+PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """How far a counter may be off before any report: learned when it was fitted, or stated by the counter."""
+    """How far a counter may be off before any report: learned when it was fitted, or stated by the counter.
 
-    slope_sd: float = DEFAULT_SLOPE_SD
+    By default for one that states nothing: the rules of thumb see a quarter of a Chinese text.
+    """
+
+    slope_sd: float = 1.0
     """Standard deviation of true over estimated size of all texts of a conversation."""
 
-    noise_share: float = DEFAULT_NOISE_SHARE
+    noise_share: float = 0.2
     """Standard deviation of that of one text around all: different texts, different errors."""
 
     lower_share: float = 1.0
@@ -106,6 +90,21 @@ class Belief:
         mixed = 2 * constant * text_tokens * self.covariance
         return max(0.0, constant * self.offset_variance + mixed + text_tokens**2 * self.slope_variance)
 
+    def updated(self, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
+        """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
+        offset_gain = constant * self.offset_variance + text_tokens * self.covariance
+        slope_gain = constant * self.covariance + text_tokens * self.slope_variance
+        total = constant * offset_gain + text_tokens * slope_gain + noise
+        surprise = surplus_tokens - constant * self.offset - text_tokens * self.slope
+        return Belief(
+            offset=self.offset + offset_gain / total * surprise,
+            slope=self.slope + slope_gain / total * surprise,
+            offset_variance=max(0.0, self.offset_variance - offset_gain**2 / total),
+            covariance=self.covariance - offset_gain * slope_gain / total,
+            slope_variance=max(0.0, self.slope_variance - slope_gain**2 / total),
+            reports=self.reports + 1,
+        )
+
 
 def prior(doubt: Doubt, *, tool_tokens: int, system_tokens: int) -> Belief:
     """Return the belief before any report about this model and tool set."""
@@ -117,66 +116,6 @@ def prior(doubt: Doubt, *, tool_tokens: int, system_tokens: int) -> Belief:
 def other_tools(known: Belief, fresh: Belief) -> Belief:
     """Return the belief about another tool set of a known model: the slope is the tokenizer's and stays."""
     return replace(fresh, slope=known.slope, slope_variance=known.slope_variance)
-
-
-def after_request(
-    belief: Belief, *, surplus_tokens: float, text_tokens: float, fixed_tokens: float, noise_tokens: float
-) -> Belief:
-    """Update with the reported size of a whole request.
-
-    A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden prompt),
-    not an absurd slope: the offset takes the surprise.
-
-    Args:
-        belief: what was known before.
-        surplus_tokens: reported size minus our plain estimate.
-        text_tokens: the part of that estimate that the slope scales.
-        fixed_tokens: the rest of it.
-        noise_tokens: standard deviation of the text around its slope.
-    """
-    noise = noise_tokens**2 + (FIXED_NOISE_SHARE * fixed_tokens + FIXED_NOISE_TOKENS) ** 2
-    surprise = surplus_tokens - belief.offset - belief.slope * text_tokens
-    excess = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text_tokens) - noise
-    if excess > 0:
-        belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
-    return _updated(belief, 1, text_tokens, surplus_tokens, noise)
-
-
-def after_text(belief: Belief, *, surplus_tokens: float, text_tokens: float, noise_tokens: float) -> Belief:
-    """Update with the reported size of some text, seen as the difference of two requests.
-
-    One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
-    about the slope, so that many of them in a row are believed.
-    """
-    noise = noise_tokens**2 + TEXT_NOISE_TOKENS**2
-    surprise = surplus_tokens - belief.slope * text_tokens
-    tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text_tokens)
-    after = _updated(belief, 0, text_tokens, surplus_tokens, max(noise, tolerated))
-    if tolerated <= noise:
-        return after
-    return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
-
-
-def deviation(belief: Belief, *, constant: int, text_tokens: float, noise_tokens: float) -> float:
-    """Standard deviation, in tokens, of a size of which `text_tokens` and (with 1) the constant are estimated."""
-    least = TEXT_NOISE_TOKENS if text_tokens else 0.0
-    return sqrt(belief.variance(constant, text_tokens) + noise_tokens**2 + least**2)
-
-
-def _updated(belief: Belief, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
-    """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
-    offset_gain = constant * belief.offset_variance + text_tokens * belief.covariance
-    slope_gain = constant * belief.covariance + text_tokens * belief.slope_variance
-    total = constant * offset_gain + text_tokens * slope_gain + noise
-    surprise = surplus_tokens - constant * belief.offset - text_tokens * belief.slope
-    return Belief(
-        offset=belief.offset + offset_gain / total * surprise,
-        slope=belief.slope + slope_gain / total * surprise,
-        offset_variance=max(0.0, belief.offset_variance - offset_gain**2 / total),
-        covariance=belief.covariance - offset_gain * slope_gain / total,
-        slope_variance=max(0.0, belief.slope_variance - slope_gain**2 / total),
-        reports=belief.reports + 1,
-    )
 
 
 class Span(NamedTuple):
@@ -246,8 +185,10 @@ class Measured:
     def from_json(cls, value: object) -> Measured:
         """Read `to_json`; of anything else nothing is measured."""
         last, rows = (value.get("last"), value.get("spans")) if isinstance(value, Mapping) else (None, None)
-        index = last.get("index") if isinstance(last, Mapping) else None
-        if type(index) is not int or index < 0 or not isinstance(rows, list):
+        if not isinstance(last, Mapping) or not isinstance(rows, list):
+            return cls()
+        index = last.get("index")
+        if type(index) is not int or index < 0:
             return cls()
         stop_before, spans = 0, []
         for row in rows:

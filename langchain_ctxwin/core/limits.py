@@ -98,10 +98,10 @@ class ModelLimits:
         if len(parts) == 1:
             return parts[0]
         values = {name: [size for part in parts if (size := getattr(part, name)) is not None] for name in _LIMIT_NAMES}
-        *smallest, _ = (min(sizes, default=None) for sizes in values.values())
+        window, largest_input, largest_output = (min(values[name], default=None) for name in _LIMIT_NAMES[:3])
         requested = max(values["requested_output_tokens"], default=None)
-        sources = dict.fromkeys(part.source for part in parts if part.known)
-        return _consistent(*smallest, requested, "+".join(sources) or UNKNOWN_SOURCE)
+        sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
+        return _consistent(window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE)
 
     @property
     def known(self) -> bool:
@@ -143,7 +143,7 @@ class ModelLimits:
             if stated is not None:
                 return stated
         share = None if self.context_window is None else int(self.context_window * OUTPUT_SHARE)
-        return min((tokens for tokens in (self.max_output_tokens, share) if tokens is not None), default=0)
+        return min([tokens for tokens in (self.max_output_tokens, share) if tokens is not None], default=0)
 
     def guessed(self) -> ModelLimits:
         """These limits with a guessed window where none is known (`source="guess"`), else unchanged.
@@ -308,22 +308,24 @@ def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> d
 
     Where nothing is declared, there is nothing that a limit could be far from.
     """
-    stated = (declared.context_window, declared.max_input_tokens) if declared else ()
-    size = max((tokens for tokens in stated if tokens is not None), default=None)
     usable = remembered(learned)
-    if size is None:
+    size = max(declared.context_window or 0, declared.max_input_tokens or 0) if declared else 0
+    if not usable or not size:
         return usable
     return {name: n for name, n in usable.items() if size / MOST_TIMES_OFF <= n <= size * MOST_TIMES_OFF}
 
 
 def remembered(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
     """Return what of limits that were learned before may be a limit, and is not refuted: state comes from outside."""
-    usable = {name: tokens for name, tokens in learned.items() if tokens >= LEAST_LIMIT_TOKENS}
-    return unrefuted(usable, accepted_tokens)
+    return {
+        name: tokens for name, tokens in unrefuted(learned, accepted_tokens).items() if tokens >= LEAST_LIMIT_TOKENS
+    }
 
 
 def unrefuted(learned: Mapping[str, int], accepted_tokens: int) -> dict[str, int]:
     """Return the limits that are not below the input of a request that the provider accepted."""
+    if not learned:
+        return {}
     return {name: tokens for name, tokens in learned.items() if accepted_tokens <= COUNT_SLACK * tokens}
 
 

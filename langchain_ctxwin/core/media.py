@@ -16,11 +16,8 @@ HEADER_CHARS = 65_536  # base64 text that is decoded at most: enough for the dim
 DATA_URL_HEAD_CHARS = 256  # a data URL states its media type and encoding in fewer characters
 DEFAULT_SIDE_PIXELS = 1024  # assumed width and height of an image whose size cannot be seen
 
-BYTES_PER_PAGE = 50_000
-"""Assumed size of one PDF page: typical of office documents; scans have larger pages and cost less per byte."""
-
-AUDIO_BYTES_PER_SECOND = 16_000
-PCM_BYTES_PER_SECOND = 48_000
+BYTES_PER_PAGE = 50_000  # assumed size of one PDF page: typical of office documents; scans cost less per byte
+AUDIO_BYTES_PER_SECOND, PCM_BYTES_PER_SECOND = 16_000, 48_000
 """Assumed rates of compressed audio (128 kbit/s) and of the PCM that speech models take (16 bits at 24 kHz)."""
 
 TOKENS_BY_SIZE = {"video": (250_000, 263), "encrypted": (4, 1)}

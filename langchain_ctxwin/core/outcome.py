@@ -227,21 +227,22 @@ def from_history(session: Session, request: Request, priced_view: PricedView, ab
     measured = _measured(session, answering_model, request.messages)
     learned = measured.last.index if measured.last else -1
     since = max(learned, session.since.index + 1 if session.since and session.compactions else 0)
-    reports = [r for r in _reports(priced_view) if may_be(r.answering_model, answering_model) and r.index >= since]
+    reports = [r for r in _reports(priced_view) if may_be(r.answering_model, answering_model) and r.at >= since]
     if not reports or (session.counts.get("beliefs") and len(reports) == 1):
         return session
     belief, first = believed(session, answering_model, about.tools_digest, request.sizing.belief), reports[0]
     sizing = replace(request.sizing, belief=belief)
-    if first.index != learned:
+    if first.at != learned:
         text = estimates.summary_tokens + estimates.pinned_tokens + first.before
         fixed = estimates.system_tokens + estimates.tool_tokens
-        sizing = replace(sizing, belief=sizing.after_request(first.tokens, text=text, squares=text**2, fixed=fixed))
+        surplus = first.tokens - text - fixed
+        sizing = replace(sizing, belief=sizing.after_request(surplus, text=text, squares=text**2, fixed=fixed))
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.answering_model == new.answering_model and is_plausible(tokens, added):
-            sizing = replace(sizing, belief=sizing.after_text(tokens, text=added, squares=added**2))
-            last = Position(id=message_id(request.messages, new.index), index=new.index)
-            measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
+            sizing = replace(sizing, belief=sizing.after_text(tokens - added, text=added, squares=added**2))
+            last = Position(id=message_id(request.messages, new.at), index=new.at)
+            measured = measured.with_span(Span(start=old.at, stop=new.at, estimate=added, tokens=tokens), last)
     name = reports[-1].answering_model or answering_model
     counts = {
         **session.counts,
@@ -323,7 +324,7 @@ def _refined(window: Window, tokens: int, answering_model: str, reply: Position)
         return _after_whole(sizing, window.priced_view, tokens), sizing.measured
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
     squares = sum(tokens**2 for tokens in extends.added)
-    return sizing.after_text(surplus, text=added, squares=squares), sizing.measured.with_span(span, reply)
+    return sizing.after_text(surplus - added, text=added, squares=squares), sizing.measured.with_span(span, reply)
 
 
 def _measured(session: Session, answering_model: str, messages: Sequence[AnyMessage]) -> Measured:
@@ -336,13 +337,13 @@ def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief
     counted, rest, squares = sizing.measured.price(priced_view.steps)
     text, squares = estimates.texts(rest, squares)
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return sizing.after_request(tokens, text=text, squares=squares, fixed=fixed)
+    return sizing.after_request(tokens - fixed - text, text=text, squares=squares, fixed=fixed)
 
 
 class _Report(NamedTuple):
     """A reported size in the history, and our estimate of the history before it."""
 
-    index: int
+    at: int
     tokens: int
     before: int
     answering_model: str

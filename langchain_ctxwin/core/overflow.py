@@ -201,11 +201,8 @@ class Evidence:
 def evidence_of(source: object, own: Callable[[str], str] = str) -> Iterator[Evidence]:
     """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
-    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
-
-    Args:
-        source: an exception, a text or a decoded body.
-        own: what of a text counts.
+    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains. The source may
+    be an exception, a text or a decoded body, and `own` says what of a text counts.
     """
     if not isinstance(source, BaseException):
         yield Evidence(codes=_codes(source), text=_joined([source], own))

@@ -20,13 +20,12 @@ COUNT = NUMBER + r"(?![km]\b)"
 
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
     """Compile case-insensitively; `<limit>`, `<actual>` and `<output>` are named numbers, `<n>` any number."""
-    return tuple(re.compile(_with_numbers(pattern), re.IGNORECASE) for pattern in patterns)
 
+    def named(mark: re.Match[str]) -> str:
+        return f"(?P<{mark[1]}>{COUNT})"
 
-def _with_numbers(pattern: str) -> str:
-    for name in ("limit", "actual", "output"):
-        pattern = pattern.replace(f"<{name}>", f"(?P<{name}>{COUNT})", 1)
-    return pattern.replace("<n>", NUMBER)
+    with_numbers = (re.sub("<(limit|actual|output)>", named, pattern).replace("<n>", NUMBER) for pattern in patterns)
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in with_numbers)
 
 
 OVERFLOW_CODE = re.compile(
@@ -177,8 +176,7 @@ JOINT = re.compile(
 MIN_SIZE_TOKENS = 256
 """Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window."""
 
-MAX_WORDS_CHARS = 48
-"""How far beside a number the words that say its role may stand."""
+MAX_WORDS_CHARS = 48  # how far beside a number the words that say its role may stand
 
 SIZE = re.compile(
     rf"(?<![\w.-])(?<!\d[:,])(?P<number>{NUMBER})(?P<unit>[km])?(?=tok|-tok|[^\w-]|$)(?!:\d|\.\d)", re.IGNORECASE
@@ -239,8 +237,7 @@ ROLE_BEFORE = re.compile(
 )
 """Words before a number: the last one that is not weak says whose size it is."""
 
-CONTRAST = re.compile(r"\b(?:but|whereas|however|while)\b", re.IGNORECASE)
-"""Words between two sizes that do not go together."""
+CONTRAST = re.compile(r"\b(?:but|whereas|however|while)\b", re.IGNORECASE)  # between sizes that do not go together
 
 RANGE_BEFORE = re.compile(rf"(?:\b(?:between|from) {NUMBER} (?:and|to) |\[{NUMBER}, ?)$", re.IGNORECASE)
 """Words before the upper end of a range."""

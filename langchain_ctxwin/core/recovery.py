@@ -113,8 +113,7 @@ def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool
 
     What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
     """
-    reserve = limits.output_reserve(configured)
-    window = limits.context_window
+    reserve, window = limits.output_reserve(configured), limits.context_window
     return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
 
 
@@ -131,11 +130,8 @@ CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
 
 LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
 
-LEAST_OUTPUT_SHARE = 0.25
-"""Part of the requested output that has to remain: an answer cut to less would most likely be cut off."""
-
-EDGE_TOKENS = 16
-"""Room left between input and output: servers count a stop token or the start of the answer beside both."""
+LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
+EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
 
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
@@ -188,24 +184,19 @@ LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_le
 
 WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
 
-CUT_SHARE = 0.95
-"""An answer shorter than this part of what was requested did not end at the request's own limit: servers that count a
-stop token or a template differ by a few tokens, not by 5 %."""
-
-EDGE_SHARE = 0.01
-"""Reported sizes this close to a known limit count as having reached it; servers keep a few tokens for themselves."""
+CUT_SHARE, EDGE_SHARE = 0.95, 0.01
+"""An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
+to a known limit has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %."""
 
 WINDOW_STEP_TOKENS = 1_024
 """Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times."""
 
-STOP_TOKENS = 2
-"""Servers count the token at which they stopped, or not. A wider margin would be met by chance too often."""
-
 OUTPUT_STEPS_TOKENS = (256, 500)
 """Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number."""
 
-SAME_TOKENS = 8
-"""Reports that differ by no more are the same: servers cut a prompt at its text's tokens and count their template."""
+STOP_TOKENS, SAME_TOKENS = 2, 8
+"""Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
+cut. A wider margin would be met by chance too often."""
 
 GROWTH_SHARE, GROWTH_TOKENS = 0.05, 64
 """A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks."""
@@ -231,12 +222,12 @@ def silent_overflow(
     reason that names the window counts, and no limit is stated. Never raises.
 
     Args:
-        reply: The message that came back; its `usage_metadata` counts cached tokens as input, too.
-        input_limit: Tokens that the input may have, as far as known.
-        context_window: Tokens that input and output may have together, where known.
-        requested_output_tokens: Tokens that were requested for the answer, where known.
-        least_input_tokens: Lower bound of our own count of the request.
-        previous: Tokens reported for an earlier request that this one extends, and the least that was added since.
+        reply: the message that came back; its `usage_metadata` counts cached tokens as input, too.
+        input_limit: tokens that the input may have, as far as known.
+        context_window: tokens that input and output may have together, where known.
+        requested_output_tokens: tokens that were requested for the answer, where known.
+        least_input_tokens: lower bound of our own count of the request.
+        previous: tokens reported for an earlier request that this one extends, and the least that was added since.
     """
     sizes, reasons = _reported(reply), _stop_reasons(reply)
     is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE
@@ -288,8 +279,9 @@ def _reported(reply: AIMessage) -> tuple[int, int] | None:
     parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []
     cached = sum(tokens for tokens in parts if is_count(tokens))
     input_tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
-    is_whole = is_count(input_tokens) and input_tokens and is_count(output_tokens) and cached <= input_tokens
-    return (input_tokens, output_tokens) if is_whole else None
+    if is_count(input_tokens) and is_count(output_tokens) and max(1, cached) <= input_tokens:
+        return input_tokens, output_tokens
+    return None
 
 
 def _stop_reasons(reply: AIMessage) -> set[str]:

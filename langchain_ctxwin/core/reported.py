@@ -32,9 +32,7 @@ _VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|b
 def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:
     """Return the prompt size that came with an answer, or None and what is wrong with it (nothing, if none came).
 
-    Args:
-        reply: the answer.
-        expected: our counts of the request, in tokens; the size has to be near one of them.
+    The size has to be near one of our own counts of the request, `expected`.
     """
     if not reply.usage_metadata or compaction_in(reply):  # the size of what the provider made of the request
         return None, ""
@@ -64,12 +62,15 @@ def cleared_tokens(reply: AIMessage) -> int:
 
 def fault_of(tokens: object, expected: Sequence[int]) -> str:
     """Return what is wrong with a reported size; empty when it can be that of a request that we count like this."""
-    counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
     if not is_count(tokens) or not tokens:
-        return f"the provider reported {tokens!r} input tokens, our count is {counts}"
+        return f"the provider reported {tokens!r} input tokens, our count is {_either(expected)}"
     if any(MIN_REPORTED_SHARE * count <= tokens and not is_absurd(tokens, count) for count in expected):
         return ""
-    return f"the provider reported {tokens:,} input tokens, far from our count of {counts}"
+    return f"the provider reported {tokens:,} input tokens, far from our count of {_either(expected)}"
+
+
+def _either(counts: Sequence[int]) -> str:
+    return " or ".join(f"{count:,}" for count in dict.fromkeys(counts))
 
 
 def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estimate: int) -> dict[str, Any] | None:
@@ -77,12 +78,7 @@ def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estim
 
     Reports follow a conversation when they grow by what it grew by, within the bounds of `is_plausible`. Those of a
     server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows.
-
-    Args:
-        before: the row so far; it begins anew when this report does not follow its first one.
-        model: who answered.
-        tokens: the size reported.
-        estimate: our plain count of the same request, in tokens.
+    The row begins anew when a report does not follow its first one, or that of another model.
     """
     if not is_count(tokens) or not 0 < tokens <= MAX_REPORTED_TOKENS:
         return None

@@ -6,39 +6,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
 
-from langchain_ctxwin.core.calibration import (
-    FIXED_NOISE_SHARE,
-    QUANTILE_SD,
-    Belief,
-    Doubt,
-    Measured,
-    after_request,
-    after_text,
-    deviation,
-)
+from langchain_ctxwin.core.calibration import QUANTILE_SD, Belief, Doubt, Measured
 from langchain_ctxwin.core.turns import Shown
+
+TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE, FIXED_NOISE_TOKENS = 3.0, 0.01, 5.0
+"""What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
+slope are known."""
+
+MAX_SURPRISE_SD = 3.0
+"""Deviations above which a report is not explained by what we believed: something else is in there."""
+
+SURPRISE_SLOPE_SD = 0.03
+"""Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """The parts of one request, in tokens."""
+    """The parts of one request, in tokens, and their sums: they are asked for more often than regions are made."""
 
     system_tokens: int
     tool_tokens: int
     summary_tokens: int
     pinned_tokens: int
     history_tokens: int
+    fixed_tokens: int = field(init=False, repr=False, compare=False)
+    """Everything but the history."""
 
-    @property
-    def fixed_tokens(self) -> int:
-        """Everything but the history."""
-        return self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+    total_tokens: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def total_tokens(self) -> int:
-        """The whole input of the request."""
+    def __post_init__(self) -> None:
         fixed = self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
-        return fixed + self.history_tokens
+        object.__setattr__(self, "fixed_tokens", fixed)
+        object.__setattr__(self, "total_tokens", fixed + self.history_tokens)
 
     def texts(self, tokens: int, squares: int) -> tuple[int, int]:
         """Return the tokens of a history with those of summary and pins, and the sum of the squares of all texts."""
@@ -47,11 +46,10 @@ class Regions:
 
     def scaled(self, total_tokens: int) -> Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
-        fixed_tokens = self.fixed_tokens
-        if total_tokens >= fixed_tokens:
-            return replace(self, history_tokens=total_tokens - fixed_tokens)
+        if total_tokens >= self.fixed_tokens:
+            return replace(self, history_tokens=total_tokens - self.fixed_tokens)
         names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
-        fixed = {name: getattr(self, name) * total_tokens // fixed_tokens for name in names}
+        fixed = {name: getattr(self, name) * total_tokens // self.fixed_tokens for name in names}
         return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
 
 
@@ -114,31 +112,42 @@ class Sizing:
     def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
-        squares = sum(tokens * tokens for tokens in added)
+        squares = sum([tokens * tokens for tokens in added])
         return self._bounded(size.regions.scaled(total), self.belief, 0, (sum(added), squares))
 
-    def after_request(self, tokens: int, *, text: int, squares: int, fixed: float) -> Belief:
-        """Return the belief after the reported size of a whole request: its texts, and what no slope scales."""
-        return after_request(
-            self.belief,
-            surplus_tokens=tokens - fixed - text,
-            text_tokens=text,
-            fixed_tokens=fixed,
-            noise_tokens=self.noise(squares),
-        )
+    def after_request(self, surplus: float, *, text: float, squares: float, fixed: float) -> Belief:
+        """Return the belief after the reported size of a whole request.
 
-    def after_text(self, tokens: int, *, text: int, squares: int) -> Belief:
-        """Return the belief after the reported size of some text, seen as the difference of two requests."""
-        noise = self.noise(squares)
-        return after_text(self.belief, surplus_tokens=tokens - text, text_tokens=text, noise_tokens=noise)
-
-    def noise(self, squares: int) -> float:
-        """Standard deviation of texts around their common slope, in tokens: the errors of many texts cancel out.
+        A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden
+        prompt), not an absurd slope: the offset takes the surprise.
 
         Args:
-            squares: the sum of the squares of their estimates.
+            surplus: reported size minus our plain estimate, in tokens.
+            text: the part of that estimate that the slope scales.
+            squares: the sum of the squares of the texts in it.
+            fixed: the rest of the estimate.
         """
-        return self.doubt.noise_share * sqrt(squares)
+        belief = self.belief
+        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + (FIXED_NOISE_SHARE * fixed + FIXED_NOISE_TOKENS) ** 2
+        surprise = surplus - belief.offset - belief.slope * text
+        if surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text) - noise > 0:
+            belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
+        return belief.updated(1, text, surplus, noise)
+
+    def after_text(self, surplus: float, *, text: float, squares: float) -> Belief:
+        """Return the belief after the reported size of some text, seen as the difference of two requests.
+
+        One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
+        about the slope, so that many of them in a row are believed.
+        """
+        belief = self.belief
+        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + TEXT_NOISE_TOKENS**2
+        surprise = surplus - belief.slope * text
+        tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text)
+        after = belief.updated(0, text, surplus, max(noise, tolerated))
+        if tolerated <= noise:
+            return after
+        return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
 
     def _bounded(
         self, regions: Regions, belief: Belief, constant: int, texts: tuple[int, int], known_noise: float = 0.0
@@ -147,8 +156,10 @@ class Sizing:
         total = regions.total_tokens
         if not self.doubt.has_margin:
             return Size(regions=regions, upper_tokens=total, lower_tokens=total)
-        noise = hypot(self.noise(texts[1]), known_noise)
-        above = deviation(belief, constant=constant, text_tokens=texts[0], noise_tokens=noise)
+        # The errors of many texts cancel out.
+        noise = hypot(self.doubt.noise_share * sqrt(texts[1]), known_noise)
+        least = TEXT_NOISE_TOKENS if texts[0] else 0.0
+        above = sqrt(belief.variance(constant, texts[0]) + noise**2 + least**2)
         # The skew is that of plain estimates of text, the prompt too; after the first report errors go both ways alike.
         share = 1.0 if belief.reports else self.doubt.lower_share
         prompt = 0.0 if belief.reports else (self.doubt.slope_sd * regions.system_tokens) ** 2

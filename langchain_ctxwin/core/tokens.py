@@ -70,7 +70,7 @@ class TokenEstimator:
         weights = WEIGHTS[self.family]
         if len(text) <= SAMPLE_ABOVE_CHARS:  # nearly all
             return sum(map(mul, weights, features(text)), 0.0)
-        return sum(share * sum(map(mul, weights, features(part))) for part, share in sample(text))
+        return float(sum(share * sum(map(mul, weights, features(part))) for part, share in sample(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class CharRatioCounter:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
         tokens = sum(self.count_text(compact_json(tool_definition(tool))) for tool in tools or ())
         for message in messages:
-            found = [*pieces(_as_message(message))]
+            found = [*pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0])]
             texts = (piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media))
             media = sum(media_tokens(piece, GENERIC, self.count_text) for piece in found if isinstance(piece, Media))
             tokens += CHAR_RATIO_MESSAGE_TOKENS + self.count_text("".join(texts)) + int(media)
@@ -119,7 +119,7 @@ def request_tokens(
     tokens = float(framing.request)
     for message in messages:
         shown = 0.0
-        for piece in pieces(_as_message(message)):
+        for piece in pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0]):
             if isinstance(piece, str):
                 shown += price(piece)
             elif isinstance(piece, Call):
@@ -146,10 +146,6 @@ def tool_definition(tool: Any) -> Any:
         return convert_to_openai_tool(tool)
     except UNREADABLE:
         return tool
-
-
-def _as_message(message: MessageLikeRepresentation) -> BaseMessage:
-    return message if isinstance(message, BaseMessage) else convert_to_messages([message])[0]
 
 
 def _require_margin(margin: float) -> None:

@@ -82,11 +82,7 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
         (4_000, 54, {"requested_output_tokens": None, "context_window": 4_096}, False),
         (4_000, 10, {"requested_output_tokens": None, "context_window": 4_096}, False),
         (4_000, 92, {"requested_output_tokens": None}, False),
-        (1_000, 8_192, {}, False),  # output limit of the server
-        (1_000, 8_192, {"context_window": 200_000}, False),  # far below the window
-        (1_024, 8_192, {}, False),  # binary output limit, sum at a multiple
-        (1_030, 8_186, {}, False),  # output limit less a few tokens
-        (1_216, 8_000, {}, False),  # decimal output limit, sum at a multiple
+        (1_024, 8_192, {}, False),  # output limit of the server, sum at a multiple
         (1_240, 805, {}, False),  # sum three tokens off a multiple
         (1_240, 250, {}, False),  # unknown window that is no multiple
         (300, 212, {}, False),  # no window is that small
