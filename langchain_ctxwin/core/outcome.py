@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import MAX_MEASURED, Belief, Measured, Span, is_plausible, other_tools
 from langchain_ctxwin.core.clamping import first_part
@@ -164,7 +164,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     A size far from our count is not used, unless it is one of several in a row that agree with each other.
     """
     counts, priced_view = dict(window.session.counts), window.priced_view
-    estimate, model = priced_view.estimates.total_tokens, window.about.model
+    estimate = priced_view.estimates.total_tokens
     tokens, fault = reported_tokens(reply, expected(priced_view))
     answering_model = answered_by(reply) or window.answering_model
     if fault:
@@ -176,7 +176,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         return Lesson(counts=counts)
     for outdated in ("contradicted", "checked"):
         counts.pop(outdated, None)
-    belief, measured = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
+    sizing = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
@@ -187,13 +187,10 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "checksum": priced_view.shown.checksums[-1],
         "plain": not priced_view.shown.edited[-1],
     }
-    counts["speakers"] = bounded(counts.get("speakers"), model, answering_model, MAX_MODELS)
-    counts["measured"] = bounded(counts.get("measured"), answering_model, measured.to_json(), MAX_MEASURED)
     # What another model takes that stood in says nothing about the one that was asked.
-    accepted = tokens if answering_model == window.answering_model or may_be(answering_model, model) else 0
-    counts = _without_refuted_limits(counts, model, accepted)
-    counts = with_belief(counts, belief_key(answering_model, window.about.tools_digest), belief)
-    return Lesson(counts=counts, accepted_tokens=accepted)
+    accepted = tokens if answering_model == window.answering_model or may_be(answering_model, window.about.model) else 0
+    counts = _without_refuted_limits(counts, window.about.model, accepted)
+    return Lesson(counts=_with_sizing(counts, window.about, answering_model, sizing), accepted_tokens=accepted)
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
@@ -224,14 +221,13 @@ def from_history(session: Session, request: Request, priced_view: PricedView, ab
     After a compaction only what was answered since belongs to requests like this one.
     """
     answering_model, estimates = session.answering_model(about.model), priced_view.estimates
-    measured = _measured(session, answering_model, request.messages)
-    learned = measured.last.index if measured.last else -1
+    sizing = sizing_for(session, request, answering_model, about.tools_digest)
+    learned = sizing.measured.last.index if sizing.measured.last else -1
     since = max(learned, session.since.index + 1 if session.since and session.compactions else 0)
     reports = [r for r in _reports(priced_view) if may_be(r.answering_model, answering_model) and r.at >= since]
     if not reports or (session.counts.get("beliefs") and len(reports) == 1):
         return session
-    belief, first = believed(session, answering_model, about.tools_digest, request.sizing.belief), reports[0]
-    sizing = replace(request.sizing, belief=belief)
+    first = reports[0]
     if first.at != learned:
         text = estimates.summary_tokens + estimates.pinned_tokens + first.before
         fixed = estimates.system_tokens + estimates.tool_tokens
@@ -240,16 +236,12 @@ def from_history(session: Session, request: Request, priced_view: PricedView, ab
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.answering_model == new.answering_model and is_plausible(tokens, added):
-            sizing = replace(sizing, belief=sizing.after_text(tokens - added, text=added, squares=added**2))
             last = Position(id=message_id(request.messages, new.at), index=new.at)
-            measured = measured.with_span(Span(start=old.at, stop=new.at, estimate=added, tokens=tokens), last)
+            span = Span(start=old.at, stop=new.at, estimate=added, tokens=tokens)
+            belief = sizing.after_text(tokens - added, text=added, squares=added**2)
+            sizing = replace(sizing, belief=belief, measured=sizing.measured.with_span(span, last))
     name = reports[-1].answering_model or answering_model
-    counts = {
-        **session.counts,
-        "speakers": bounded(session.counts.get("speakers"), about.model, name, MAX_MODELS),
-        "measured": bounded(session.counts.get("measured"), name, measured.to_json(), MAX_MEASURED),
-    }
-    return replace(session, counts=with_belief(counts, belief_key(name, about.tools_digest), sizing.belief))
+    return replace(session, counts=_with_sizing(session.counts, about, name, sizing))
 
 
 def largest_accepted_tokens(window: Window) -> int:
@@ -264,6 +256,16 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
     kept = {key: value for key, value in counts.items() if key not in {"checked", "beliefs", "measured"}}
     return {**kept, "anchor": None}
+
+
+def sizing_for(session: Session, request: Request, answering_model: str, tools_digest: str) -> Sizing:
+    """Return the sizing of requests to a model, by what the conversation knows about it."""
+    measured = session.measured(answering_model)
+    return replace(
+        request.sizing,
+        belief=believed(session, answering_model, tools_digest, request.sizing.plain),
+        measured=measured if measured.holds_for(request.messages) else Measured(),
+    )
 
 
 def believed(session: Session, answering_model: str, tools_digest: str, fresh: Belief) -> Belief:
@@ -309,27 +311,25 @@ def _without_refuted_limits(counts: dict[str, Any], model: str, accepted: int) -
     return {key: value for key, value in counts.items() if key != "limits"} | ({"limits": kept} if kept else {})
 
 
-def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> tuple[Belief, Measured]:
-    """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
+def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, sizing: Sizing) -> dict[str, Any]:
+    """Return `context_counts` with who answered for a model, and what is known about its sizes."""
+    speakers = bounded(counts.get("speakers"), about.model, answering_model, MAX_MODELS)
+    measured = bounded(counts.get("measured"), answering_model, sizing.measured.to_json(), MAX_MEASURED)
+    known = {**counts, "speakers": speakers, "measured": measured}
+    return with_belief(known, belief_key(answering_model, about.tools_digest), sizing.belief)
+
+
+def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> Sizing:
+    """The sizing after a whole request, or after what it added to one that was reported before."""
     sizing, extends = window.request.sizing, window.extends
     if answering_model != window.answering_model:
-        extends = None
-        sizing = replace(
-            sizing,
-            belief=believed(window.session, answering_model, window.about.tools_digest, sizing.plain),
-            measured=_measured(window.session, answering_model, window.request.messages),
-        )
+        sizing, extends = sizing_for(window.session, window.request, answering_model, window.about.tools_digest), None
     added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
     if extends is None or not is_plausible(surplus, added):
-        return _after_whole(sizing, window.priced_view, tokens), sizing.measured
+        return replace(sizing, belief=_after_whole(sizing, window.priced_view, tokens))
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
-    squares = sum(tokens**2 for tokens in extends.added)
-    return sizing.after_text(surplus - added, text=added, squares=squares), sizing.measured.with_span(span, reply)
-
-
-def _measured(session: Session, answering_model: str, messages: Sequence[AnyMessage]) -> Measured:
-    measured = session.measured(answering_model)
-    return measured if measured.holds_for(messages) else Measured()
+    belief = sizing.after_text(surplus - added, text=added, squares=sum(size**2 for size in extends.added))
+    return replace(sizing, belief=belief, measured=sizing.measured.with_span(span, reply))
 
 
 def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief:

@@ -226,7 +226,7 @@ def features(text: str) -> list[int]:
     if raw.isascii():
         return _ascii_counts(raw)
     chars = raw.translate(None, _CONTINUATION)
-    return [*_ascii_counts(chars), *_script_counts(text, raw, chars)]
+    return _ascii_counts(chars) + _script_counts(text, raw, chars)
 
 
 def sample(text: str) -> Iterator[tuple[str, float]]:
@@ -320,24 +320,22 @@ _LATIN1 = bytes(ord("L") if byte in b"\xc2\xc3" else ord(" ") for byte in range(
 _FOREIGN = b" " * 128 + b"x" * 128
 
 
-def _script_counts(text: str, raw: bytes, chars: bytes) -> Iterator[int]:
+def _script_counts(text: str, raw: bytes, chars: bytes) -> list[int]:
     """The counts in the order of `SCRIPT_FEATURES`; `raw` is the text in UTF-8, `chars` has one byte per character."""
     leads = chars.translate(_LEAD_CODES, _NOT_TWO_BYTE)
-    for low, _ in _TWO_BYTE.values():
-        yield leads.count(low)
+    counts = [leads.count(low) for low, _ in _TWO_BYTE.values()]
     blocks = b""
     if len(leads) < len(chars.translate(None, _ASCII)):
         # One byte per character of three or four UTF-8 bytes; the second halves of surrogate pairs are left out.
         blocks = text.encode("utf-16-le", "replace")[1::2].translate(_HIGH_CODES, _NOT_THREE_BYTE)
     for unwanted in _BLOCK_BYTES:
         rest = blocks.translate(None, unwanted)
-        yield len(blocks) - len(rest)
+        counts.append(len(blocks) - len(rest))
         blocks = rest
     for code, *prefixes in _SHARED.values():
         total = blocks.count(code)
         second = sum(map(raw.count, prefixes)) if total else 0
-        yield total - second
-        yield second
-    yield chars.translate(_LATIN1).count(b"LLL") if leads else 0
+        counts += [total - second, second]
     runs = chars.translate(_FOREIGN)
-    yield runs.count(b" x") + runs.startswith(b"x")
+    latin1_runs = chars.translate(_LATIN1).count(b"LLL") if leads else 0
+    return [*counts, latin1_runs, runs.count(b" x") + runs.startswith(b"x")]
