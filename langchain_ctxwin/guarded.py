@@ -19,19 +19,15 @@ from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
+# Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes.
 COUNT_TIMEOUT_SECONDS = 2.0
-"""Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes."""
-
+# A count that takes longer is slow: at that pace a thousand messages take a minute. Slow counts are added up over so
+# long: one measure's come back to back, and a tokenizer that loads once is alone.
 SLOW_SECONDS, SLOW_WINDOW_SECONDS = 0.05, 10.0
-"""A count that takes longer is slow: at that pace a thousand messages take a minute. Slow counts are added up over so
-long: one measure's come back to back, and a tokenizer that loads once is alone."""
-
 MAX_PAUSES = 5  # counts that never returned, after which a counter is left alone until one does: each holds a thread
-
+# Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
+# character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted.
 LARGE_CHARS = 16_384
-"""Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
-character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted."""
-
 IDLE_SECONDS = 5.0  # how long the thread waits for the next count: longer than the steps of a busy agent are apart
 
 

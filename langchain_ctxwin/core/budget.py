@@ -26,11 +26,10 @@ ADVICE = {
 }
 """What makes each region smaller."""
 
+# A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit.
 LARGE_SHARE = 0.25
-"""A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit."""
-
+# Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them.
 MAX_NAMED = 20
-"""Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them."""
 
 
 @dataclass(frozen=True, slots=True)

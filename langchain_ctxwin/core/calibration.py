@@ -18,22 +18,17 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import Position, message_id
 
+# Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses.
 QUANTILE_SD = 1.645
-"""Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
-
+# Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
+# about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ.
 TOOLS_SD_SHARE, TOOLS_SD_TOKENS = 0.1, 200.0
-"""Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
-about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ."""
-
 FIXED_SD_TOKENS = 40.0  # uncertainty of the constants around a request without tools, fitted to the same requests
-
 MAX_NUMBER = 1e15  # numbers of a stored belief are below this; it also keeps their squares finite
-
 MAX_SPANS = 48  # spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one
 MAX_MEASURED = 2  # models whose spans are kept: one, and the one it takes turns with
-
+# A reported difference is that of the text between when it is within this factor and this constant of its estimate.
 PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
-"""A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +38,10 @@ class Doubt:
     By default for one that states nothing: the rules of thumb see a quarter of a Chinese text.
     """
 
-    slope_sd: float = 1.0
-    """Standard deviation of true over estimated size of all texts of a conversation."""
-
-    noise_share: float = 0.2
-    """Standard deviation of that of one text around all: different texts, different errors."""
-
-    lower_share: float = 1.0
-    """Distance of the lower bound from the median, as a share of that of the upper one."""
-
-    has_margin: bool = True
-    """False for a counter that is taken as it is: upper and lower bound are then its count."""
+    slope_sd: float = 1.0  # standard deviation of true over estimated size of all texts of a conversation
+    noise_share: float = 0.2  # standard deviation of that of one text around all: different texts, different errors
+    lower_share: float = 1.0  # distance of the lower bound from the median, as a share of that of the upper one
+    has_margin: bool = True  # False for a counter that is taken as it is: upper and lower bound are then its count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +53,7 @@ class Belief:
     offset_variance: float
     covariance: float = 0.0
     slope_variance: float
-    reports: int = 0
-    """Reported sizes behind it."""
+    reports: int = 0  # reported sizes behind it
 
     def to_json(self) -> list[float]:
         """Return the six numbers, rounded: they go into every checkpoint."""
@@ -123,11 +110,8 @@ class Span(NamedTuple):
 
     start: int
     stop: int
-    estimate: int
-    """Our estimate of them when they were counted, in tokens."""
-
-    tokens: int
-    """What the provider counted."""
+    estimate: int  # our estimate of them when they were counted, in tokens
+    tokens: int  # what the provider counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,21 +14,17 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 
+# Names under which chat models take the number of tokens to generate.
 OUTPUT_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict", "n_predict")
-"""Names under which chat models take the number of tokens to generate."""
-
+# Bound arguments that replace the model itself, so that its profile describes another model.
 MODEL_ARGUMENTS = ("model", "model_name")
-"""Bound arguments that replace the model itself, so that its profile describes another model."""
-
 UNKNOWN_SOURCE = "unknown"  # the source of limits that nobody stated
-
+# Share of the window reserved for the answer when nobody says how long it may be: a quarter is common practice, and
+# reserving all that a model may generate would leave some models no input at all.
 OUTPUT_SHARE = 0.25
-"""Share of the window reserved for the answer when nobody says how long it may be: a quarter is common practice, and
-reserving all that a model may generate would leave some models no input at all."""
-
+# Guessed window per token of output limit. A last resort: about half of the entries of public catalogs have a smaller
+# window than this, so a guess needs a wider margin until a response or an error confirms it.
 GUESS_FACTOR = 4
-"""Guessed window per token of output limit. A last resort: about half of the entries of public catalogs have a smaller
-window than this, so a guess needs a wider margin until a response or an error confirms it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +135,9 @@ class ModelLimits:
         window. 0 when only an input limit is known: such an input is not shared with the output.
         """
         require_tokens("output_reserve", configured, optional=True)
-        for stated in (configured, self.requested_output_tokens):
-            if stated is not None:
-                return stated
+        stated = self.requested_output_tokens if configured is None else configured
+        if stated is not None:
+            return stated
         share = None if self.context_window is None else int(self.context_window * OUTPUT_SHARE)
         return min([tokens for tokens in (self.max_output_tokens, share) if tokens is not None], default=0)
 
@@ -180,8 +176,7 @@ class NamedLimits:
 
     limits: ModelLimits
     name: str
-    tokenizer_family: str = ""
-    """Family of the token estimator; empty when the model does not say."""
+    tokenizer_family: str = ""  # family of the token estimator; empty when the model does not say
 
 
 # ---- read off models ------------------------------------------------------------------------------------------------
@@ -259,33 +254,26 @@ def _exceeds(value: int | None, bound: int | None) -> bool:
 # ---- heard from providers -------------------------------------------------------------------------------------------
 
 LEAST_LIMIT_TOKENS = 256  # a stated limit below this is that of something else: no served model has such a window
-
+# How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
+# to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further. What is further
+# off is met by each conversation itself, at the price of one refused request: little beside a window that one
+# conversation could take away from all.
 MOST_TIMES_OFF = 20
-"""How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
-to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further. What is further
-off is met by each conversation itself, at the price of one refused request: little beside a window that one
-conversation could take away from all."""
-
+# Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
+# for themselves.
 COUNT_SLACK = 1.01
-"""Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
-for themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known beside what a refusal states."""
 
-    limits: ModelLimits | None = None
-    """The limits that hold so far."""
-
+    limits: ModelLimits | None = None  # the limits that hold so far
     kept_input_tokens: int | None = None
     """The input limit that requests keep to, the output reserve taken off; None takes off the limits' own reserve."""
 
-    accepted_tokens: int = 0
-    """The largest input that this model was reported to have taken; 0 when none is known."""
-
-    refused_tokens: int | None = None
-    """The most that the refused request may have by our own count."""
+    accepted_tokens: int = 0  # the largest input that this model was reported to have taken; 0 when none is known
+    refused_tokens: int | None = None  # the most that the refused request may have by our own count
 
 
 def stated_limit(overflow: ContextOverflow, known: Known) -> dict[str, int]:
@@ -317,15 +305,14 @@ def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> d
 
 def remembered(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
     """Return what of limits that were learned before may be a limit, and is not refuted: state comes from outside."""
-    return {
-        name: tokens for name, tokens in unrefuted(learned, accepted_tokens).items() if tokens >= LEAST_LIMIT_TOKENS
-    }
+    if not learned:
+        return {}
+    usable = {name: tokens for name, tokens in learned.items() if tokens >= LEAST_LIMIT_TOKENS}
+    return unrefuted(usable, accepted_tokens)
 
 
 def unrefuted(learned: Mapping[str, int], accepted_tokens: int) -> dict[str, int]:
     """Return the limits that are not below the input of a request that the provider accepted."""
-    if not learned:
-        return {}
     return {name: tokens for name, tokens in learned.items() if accepted_tokens <= COUNT_SLACK * tokens}
 
 

@@ -15,15 +15,12 @@ from langchain_ctxwin.core.tool_schemas import Framing, TextPrice
 HEADER_CHARS = 65_536  # base64 text that is decoded at most: enough for the dimensions behind a photo's metadata
 DATA_URL_HEAD_CHARS = 256  # a data URL states its media type and encoding in fewer characters
 DEFAULT_SIDE_PIXELS = 1024  # assumed width and height of an image whose size cannot be seen
-
 BYTES_PER_PAGE = 50_000  # assumed size of one PDF page: typical of office documents; scans cost less per byte
+# Assumed rates of compressed audio (128 kbit/s) and of the PCM that speech models take (16 bits at 24 kHz).
 AUDIO_BYTES_PER_SECOND, PCM_BYTES_PER_SECOND = 16_000, 48_000
-"""Assumed rates of compressed audio (128 kbit/s) and of the PCM that speech models take (16 bits at 24 kHz)."""
-
+# Bytes of a unit, and its tokens. Of video a second at 2 Mbit/s, one frame and the sound (Gemini API, token counting
+# guide; few other models take any). Encrypted reasoning is about as long as its text, four characters a token.
 TOKENS_BY_SIZE = {"video": (250_000, 263), "encrypted": (4, 1)}
-"""Bytes of a unit, and its tokens. Of video a second at 2 Mbit/s, one frame and the sound (Gemini API, token counting
-guide; few other models take any). Encrypted reasoning is about as long as its text, four characters a token."""
-
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
 MAX_DEPTH = 4  # mappings inside a block that are searched: integrations nest the data once or twice
 
@@ -36,8 +33,8 @@ KINDS = {
 }
 """Kind by the parts of a media type (`image/png`) or by a bare format (`wav`)."""
 
+# First bytes that give a format away.
 MAGIC = ((b"\x89PNG", "image"), (b"GIF8", "image"), (b"\xff\xd8\xff", "image"), (b"%PDF", "file"), (b"ID3", "audio"))
-"""First bytes that give a format away."""
 
 
 def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
@@ -130,9 +127,8 @@ def _payload(data: str | bytes) -> _Payload:
 
 # ---- dimensions of an image -----------------------------------------------------------------------------------------
 
+# Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1).
 JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1)."""
-
 WEBP_BITS = 0x3FFF  # WebP without extensions keeps each dimension in 14 bits (RFC 9649)
 
 

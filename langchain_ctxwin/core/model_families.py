@@ -32,7 +32,6 @@ of the tokenizer, so they count as generic, unless the model's limits state a `t
 """
 
 UNKNOWN_FAMILY = "generic"
-
 MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that binds itself would have no end
 
 OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
@@ -47,11 +46,10 @@ RULES = {
 """What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
 turn or a function response; its integration and Anthropic's move system messages to the front."""
 
+# Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
-"""Settings of chat models that go along with every call and concern the context."""
-
+# Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
 RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
-"""Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history."""
 
 
 def family_of(model: object) -> str:

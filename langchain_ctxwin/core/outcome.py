@@ -31,9 +31,8 @@ from langchain_ctxwin.errors import SummarizationError
 
 REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
 MAX_MODELS = 8  # models and tool sets remembered per conversation; of more, the one learned first leaves
-
+# Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound.
 REFUSED_SLOPE_SD = 0.5
-"""Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound."""
 
 
 def seen(window: Window) -> dict[str, Any]:
@@ -148,14 +147,9 @@ def _ineffective(window: Window) -> dict[str, Any]:
 class Lesson:
     """What an answer taught."""
 
-    counts: dict[str, Any]
-    """The new `context_counts`."""
-
-    ignored: str = ""
-    """Why a reported size was not used; empty when it was, or when none was reported."""
-
-    accepted_tokens: int = 0
-    """The input that the model of the request is known to have taken; 0 when that is not known."""
+    counts: dict[str, Any]  # the new `context_counts`
+    ignored: str = ""  # why a reported size was not used; empty when it was, or when none was reported
+    accepted_tokens: int = 0  # the input that the model of the request is known to have taken; 0 when that is not known
 
 
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
@@ -292,8 +286,10 @@ def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str
 
 def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
     """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
-    others = {name: other for name, other in (known or {}).items() if name != key}
-    return dict([*others.items(), (key, value)][-most:])
+    kept = {**(known or {})}
+    kept.pop(key, None)
+    kept[key] = value
+    return dict([*kept.items()][-most:])
 
 
 def expected(priced_view: PricedView) -> tuple[int, int]:

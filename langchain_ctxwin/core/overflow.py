@@ -110,13 +110,11 @@ def has_number(texts: Iterable[str], tokens: int) -> bool:
 
 # ---- quotes: what the request says, too ----------------------------------------------------------------------------
 
+# Letters before a number, or half as many behind it, that make it a quote where the request has them at the same
+# number: they stand in two texts by chance only where both speak of the same limit.
 QUOTED_LETTERS = 8
-"""Letters before a number, or half as many behind it, that make it a quote where the request has them at the same
-number: they stand in two texts by chance only where both speak of the same limit."""
-
+# The same without a number: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's.
 QUOTED_WORDS_LETTERS = 24
-"""The same without a number: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's."""
-
 QUOTE_CHARS = 64  # how far beside a number its letters are looked for, signs and escapes between them
 
 _WHOLE_NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
@@ -161,21 +159,16 @@ def _letters(text: str) -> str:
 # ---- evidence: what an exception says, wherever its client keeps it -------------------------------------------------
 
 T = TypeVar("T", str, bytes)
-
+# Exceptions looked at in a chain of causes and groups, and of each so many different texts and notes: real ones have
+# two to five, the server's words in two or three places, and one or two notes.
 MAX_EXCEPTIONS, MAX_SOURCES, MAX_NOTES = 32, 4, 8
-"""Exceptions looked at in a chain of causes and groups, and of each so many different texts and notes: real ones have
-two to five, the server's words in two or three places, and one or two notes."""
-
+# Text looked at per source, and values per body: some servers echo the whole request into the error. A value that is
+# longer than the last of these is such an echo and is read after the others.
 MAX_TEXT_CHARS, MAX_BODY_NODES, LONG_VALUE_CHARS = 4_096, 200, 2_048
-"""Text looked at per source, and values per body: some servers echo the whole request into the error. A value that is
-longer than the last of these is such an echo and is read after the others."""
-
+# Where clients keep the HTTP status, the most reliable name first.
 STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
-"""Where clients keep the HTTP status, the most reliable name first."""
-
+# Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama).
 BODY_ATTRIBUTES = ("body", "details", "response", "error")
-"""Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama)."""
-
 CODE_KEYS = ("code", "type")  # attributes and body keys that hold a provider's own error code
 
 _NOISE = re.compile(r"https?://\S{1,200}|[\\\"'`\u2018\u2019]+")
@@ -188,14 +181,9 @@ class Evidence:
     """What one exception (or one text) says."""
 
     class_names: tuple[str, ...] = ()
-    status: int | None = None
-    """The HTTP error status."""
-
-    codes: frozenset[str] = frozenset()
-    """Provider error codes and types, in lower case."""
-
-    text: str = ""
-    """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
+    status: int | None = None  # the HTTP error status
+    codes: frozenset[str] = frozenset()  # provider error codes and types, in lower case
+    text: str = ""  # message and body without quotes and backslashes, whitespace collapsed, bounded in length
 
 
 def evidence_of(source: object, own: Callable[[str], str] = str) -> Iterator[Evidence]:
@@ -291,9 +279,8 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
 
 # ---- judgement: which evidence is an overflow, and which numbers in it are sizes -----------------------------------
 
+# Text looked at on either side of a word about tokens: about two sentences of a usual error message.
 CHARS_BEFORE, CHARS_AFTER = 120, 280
-"""Text looked at on either side of a word about tokens: about two sentences of a usual error message."""
-
 MAX_SIZES = 12  # numbers read in one passage; a statement about a limit has at most eight
 
 _SEPARATORS = re.compile(r"[,_. ]")

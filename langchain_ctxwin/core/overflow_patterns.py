@@ -14,8 +14,8 @@ NUMBER = (
 )
 """A count, also 8,192 and 8_192 and 8 192 and 8.192; 12 digits hold any real size and keep `int()` cheap."""
 
+# A number that is all digits: the 8 of 8k states nothing.
 COUNT = NUMBER + r"(?![km]\b)"
-"""A number that is all digits: the 8 of 8k states nothing."""
 
 
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
@@ -49,8 +49,8 @@ OTHER_CLASS = re.compile(
 )
 """Parts of class names that say another failure, whatever the text."""
 
+# HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload.
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
-"""HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload."""
 
 OTHER_TEXTS = _compile(
     # rates, quotas and plans
@@ -173,9 +173,8 @@ JOINT = re.compile(
 )
 """The requested output counts too, although its size is not stated."""
 
+# Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window.
 MIN_SIZE_TOKENS = 256
-"""Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window."""
-
 MAX_WORDS_CHARS = 48  # how far beside a number the words that say its role may stand
 
 SIZE = re.compile(
@@ -183,8 +182,8 @@ SIZE = re.compile(
 )
 """A number that may be a size: no part of a name, an id or a time; 8k and 1M as well."""
 
+# A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too.
 UNITS = {"k": 1_000, "m": 1_000_000}
-"""A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too."""
 
 NO_SIZE_BEFORE = re.compile(
     r"(?:\bby(?: about| at least)?|code|status|error|http|line|column|position|localhost|\b\w{0,16}id"
@@ -238,10 +237,8 @@ ROLE_BEFORE = re.compile(
 """Words before a number: the last one that is not weak says whose size it is."""
 
 CONTRAST = re.compile(r"\b(?:but|whereas|however|while)\b", re.IGNORECASE)  # between sizes that do not go together
-
+# Words before the upper end of a range.
 RANGE_BEFORE = re.compile(rf"(?:\b(?:between|from) {NUMBER} (?:and|to) |\[{NUMBER}, ?)$", re.IGNORECASE)
-"""Words before the upper end of a range."""
-
+# Signs beside a number without words that it is a size nevertheless.
 TOKENS_AFTER = re.compile(r"\)?[ -]?(?:input |prompt )?tok", re.IGNORECASE)
 COMPARED = re.compile(r"[/=] ?$")
-"""Signs beside a number without words that it is a size nevertheless."""

@@ -25,8 +25,8 @@ from langchain_ctxwin.core.reported import is_count, sent_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.window import Window
 
+# Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request.
 BLIND_STEP = 0.75
-"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
 def retry_target(window: Window, overflow: ContextOverflow) -> int:
@@ -125,11 +125,9 @@ def stated_input(overflow: ContextOverflow) -> int | None:
     return overflow.actual - overflow.requested_output if inside_sum else overflow.actual
 
 
+# Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
 CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
-"""Names that integrations take for one call, too; `num_predict` of local servers is for construction only."""
-
 LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
-
 LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
 EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
 
@@ -146,17 +144,14 @@ def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
 
 def fitting_output(call: object, *, requested_tokens: int, room_tokens: int) -> dict[str, int]:
     """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    if not least_output(call) <= room_tokens < requested_tokens:
-        return {}
-    name = output_argument(call)
+    name = output_argument(call) if least_output(call) <= room_tokens < requested_tokens else ""
     return {name: room_tokens} if name else {}
 
 
 def output_argument(call: object) -> str:
     """Name of the argument by which a model, or a binding around one, was set to request its output; else empty."""
     model, bound = only_model(call) or (None, {})
-    names = [name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)]
-    return names[0] if names else ""
+    return next((name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)), "")
 
 
 def least_output(call: object) -> int:
@@ -176,33 +171,25 @@ def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
     return models[0] if len(models) == 1 else None
 
 
+# Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock).
 STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-"""Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock)."""
-
+# The answer ended because something was full: the requested output, or the window.
 LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-"""The answer ended because something was full: the requested output, or the window."""
-
 WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
-
+# An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
+# to a known limit has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
 CUT_SHARE, EDGE_SHARE = 0.95, 0.01
-"""An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
-to a known limit has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %."""
-
+# Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times.
 WINDOW_STEP_TOKENS = 1_024
-"""Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times."""
-
+# Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number.
 OUTPUT_STEPS_TOKENS = (256, 500)
-"""Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number."""
-
+# Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
+# cut. A wider margin would be met by chance too often.
 STOP_TOKENS, SAME_TOKENS = 2, 8
-"""Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
-cut. A wider margin would be met by chance too often."""
-
+# A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks.
 GROWTH_SHARE, GROWTH_TOKENS = 0.05, 64
-"""A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks."""
-
+# A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
 CERTAIN_SHARE = 0.8
-"""A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %."""
 
 
 def silent_overflow(

@@ -11,22 +11,18 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.calibration import PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS
 from langchain_ctxwin.core.native import compaction_in
 
+# Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
+# something else. The rules of thumb count at most twice too much.
 MIN_REPORTED_SHARE = 0.5
-"""Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
-something else. The rules of thumb count at most twice too much."""
-
+# Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request.
 MAX_REPORTED_RATIO = 10.0
 UNSEEN_TOKENS = 50_000
-"""Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request."""
-
+# Reports in a row that contradict our count, but not each other, after which they are believed: the third time it is
+# our count that is wrong (definitions that the provider defers, a medium it counts otherwise).
 AGREEING_REPORTS = 3
-"""Reports in a row that contradict our count, but not each other, after which they are believed: the third time it is
-our count that is wrong (definitions that the provider defers, a medium it counts otherwise)."""
-
 MAX_REPORTED_TOKENS = 100_000_000  # above this no request has ever been: no row of reports makes it believed
-
+# What may follow the name of a model without making it another one.
 _VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|beta).*")
-"""What may follow the name of a model without making it another one."""
 
 
 def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:

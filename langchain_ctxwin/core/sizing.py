@@ -9,15 +9,13 @@ from math import ceil, floor, hypot, sqrt
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Belief, Doubt, Measured
 from langchain_ctxwin.core.turns import Shown
 
+# What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
+# slope are known.
 TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE, FIXED_NOISE_TOKENS = 3.0, 0.01, 5.0
-"""What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
-slope are known."""
-
+# Deviations above which a report is not explained by what we believed: something else is in there.
 MAX_SURPRISE_SD = 3.0
-"""Deviations above which a report is not explained by what we believed: something else is in there."""
-
+# Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights.
 SURPRISE_SLOPE_SD = 0.03
-"""Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +27,7 @@ class Regions:
     summary_tokens: int
     pinned_tokens: int
     history_tokens: int
-    fixed_tokens: int = field(init=False, repr=False, compare=False)
-    """Everything but the history."""
-
+    fixed_tokens: int = field(init=False, repr=False, compare=False)  # everything but the history
     total_tokens: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,11 +54,8 @@ class Size:
     """A size in the provider's counts and how sure it is. The regions add up to the median."""
 
     regions: Regions
-    upper_tokens: int
-    """Quantile that decides whether a request may be sent."""
-
-    lower_tokens: int
-    """Quantile that the size is most probably not below."""
+    upper_tokens: int  # quantile that decides whether a request may be sent
+    lower_tokens: int  # quantile that the size is most probably not below
 
     def known(self, total_tokens: int) -> Size:
         """Return a size without doubt: the difference to this one is in the history first."""
@@ -74,9 +67,7 @@ class Sizing:
     """Turns the estimates of one conversation's requests into sizes."""
 
     belief: Belief
-    plain: Belief
-    """What was believed before any report."""
-
+    plain: Belief  # what was believed before any report
     doubt: Doubt = field(default_factory=Doubt)
     measured: Measured = field(default_factory=Measured)
 

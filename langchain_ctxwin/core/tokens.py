@@ -195,19 +195,20 @@ ASCII_FEATURES = (
 SCRIPT_FEATURES = (*_TWO_BYTE, *_BLOCKS, *(name for pair in _SHARED for name in pair), "latin1_runs", "foreign_runs")
 FEATURES = (*ASCII_FEATURES, *SCRIPT_FEATURES)  # names of the counts, in the order of `features`
 SAMPLE_ABOVE_CHARS = 4_096  # the beginning of a text that is counted in full
-
+# Behind it, of every stretch that doubles the text: so many windows of this length. Their number matters more than
+# their size. They stand at the same places however long the text becomes, so that no count falls when text is added.
 SAMPLE_WINDOWS = 32
 SAMPLE_WINDOW_CHARS = 32
-"""Behind it, of every stretch that doubles the text: so many windows of this length. Their number matters more than
-their size. They stand at the same places however long the text becomes, so that no count falls when text is added."""
 
-COLLAPSE_RUN_CHARS = {**dict.fromkeys("=-_*#.─═━\n", 6), " ": 64}
-"""Of a run of one symbol, the characters after so many are thinned: tokenizers have tokens for rules and blank lines.
-The first ones stay, so that a run never costs less than a shorter one; shorter runs of spaces indent code."""
+LONG_RUNS = {
+    **{symbol * 6: 32 for symbol in "=-_*#."}, " " * 64: 16, **{symbol * 6: 8 for symbol in "─═━"}, "\n" * 6: 4,
+}  # fmt: skip
+"""Beginnings of long runs, and of how many characters behind them one is kept. Tokenizers have tokens for rules and
+blank lines: the usual price of a symbol then gives the 64 characters of a token that rules and spaces have, and the 16
+of blank and drawn lines. The beginning stays, so that a run never costs less than a shorter one, and code its indents.
+"""
 
-KEPT_OF_LONG_RUNS = {**dict.fromkeys("=-_*#.", 32), " ": 16, **dict.fromkeys("─═━", 8), "\n": 4}
-"""Symbols whose long runs are thinned, and of how many characters one is kept: the usual price of a symbol then gives
-the 64 characters of a token that rules and spaces have, and the 16 of blank lines and drawn lines."""
+ASCII_RUNS = {start: kept for start, kept in LONG_RUNS.items() if start.isascii()}
 
 
 def features(text: str) -> list[int]:
@@ -219,7 +220,7 @@ def features(text: str) -> list[int]:
         >>> dict(zip(FEATURES, features("Hello world")))["letter_runs"]
         2
     """
-    for start, kept in (_ASCII_RUNS if text.isascii() else _RUNS).items():
+    for start, kept in (ASCII_RUNS if text.isascii() else LONG_RUNS).items():
         if start in text:  # a search for the plain run first: it is cheap
             text = _thinned(text, start, kept)
     raw = text.encode("utf-8", "replace")
@@ -258,8 +259,6 @@ def _table(*classes: tuple[str, str]) -> bytes:
     return bytes(table)
 
 
-_RUNS = {symbol * COLLAPSE_RUN_CHARS[symbol]: kept for symbol, kept in KEPT_OF_LONG_RUNS.items()}
-_ASCII_RUNS = {start: kept for start, kept in _RUNS.items() if start.isascii()}
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _LETTERS = _table((string.ascii_letters, "a"))
 _CASES = _table((string.ascii_lowercase, "a"), (string.ascii_uppercase, "A"), (string.digits, "d"))

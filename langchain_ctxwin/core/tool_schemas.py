@@ -40,29 +40,19 @@ class Framing:
 
     request: int
     message: int
-    call: int
-    """Per tool call and per result: id, type and punctuation; two short JSON keys."""
-
+    call: int  # per tool call and per result: id, type and punctuation; two short JSON keys
     plain_arguments: bool = False
     """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
     program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
 
     any_tools: int
-    tool: int
-    """Once when any tool is bound, and per tool definition, beside its text."""
-
+    tool: int  # once when any tool is bound, and per tool definition, beside its text
     fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
-    image: Callable[[int, int], int]
-    """Price of an image by its width and height in pixels."""
-
-    image_low_tokens: int = 0
-    """Price of an image that is sent with `detail: low`; 0 where there is no such setting."""
-
-    page_tokens: int
-    """One page of a document, its text and its picture."""
-
+    image: Callable[[int, int], int]  # price of an image by its width and height in pixels
+    image_low_tokens: int = 0  # price of an image that is sent with `detail: low`; 0 where there is no such setting
+    page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
 
 
@@ -137,19 +127,14 @@ FRAMING = {
 
 MAX_DEPTH = 12  # nesting of a schema that is followed; providers refuse deeper ones
 MAX_NODES = 2_000  # parts of one schema that are looked at, so that shared definitions cannot multiply without end
-
 MAX_VALUES = 10 * MAX_NODES  # values of one definition that its JSON shows: a schema states about ten
-
+# Keywords that hold a schema or a list of them.
 SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
-"""Keywords that hold a schema or a list of them."""
-
 NAMED_PARTS = ("properties", "$defs", "definitions")  # keywords that hold schemas by name
-
+# Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain.
 PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
-"""Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain."""
-
+# What LangChain and pydantic raise for a tool that they cannot describe.
 UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
-"""What LangChain and pydantic raise for a tool that they cannot describe."""
 
 
 def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> float:

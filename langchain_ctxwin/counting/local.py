@@ -13,11 +13,10 @@ from langchain_ctxwin.core.tokens import request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError
 
+# Family of the framing constants by how the name of an encoding begins.
 FAMILIES = {"o200k": "openai", "cl100k": "cl100k", "llama": "llama", "qwen": "qwen"}
-"""Family of the framing constants by how the name of an encoding begins."""
-
+# A text with a character that no vocabulary has: a tokenizer that cannot take it would fail on a user's text.
 PROBE = "A probe: \ue000 \U0001f9ea"
-"""A text with a character that no vocabulary has: a tokenizer that cannot take it would fail on a user's text."""
 
 
 class LocalCounter:

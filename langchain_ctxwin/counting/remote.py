@@ -25,22 +25,18 @@ from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
+# Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1).
 REQUESTS_PER_MINUTE = 60
-"""Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1)."""
-
+# How long a caller waits for one count: several times what the endpoints take, and short beside a model call.
 TIMEOUT_SECONDS = 5.0
-"""How long a caller waits for one count: several times what the endpoints take, and short beside a model call."""
-
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 
 MINUTE_SECONDS = 60.0
-
+# Fields of a message that no provider is sent.
 UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
-"""Fields of a message that no provider is sent."""
-
+# The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent.
 IGNORED_CONTENTS = "-"
-"""The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent."""
 
 
 class RemoteCounter(ABC):
@@ -56,8 +52,7 @@ class RemoteCounter(ABC):
 
     exact: ClassVar[bool] = False
     provider: ClassVar[str]
-    chat_model: ClassVar[tuple[str, str]]
-    """Package and class of the model that it counts with."""
+    chat_model: ClassVar[tuple[str, str]]  # package and class of the model that it counts with
 
     def __init__(
         self,
