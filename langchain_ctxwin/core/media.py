@@ -44,15 +44,15 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         return price(text)
     data = next(_values(block, "data", "base64", "bytes", "url", "image_url", "file_data"), None)
     payload = _Payload() if data is None else _payload(data)
-    types = [payload.stated_type, *map(str, _values(block, "mime_type", "media_type", "format"))]
-    kind, size_bytes = _kind(media.kind, payload, types), payload.size_bytes
+    kind, size_bytes = _kind(media, payload), payload.size_bytes
     if kind == "image":
         if framing.image_low_tokens and "low" in _values(block, "detail"):
             return framing.image_low_tokens
         width, height = image_size(payload.head)
         return framing.image(width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS)
     if kind == "audio":
-        is_raw = any(name in stated.lower() for stated in types for name in ("wav", "pcm", "l16"))
+        stated = f"{payload.stated_type} {[*_values(block, 'mime_type', 'format')]}".lower()
+        is_raw = any(name in stated for name in ("wav", "pcm", "l16"))
         rate = PCM_BYTES_PER_SECOND if is_raw else AUDIO_BYTES_PER_SECOND
         if payload.head.startswith(b"RIFF"):
             rate = int.from_bytes(payload.head[28:32], "little") or rate  # a WAV file states it
@@ -72,18 +72,18 @@ def _plain_text(media: Media) -> str | None:
     return next((value for value in _values(media.block, *names) if isinstance(value, str)), None)
 
 
-def _kind(block_kind: str, payload: _Payload, types: list[str]) -> str:
+def _kind(media: Media, payload: _Payload) -> str:
     """The kind by the stated media type or format, else by the first bytes, else by the block's type."""
-    for stated in types:
-        group, _, detail = stated.lower().partition("/")
+    for stated in (payload.stated_type, *_values(media.block, "mime_type", "media_type", "format")):
+        group, _, detail = str(stated).lower().partition("/")
         kind = KINDS.get(group) or KINDS.get(detail.partition(";")[0].rpartition("+")[2])
         if kind:
             return kind
-    if block_kind not in {"blob", "file"}:
-        return block_kind
+    if media.kind not in {"blob", "file"}:
+        return media.kind
     if payload.head.startswith(b"RIFF"):
         return "image" if payload.head[8:12] == b"WEBP" else "audio"
-    return next((kind for magic, kind in MAGIC if payload.head.startswith(magic)), block_kind)
+    return next((kind for magic, kind in MAGIC if payload.head.startswith(magic)), media.kind)
 
 
 def _values(block: Mapping[str, Any], *names: str, depth: int = 0) -> Iterator[str | bytes]:
