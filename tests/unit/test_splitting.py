@@ -15,12 +15,11 @@ TEXTS = st.lists(WORDS, max_size=60).map(" ".join) | st.text(max_size=300)
 DOORS = "The door of oak has two hinges of brass. "
 
 
-def frame(chunk):
-    return "<>"
+FRAME = 2
 
 
 def split(texts, room):
-    return split_chunks([chunk_of(number, text) for number, text in enumerate(texts)], room, len, frame)
+    return split_chunks([chunk_of(number, text) for number, text in enumerate(texts)], room, len, lambda _: FRAME)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(10, 200))
@@ -35,9 +34,9 @@ def test_every_character_is_in_one_part_in_order_and_every_part_fits(texts, room
         found[chunk["document"]] += chunk["text"]
     order = [chunk["document"] for chunk in pieces]
     assert (list(found.values()), order, set(order)) == (texts, sorted(order), set(found))
-    assert max(sum(len(chunk["text"]) + len(frame(chunk)) for chunk in part) for part in parts) <= room
+    assert max(sum(len(chunk["text"]) + FRAME for chunk in part) for part in parts) <= room
     assert {number for number in order if order.count(number) > 1} == {cut["document"] for cut in cuts}
-    assert {cut["document"] for cut in cuts} == {n for n, text in enumerate(texts) if len(text) + len("<>") > room}
+    assert {cut["document"] for cut in cuts} == {n for n, text in enumerate(texts) if len(text) + FRAME > room}
     assert len(cuts) == len(pieces) - len(texts)
 
 
@@ -133,8 +132,8 @@ def test_a_frame_that_leaves_no_room_is_refused():
     """Pieces of a few tokens are no parts, each of them a call; what fits whole is no piece."""
     chunk = chunk_of(3, "x" * 50)
     with pytest.raises(BudgetExceededError, match=r"around documents\[3\] needs 30 tokens of a room of 70"):
-        split_chunks([chunk], 70, len, lambda chunk: "-" * 30, least_tokens=41)
-    assert len(split_chunks([chunk], 80, len, lambda chunk: "-" * 30, least_tokens=64)[0]) == 1
+        split_chunks([chunk], 70, len, lambda _: 30, least_tokens=41)
+    assert len(split_chunks([chunk], 80, len, lambda _: 30, least_tokens=64)[0]) == 1
 
 
 @given(st.text(min_size=1, max_size=400), st.integers(45, 200))
