@@ -127,41 +127,37 @@ def create_map_reduce_graph(
 
 
 class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
-    """Streams events without taking a thread from the calls.
+    """Waits for streamed events on a thread of its own.
 
-    LangGraph waits for the events of a sync stream on a thread of the pool that runs the nodes, so that a pool of one
-    would wait for ever. It gets one more, and the calls are counted here.
+    LangGraph waits for them on a thread of the pool that runs the nodes, so that a pool of one would wait for ever. It
+    gets one more, and the calls are counted here.
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002  # the host's name
-        config, mode = merge_configs(self.config, config), options.get("stream_mode")
-        modes = {mode} if isinstance(mode, str) else {*(mode or ())}
-        calls = config.get("max_concurrency")
-        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):
+        config = merge_configs(self.config, config)
+        if calls := config.get("max_concurrency"):
             room: RunnableConfig = {"max_concurrency": calls + 1, "configurable": {ROOM: threading.Semaphore(calls)}}
             config = merge_configs(config, room)
         return super().stream(input, config, **options)
 
 
 class Failure(TypedDict):
-    """A part that got no answer."""
+    """A part that got no answer, and the places of the input that are not considered for it."""
 
     level: int
     part: int
     sub_question: str
     chunks: list[Place]
-    """The places of the input that this answer does not consider."""
     error: str
 
 
 class Counts(TypedDict):
-    """What the work on some parts took."""
+    """What the work on some parts took: tokens as far as the provider reports them."""
 
     calls: int
     refused: int
     """Calls that the provider refused as too large; their parts were split."""
     input_tokens: int
-    """Input of all calls, as far as the provider reports it; `output_tokens` likewise."""
     output_tokens: int
     cut_off: int
     """Answers that ended because their output limit was reached."""
@@ -196,11 +192,10 @@ class MapReduceInput(TypedDict):
 
 
 class MapReduceOutput(TypedDict):
-    """What a run returns."""
+    """What a run returns; `failures` are the parts of the input that the answer does not consider, and why."""
 
     answer: str
     failures: list[Failure]
-    """Parts of the input that the answer does not consider, and why."""
     parts: int
     report: Report
 

@@ -306,7 +306,7 @@ async def awrite_summary(
 ) -> Written:
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
     asummarize, enter = getattr(summarizer, "asummarize", None), _caller()
-    write = partial(asummarize or summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+    write: Any = partial(asummarize or summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
     task: asyncio.Future[Written]
     if asummarize is None:
         task = asyncio.wrap_future(in_daemon(lambda: attempt(write, enter)))

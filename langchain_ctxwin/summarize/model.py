@@ -117,7 +117,8 @@ class ModelSummarizer:
             call: what the request was sent to: a chat model, tools and settings bound.
             request: the request; None when there is none that can be extended.
         """
-        inner, arguments = call, dict[str, Any]()
+        inner: Any = call
+        arguments = dict[str, Any]()
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
             inner, arguments = inner.bound, {**inner.kwargs, **arguments}
         if request is None or inner is not self._model or not isinstance(inner, BaseChatModel | RunnableBindingBase):
