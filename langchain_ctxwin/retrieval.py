@@ -42,40 +42,30 @@ class RetrievalResult:
 
     documents: tuple[Document, ...]
     """The kept chunks, whole: copies whose `metadata["truncated"]` repeats the flag below."""
-
     dropped: tuple[Document, ...]
     """Every other chunk that the base found, unchanged: over the budget, or beyond `k`."""
-
     truncated: bool
     """True when the budget left something out. What only `k` left out was asked for and does not count."""
-
     tokens: int
     """Tokens of the kept chunks' text; separators and headings that a prompt adds around them are not included."""
-
     oversized: tuple[Document, ...] = field(default=(), compare=False)
     """Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends the
     selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones."""
 
 
+def _default(name: str) -> Any:
+    """A field that is read from the environment when an object is made."""
+    return Field(default_factory=lambda: getattr(RetrievalConfig(), name))
+
+
 class _Budgeted(BaseModel):
-    """The settings and the selection that the retriever and the compressor share."""
+    """The settings and the selection that the retriever and the compressor share; `BudgetedRetriever` tells of each."""
 
-    max_context_tokens: Annotated[int, Field(gt=0)] = Field(
-        default_factory=lambda: RetrievalConfig().max_context_tokens
-    )
-    """Budget of one retrieval, in tokens."""
-
-    score: str | Callable[[Document], float | None] = Field(default_factory=lambda: RetrievalConfig().score)
-    """Metadata key of a chunk's relevance, or a function that returns it; higher is better."""
-
-    k: Annotated[int, Field(gt=0)] | None = Field(default_factory=lambda: RetrievalConfig().k)
-    """Consider only the `k` most relevant chunks."""
-
+    max_context_tokens: Annotated[int, Field(gt=0)] = _default("max_context_tokens")
+    score: str | Callable[[Document], float | None] = _default("score")
+    k: Annotated[int, Field(gt=0)] | None = _default("k")
     counter: Callable[..., int] | None = None
-    """Counts tokens: a `TokenCounter`; one that has `count_text` is asked for each chunk's text alone."""
-
-    on_overflow: Literal["stop", "skip"] = Field(default_factory=lambda: RetrievalConfig().on_overflow)
-    """End at the first chunk that does not fit, or skip it and go on with smaller ones."""
+    on_overflow: Literal["stop", "skip"] = _default("on_overflow")
 
     _live: Any = PrivateAttr(default=None)
     _own: frozenset[str] = PrivateAttr(default=frozenset())
@@ -156,18 +146,13 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         `pip install langchain-ctxwin`
 
     Key init args:
-        base: `BaseRetriever` or `Runnable[str, list[Document]]`
-            Finds the documents. It should find more than the budget holds; this class only leaves out.
-        max_context_tokens: `int`
-            Budget of one retrieval, in tokens (8,192).
-        score: `str` or `Callable[[Document], float | None]`
-            Metadata key of the relevance (`"score"`), or a function; higher is better, so negate distances.
-        k: `int | None`
-            Consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
-        counter: `TokenCounter | None`
-            Counts tokens; `None` is `TokenEstimator()`. `count_tokens_approximately` works too.
-        on_overflow: `"stop"` or `"skip"`
-            Stop at the first chunk that does not fit, or skip it and go on with smaller ones.
+        base: `BaseRetriever` or `Runnable[str, list[Document]]`; it should find more than the budget holds.
+        max_context_tokens: budget of one retrieval, in tokens (8,192).
+        score: metadata key of the relevance (`"score"`), or a function; higher is better, so negate distances.
+        k: consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
+        counter: a `TokenCounter`, asked for each chunk's text alone where it has `count_text`; `None` is
+            `TokenEstimator()`, `count_tokens_approximately` works too.
+        on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
 
         Defaults come from `RetrievalConfig` when the retriever is made, so that environment variables such as
         `CTXWIN_RETRIEVAL_K` count; `from_config` takes the settings of a file. Arguments that are unknown, of the wrong
@@ -194,7 +179,6 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     model_config = ConfigDict(extra="forbid")
 
     base: Runnable[str, Any]
-    """Finds the documents; called as a child run with the caller's config."""
 
     def retrieve(
         self,

@@ -104,14 +104,8 @@ def create_map_reduce_graph(
         raise ConfigError(f"model={brief(model)}: pass a chat model or a Runnable around one")
     if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
-    parts = PartSplitter(
-        model,
-        limits=limits,
-        counter=counter,
-        output_reserve=output_reserve,
-        map_prompt=map_prompt,
-        reduce_prompt=reduce_prompt,
-    )
+    prompts = (map_prompt, reduce_prompt)
+    parts = PartSplitter(model, limits=limits, counter=counter, output_reserve=output_reserve, prompts=prompts)
     parts.of_documents(whole_work("", 0))  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)

@@ -109,12 +109,11 @@ class PartSplitter:
         limits: Any = None,
         counter: TokenCounter | None = None,
         output_reserve: int | None = None,
-        map_prompt: str = MAP_PROMPT,
-        reduce_prompt: str = REDUCE_PROMPT,
+        prompts: tuple[str, str] = (MAP_PROMPT, REDUCE_PROMPT),
     ) -> None:
         self._stated = model if limits is None else limits
         self._output_reserve = output_reserve
-        self._prompts = (map_prompt, reduce_prompt)
+        self._prompts = prompts
         family = family_of(model)
         self._pricing = Pricing(counter or TokenEstimator(family), family=family)
         self._plain_price = text_price(self._pricing.count)

@@ -205,7 +205,9 @@ class SummaryJobs:
     def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
         try:
-            is_ours = self._is_granted(run)
+            is_ours = self._lease is None or self._ask_lease(
+                "summary.lease_failed", run, self._lease.acquire, run.timeout_seconds
+            )
             run.has_lease = is_ours and self._lease is not None
             if run.store is not None and (stored := run.store.get(run.key)):
                 run.written = stored
@@ -222,23 +224,20 @@ class SummaryJobs:
                 run.reason = str(error)
         run.has_ended = True
 
-    def _is_granted(self, run: _Run) -> bool:
-        try:
-            return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
-        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
-            return True
-
     def _give_lease_back(self, run: _Run) -> None:
         """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
         with self._lock:
             had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
-        if not had_lease or self._lease is None:
-            return
+        if had_lease and self._lease is not None:
+            self._ask_lease("summary.lease_not_released", run, self._lease.release)
+
+    def _ask_lease(self, event: str, run: _Run, ask: Callable[..., Any], *more: Any) -> bool:
+        """What the lease answers; one that fails grants everything, and runs out by itself."""
         try:
-            self._lease.release(run.key)
-        except Exception as error:  # noqa: BLE001  # see _is_granted; it runs out by itself
-            log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
+            return bool(ask(run.key, *more))
+        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
+            log.warning(event, key=run.key, error=f"{type(error).__name__}: {error}")
+            return True
 
     def _job(self, run: _Run) -> Job:
         is_over = self._clock() >= run.deadline

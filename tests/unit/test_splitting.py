@@ -67,7 +67,7 @@ def growing(divisor):
 def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     """What counts is the request as a whole; answers that do not fit together are divided, or shortened."""
     limits = ModelLimits(2_000, requested_output_tokens=100)
-    splitter = PartSplitter(None, limits=limits, counter=counter, map_prompt="Answer.", reduce_prompt="Combine.")
+    splitter = PartSplitter(None, limits=limits, counter=counter, prompts=("Answer.", "Combine."))
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
     works = splitter.of_documents(whole_work("Which doors?", 0, chunks)).works
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
