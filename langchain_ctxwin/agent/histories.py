@@ -27,7 +27,7 @@ from langchain_ctxwin.summarize import SummaryStore
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage
-from langchain_ctxwin.util.work import Wait, Work
+from langchain_ctxwin.util.work import Work
 
 MAX_HISTORIES = 512
 """Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
@@ -70,8 +70,7 @@ class Histories:
         known = self._recalled(keys)
         if known is None and (store := self._stored_at(keys, place)):
             read = partial(_read, messages=state["messages"])
-            stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
-            return stored or {}
+            return (yield from store.found(keys, read)) or {}
         return _renamed(known, _names(state["messages"])) if known else {}
 
     def keep(self, state: State, place: Place) -> None:

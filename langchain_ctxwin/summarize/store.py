@@ -103,21 +103,14 @@ class SummaryStore:
 
         An async store answers only while its event loop is free: on that loop's own thread use `aget`.
         """
-        return self.get_one((key,), Written.from_json)
+        return run(self.found((key,), Written.from_json))
 
     async def aget(self, key: str) -> Written | None:
         """Like `get`, without blocking the event loop."""
-        return await self.aget_one((key,), Written.from_json)
+        return await arun(self.found((key,), Written.from_json))
 
-    def get_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
+    def found(self, keys: Collection[str], read: Callable[[Any], V]) -> Work[V | None]:
         """Return what `read` makes of the value stored under any of these keys, or None."""
-        return run(self._found(keys, read))
-
-    async def aget_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
-        """Like `get_one`, without blocking the event loop."""
-        return await arun(self._found(keys, read))
-
-    def _found(self, keys: Collection[str], read: Callable[[Any], V]) -> Work[V | None]:
         # Refreshing the time to live would write at each turn.
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:
