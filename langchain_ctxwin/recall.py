@@ -566,11 +566,7 @@ class _Reader:
         ranked = sorted((part for part in passages if part.index not in seen), key=_rank)
         cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
         parts = _fitting(
-            cut,
-            room,
-            self._text_tokens,
-            self._label_tokens,
-            lambda parts: self._price(page(parts)) <= self._max_tokens,
+            cut, room, self._text_tokens, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
         )
         return (
             page(parts)

@@ -265,19 +265,12 @@ class _Call:
 class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
     """The selection of `BudgetedRetriever` as a document compressor: same order, marks and warning, query ignored.
 
-    Setup:
-        `pip install langchain-ctxwin`
-
     Key init args:
         The arguments of `BudgetedRetriever` without `base`; all have defaults.
 
-    Instantiate:
-        ```python
-        compressor = BudgetedCompressor(max_context_tokens=4096, score="relevance_score")
-        ```
-
     Use:
         ```python
+        compressor = BudgetedCompressor(max_context_tokens=4096, score="relevance_score")
         retriever = ContextualCompressionRetriever(base_compressor=compressor, base_retriever=base)
         documents = compressor.compress_documents(documents, "How are refunds handled?")
         ```

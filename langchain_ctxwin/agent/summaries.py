@@ -42,12 +42,7 @@ class Summaries:
         return "" if job and job.state in {"running", "done"} else pending.key
 
     def advance(
-        self,
-        window: Window,
-        place: Place,
-        found: Written | None = None,
-        *,
-        called: Callable[[], Any] = lambda: None,
+        self, window: Window, place: Place, found: Written | None = None, *, called: Callable[[], Any] = lambda: None
     ) -> Window:
         """Collect the summary on its way, or begin one when it is due; never waits.
 

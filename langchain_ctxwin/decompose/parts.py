@@ -53,11 +53,11 @@ class Work(TypedDict):
     level: int
     """0 for parts of the input, 1 for their answers, and so on."""
     part: int
-    """Number of the part, from 1, in the order of the input."""
+    """From 1, in the order of the input."""
     parts: int
     question: str
     sub_question: str
-    """The part of the question that this is about; empty for all of it."""
+    """Empty for all of the question."""
     chunks: list[Chunk]
     must_answer: bool
     """A failure leaves the graph as the provider's own exception: there is no other part that could answer."""

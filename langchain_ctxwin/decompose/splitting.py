@@ -143,11 +143,7 @@ def split_chunks(
 
 
 def _pieces(
-    chunks: Iterable[Chunk],
-    room_tokens: int,
-    price: WholePrice,
-    frame_price: Callable[[Chunk], int],
-    least_tokens: int,
+    chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame_price: Callable[[Chunk], int], least_tokens: int
 ) -> Iterator[tuple[Chunk, int, Piece]]:
     """Yield each piece of each chunk as a chunk, with what is shown around it in tokens."""
     for chunk in chunks:

@@ -81,13 +81,9 @@ class SummaryJobs:
         drain_seconds: longest wait at exit for summaries that go to a store.
         clock: monotonic seconds.
 
-    Instantiate:
-        ```python
-        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
-        ```
-
     Use:
         ```python
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
         jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
         if (job := jobs.find(key)) and job.written:
             print(job.written.text)
@@ -278,12 +274,7 @@ def default_jobs() -> SummaryJobs:
 
 
 def write_summary(
-    summarizer: Summarizer,
-    messages: Sequence[AnyMessage],
-    *,
-    previous: str,
-    max_tokens: int,
-    timeout_seconds: float,
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Written:
     """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
     write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
@@ -296,12 +287,7 @@ def write_summary(
 
 
 async def awrite_summary(
-    summarizer: Summarizer,
-    messages: Sequence[AnyMessage],
-    *,
-    previous: str,
-    max_tokens: int,
-    timeout_seconds: float,
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Written:
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
     asummarize, enter = getattr(summarizer, "asummarize", None), _caller()

@@ -142,22 +142,15 @@ class RedisLease:
     work never done.
 
     Setup:
-        ```bash
-        pip install "langchain-ctxwin[redis]"
-        ```
+        `pip install "langchain-ctxwin[redis]"`
 
     Key init args:
         client: a `redis.Redis` client of your own; give it time-outs.
         prefix: start of every key.
 
-    Instantiate:
-        ```python
-        lease = RedisLease.from_url("redis://localhost:6379/0")
-        ```
-
     Use:
         ```python
-        jobs = SummaryJobs(lease=lease)
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
         ```
     """
 
