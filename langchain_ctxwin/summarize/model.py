@@ -14,9 +14,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.clamping import first_part
@@ -31,7 +30,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
-from langchain_ctxwin.summarize.prompts import affordable_tokens, extension, plan_folds, text_tokens
+from langchain_ctxwin.summarize.prompts import affordable_tokens, extension, plan_parts, prompt, text_tokens
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]
@@ -85,7 +84,11 @@ class ModelSummarizer:
         max_input_tokens: int | None = None,
     ) -> None:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
-        self._model = _as_runnable(model)
+        if not isinstance(model, Runnable) and (not callable(model) or isinstance(model, type)):
+            problem = "pass a chat model, a Runnable or a callable that takes messages"
+            raise ConfigError(f"model={model!r} cannot write summaries: {problem}")
+        # Calls made inside a Runnable inherit the tags of `CALL_CONFIG`.
+        self._model = model if isinstance(model, Runnable) else RunnableLambda(model, name="summarizer")
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
@@ -139,17 +142,18 @@ class ModelSummarizer:
             raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
         while True:
             summary = previous
-            folds = plan_folds(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
-            if not folds and not previous.strip():
+            parts, size = plan_parts(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
+            if not parts and not previous.strip():
                 raise SummarizationError(
                     f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
                 )
-            if folds and limit is not None:  # the previous one may be of a summarizer with more room
-                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self._price)
+            if parts and limit is not None:  # the previous one may be of a summarizer with more room
+                summary = first_part(summary, accepted_tokens(size), self._price)
             try:
-                for fold in folds:
-                    reply = yield from _replied(self._model, fold.prompt(summary))
-                    summary = self._accepted(reply, fold.max_tokens)
+                for number, part in enumerate(parts, 1):
+                    request = prompt(summary, part, number=number, of=len(parts), max_tokens=size)
+                    reply = yield from _replied(self._model, request)
+                    summary = self._accepted(reply, size)
             except SummarizationError as error:
                 overflow = _overflow_of(error, (previous, *request_texts(messages)))
                 if overflow is None:
@@ -300,43 +304,26 @@ def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
 
     def invoke() -> Any:
+        if not isinstance(call, RunnableLambda) or hasattr(call, "func"):
+            with suppress(NotImplementedError):  # of a model that is only async
+                reply = call.invoke(messages, CALL_CONFIG)
+                return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
+        return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
+
+    async def ainvoke() -> Any:
         try:
-            return call.invoke(messages, CALL_CONFIG)
-        except NotImplementedError:  # a model that is only async
-            return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
+            reply = await call.ainvoke(messages, CALL_CONFIG)
+            return await reply if inspect.isawaitable(reply) else reply
+        except SystemExit as error:  # would end the event loop, not the task
+            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
 
     try:
-        return (yield Wait(invoke, lambda: call.ainvoke(messages, CALL_CONFIG)))
+        return (yield Wait(invoke, ainvoke))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
             "summarizer=None to extract summaries without one"
         ) from error
-
-
-def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
-    """A Runnable around a plain callable, so that calls made inside it inherit the tags of `CALL_CONFIG`."""
-    if isinstance(model, Runnable):
-        return model
-    if not callable(model) or isinstance(model, type):
-        raise ConfigError(
-            f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
-        )
-
-    def call(messages: list[AnyMessage]) -> Any:
-        if is_async_callable(model):
-            return _wait_for(lambda: model(messages))  # called again where the caller's loop came to its end
-        reply = model(messages)
-        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
-
-    async def acall(messages: list[AnyMessage]) -> Any:
-        try:
-            reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
-            return await reply if inspect.isawaitable(reply) else reply
-        except SystemExit as error:  # would end the event loop, not the task
-            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
-
-    return RunnableLambda(call, afunc=acall, name="summarizer")
 
 
 def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -79,33 +78,23 @@ _SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "functi
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """One call to the summarizer: a part of the transcript to merge into the running summary."""
-
-    transcript: str
-    part: int
-    parts: int
-    max_tokens: int
-    """Length asked for."""
-
-    def prompt(self, summary: str) -> list[AnyMessage]:
-        """Return the messages of this call; `summary` is what the call before it wrote (at first, the previous one)."""
-        mark = _mark_of(summary, self.transcript)
-        known = f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>\n\n" if summary else ""
-        new = f'<transcript {mark} part="{self.part} of {self.parts}">\n{self.transcript}\n</transcript {mark}>'
-        task = f"Write the summary of all of this now, in at most {self.max_tokens} tokens."
-        return [SystemMessage(SUMMARY_INSTRUCTIONS), HumanMessage(f"{known}{new}\n\n{task}")]
+def prompt(summary: str, transcript: str, *, number: int, of: int, max_tokens: int) -> list[AnyMessage]:
+    """Return the messages of the call that merges one of several parts of a transcript into the summary so far."""
+    mark = _mark_of(summary, transcript)
+    known = f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>\n\n" if summary else ""
+    new = f'<transcript {mark} part="{number} of {of}">\n{transcript}\n</transcript {mark}>'
+    task = f"Write the summary of all of this now, in at most {max_tokens} tokens."
+    return [SystemMessage(SUMMARY_INSTRUCTIONS), HumanMessage(f"{known}{new}\n\n{task}")]
 
 
-def plan_folds(
+def plan_parts(
     messages: Sequence[AnyMessage], *, max_tokens: int, input_limit: int | None, counter: TokenCounter
-) -> tuple[Fold, ...]:
-    """Return the calls that fold `messages` into a running summary: one, or several where `input_limit` is smaller.
+) -> tuple[list[str], int]:
+    """Return the parts of the transcript of `messages`, one for each call, and the length of summary to ask for.
 
-    Parts are cut between messages; only a message larger than a whole part is cut, to its head and tail with a note.
-    In a small window the summary is asked to be short, so that few calls are needed.
-    Nothing to show (no messages, or only reasoning) gives no folds.
+    There are several where `input_limit` is smaller than all of it, cut between messages; only a message larger than a
+    whole part is cut, to its head and tail with a note. In a small window the summary is asked to be short, so that few
+    calls are needed. Nothing to show (no messages, or only reasoning) gives no parts.
 
     Raises:
         SummarizationError: the window leaves less than `MIN_TRANSCRIPT_TOKENS` for the transcript.
@@ -114,23 +103,27 @@ def plan_folds(
     def cost(text: str) -> int:
         return text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
 
-    pieces = [text for text in transcript(messages) if text]
-    if not pieces:
-        return ()
-    parts: list[Sequence[str]] = [pieces]
-    if input_limit is not None:
-        max_tokens = affordable_tokens(max_tokens, input_limit)
-        # By the most likely count: if a call is refused as too large, nothing is billed and the parts get smaller.
-        room = int(FILLED_SHARE * _transcript_room(input_limit, max_tokens, counter))
-        parts, rest = [], tuple(_shortened(piece, room, cost) for piece in pieces)
-        while rest:
-            fit = take_while_fits(rest, room, cost)
-            parts.append(fit.kept)
-            rest = fit.dropped
-    return tuple(
-        Fold(transcript="\n\n".join(part), part=number, parts=len(parts), max_tokens=max_tokens)
-        for number, part in enumerate(parts, 1)
-    )
+    pieces = tuple(text for text in transcript(messages) if text)
+    if not pieces or input_limit is None:
+        return ["\n\n".join(pieces)] if pieces else [], max_tokens
+    max_tokens = affordable_tokens(max_tokens, input_limit)
+    frame = prompt("-", "", number=1, of=1, max_tokens=max_tokens)
+    fixed_tokens = counter(frame) + accepted_tokens(max_tokens) + _SEAM_TOKENS
+    room = input_limit - fixed_tokens
+    if room < MIN_TRANSCRIPT_TOKENS:
+        raise SummarizationError(
+            f"the summarizer's input limit of {input_limit:,} tokens leaves {max(room, 0):,} for the transcript beside "
+            f"{fixed_tokens:,} of instructions and running summary (at least {MIN_TRANSCRIPT_TOKENS} are needed): "
+            "use a summarizer model with a larger window or lower summary_max_tokens"
+        )
+    # By the most likely count: if a call is refused as too large, nothing is billed and the parts get smaller.
+    room = int(FILLED_SHARE * room)
+    parts, rest = list[str](), tuple(_shortened(piece, room, cost) for piece in pieces)
+    while rest:
+        fit = take_while_fits(rest, room, cost)
+        parts.append("\n\n".join(fit.kept))
+        rest = fit.dropped
+    return parts, max_tokens
 
 
 def affordable_tokens(max_tokens: int, input_limit: int) -> int:
@@ -149,20 +142,6 @@ def extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_toke
     mark = _mark_of(quote, left)
     question = EXTENSION.format(quote=quote, sections=SECTIONS, max_tokens=f"{max_tokens:,}", mark=mark)
     return f"{question}\n\n{UNSEEN.format(transcript=left, mark=mark)}" if left else question
-
-
-def _transcript_room(input_limit: int, max_tokens: int, counter: TokenCounter) -> int:
-    """Tokens of `input_limit` left for the transcript when the running summary is as long as it may become."""
-    frame = Fold(transcript="", part=1, parts=1, max_tokens=max_tokens).prompt("-")
-    fixed_tokens = counter(frame) + accepted_tokens(max_tokens) + _SEAM_TOKENS
-    room = input_limit - fixed_tokens
-    if room < MIN_TRANSCRIPT_TOKENS:
-        raise SummarizationError(
-            f"the summarizer's input limit of {input_limit:,} tokens leaves {max(room, 0):,} for the transcript beside "
-            f"{fixed_tokens:,} of instructions and running summary (at least {MIN_TRANSCRIPT_TOKENS} are needed): "
-            "use a summarizer model with a larger window or lower summary_max_tokens"
-        )
-    return room
 
 
 def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
