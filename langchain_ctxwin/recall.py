@@ -568,11 +568,9 @@ class _Reader:
         parts = _fitting(
             cut, room, self._text_tokens, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
         )
-        return (
-            page(parts)
-            if parts
-            else f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
-        )
+        if not parts:
+            return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
+        return page(parts)
 
     def _cut(self, part: _Passage, room: int, share: int) -> _Passage:
         """Return the passage, or as much of it as fits its share when it would take more than half of the room."""
