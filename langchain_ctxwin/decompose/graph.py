@@ -28,7 +28,7 @@ from langgraph.types import Command, Overwrite, Send
 
 from langchain_ctxwin.core.overflow import classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
-from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
+from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work
 from langchain_ctxwin.decompose.questions import asked, questions_in, split_request
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
@@ -106,7 +106,7 @@ def create_map_reduce_graph(
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
     prompts = (map_prompt, reduce_prompt)
     parts = PartSplitter(model, limits=limits, counter=counter, output_reserve=output_reserve, prompts=prompts)
-    parts.of_documents(whole_work("", 0))  # prompts that leave no room are refused here
+    parts.of_documents("")  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)
     builder.add_node("split", _node("split", nodes.split), destinations=("map",))
@@ -237,7 +237,7 @@ class _Nodes:
         report: Report = {**_no_counts(), "parts": [], "sub_questions": []}
         if self._sub_questions:
             report["sub_questions"] = yield from self._split_question(question, config, report)
-        parts = self._parts.of_documents(whole_work(question, 0, chunks), report["sub_questions"])
+        parts = self._parts.of_documents(question, chunks, report["sub_questions"])
         report["parts"], report["cuts"] = [len(parts.works)], parts.cuts
         _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(report["sub_questions"]))
         update = {"level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
@@ -249,7 +249,7 @@ class _Nodes:
         The model is not asked where the request for them would be too large, and not before it is sure that the
         question leaves room for parts, so that the call is worth its price.
         """
-        self._parts.of_documents(whole_work(question, 0))
+        self._parts.of_documents(question)
         request, reply = split_request(question), None
         if not self._parts.over_by(request):
             reply = yield from self._reply(request, config)
@@ -257,7 +257,7 @@ class _Nodes:
             report["input_tokens"], report["output_tokens"] = _usage_of(reply)
         found = questions_in(question, reply)
         try:
-            self._parts.of_documents(whole_work(question, 0), found)
+            self._parts.of_documents(question, sub_questions=found)
         except BudgetExceededError:
             reason = "the sub-questions leave no room for documents beside the question"
             log.warning("decompose.question_unsplit", reason=reason)
@@ -329,7 +329,7 @@ class _Nodes:
 
     def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
         level = state["level"] + 1
-        parts = self._parts.of_answers(whole_work(state["question"], level), answers)
+        parts = self._parts.of_answers(state["question"], level, answers)
         asked_about = [work for work in parts.works if len(work["chunks"]) > 1]
         kept = list[Outcome]()  # an answer that is alone in its part goes to the next level as it is
         for work in parts.works:

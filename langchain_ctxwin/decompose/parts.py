@@ -89,11 +89,6 @@ class Parts:
     clamped: list[Clamped] = field(default_factory=list)
 
 
-def whole_work(question: str, level: int, chunks: Sequence[Chunk] = ()) -> Work:
-    """Return all work of a level as one."""
-    return Work(level=level, part=1, parts=1, question=question, sub_question="", chunks=[*chunks], must_answer=False)
-
-
 class PartSplitter:
     """Makes parts whose requests fit one model.
 
@@ -137,7 +132,7 @@ class PartSplitter:
         """Return by how much a whole request exceeds the limit; 0 when it fits."""
         return max(0, self._upper(self._pricing.count(request)) - self.input_limit)
 
-    def of_documents(self, whole: Work, sub_questions: Sequence[str] = ()) -> Parts:
+    def of_documents(self, question: str, chunks: Sequence[Chunk] = (), sub_questions: Sequence[str] = ()) -> Parts:
         """Return the parts of the input: for every sub-question, or for the question itself, the same chunks.
 
         Raises:
@@ -145,16 +140,16 @@ class PartSplitter:
         """
         works, cuts = list[Work](), list[Cut]()
         for sub_question in sub_questions or [""]:
-            about = _about(whole, sub_question)
+            about = _about(question, 0, sub_question)
             self._room({**about, "level": 1})  # where the answers do not fit later, all calls before would be lost
             room, frame_price = self._room(about), self._frame_price(about)
-            parts, made = split_chunks(whole["chunks"], room, self._price, frame_price, least_tokens=LEAST_PART_TOKENS)
+            parts, made = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PART_TOKENS)
             found = self._fitted([{**about, "chunks": part} for part in parts])
             works += found.works
             cuts = [*made, *found.cuts]  # the same for every sub-question, or nearly so: the room beside them differs
         return Parts(works=_numbered(works), cuts=cuts)
 
-    def of_answers(self, whole: Work, answers: Sequence[Answer]) -> Parts:
+    def of_answers(self, question: str, level: int, answers: Sequence[Answer]) -> Parts:
         """Return the parts that combine `answers`, fewer than there are; a part of one answer needs no call.
 
         The answers to one sub-question are combined with each other first, those to several once each has one, and
@@ -165,7 +160,7 @@ class PartSplitter:
             groups = [("", list(answers))]
         works, clamped = list[Work](), list[Clamped]()
         for sub_question, group in groups:
-            about = _about(whole, sub_question)
+            about = _about(question, level, sub_question)
             room, named = self._room(about), list[Chunk]()
             for number, answer in enumerate(group):
                 is_other = answer["sub_question"] not in ("", sub_question)
@@ -285,9 +280,17 @@ def _tag_of(work: Work) -> str:
     return "answer" if work["level"] else "document"
 
 
-def _about(whole: Work, sub_question: str) -> Work:
+def _about(question: str, level: int, sub_question: str) -> Work:
     """The work on one sub-question, with numbers of parts that are at least as long as those it will have."""
-    return {**whole, "sub_question": sub_question, "part": _LONG_NUMBER, "parts": _LONG_NUMBER}
+    return Work(
+        level=level,
+        part=_LONG_NUMBER,
+        parts=_LONG_NUMBER,
+        question=question,
+        sub_question=sub_question,
+        chunks=[],
+        must_answer=False,
+    )
 
 
 def _numbered(works: Sequence[Work]) -> list[Work]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.clamping import first_part
@@ -84,11 +85,7 @@ class ModelSummarizer:
         max_input_tokens: int | None = None,
     ) -> None:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
-        if not isinstance(model, Runnable) and (not callable(model) or isinstance(model, type)):
-            problem = "pass a chat model, a Runnable or a callable that takes messages"
-            raise ConfigError(f"model={model!r} cannot write summaries: {problem}")
-        # Calls made inside a Runnable inherit the tags of `CALL_CONFIG`.
-        self._model = model if isinstance(model, Runnable) else RunnableLambda(model, name="summarizer")
+        self._model = _as_runnable(model)
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
@@ -304,26 +301,43 @@ def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
 
     def invoke() -> Any:
-        if not isinstance(call, RunnableLambda) or hasattr(call, "func"):
-            with suppress(NotImplementedError):  # of a model that is only async
-                reply = call.invoke(messages, CALL_CONFIG)
-                return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
-        return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
-
-    async def ainvoke() -> Any:
         try:
-            reply = await call.ainvoke(messages, CALL_CONFIG)
-            return await reply if inspect.isawaitable(reply) else reply
-        except SystemExit as error:  # would end the event loop, not the task
-            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
+            return call.invoke(messages, CALL_CONFIG)
+        except NotImplementedError:  # a model that is only async
+            return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
 
     try:
-        return (yield Wait(invoke, ainvoke))
+        return (yield Wait(invoke, lambda: call.ainvoke(messages, CALL_CONFIG)))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
             "summarizer=None to extract summaries without one"
         ) from error
+
+
+def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
+    """A Runnable around a plain callable, so that calls made inside it inherit the tags of `CALL_CONFIG`."""
+    if isinstance(model, Runnable):
+        return model
+    if not callable(model) or isinstance(model, type):
+        raise ConfigError(
+            f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
+        )
+
+    def call(messages: list[AnyMessage]) -> Any:
+        if is_async_callable(model):
+            return _wait_for(lambda: model(messages))  # called again where the caller's loop came to its end
+        reply = model(messages)
+        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
+
+    async def acall(messages: list[AnyMessage]) -> Any:
+        try:
+            reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
+            return await reply if inspect.isawaitable(reply) else reply
+        except SystemExit as error:  # would end the event loop, not the task
+            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
+
+    return RunnableLambda(call, afunc=acall, name="summarizer")
 
 
 def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:

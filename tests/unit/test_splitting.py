@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin import BudgetExceededError, ModelLimits, TokenEstimator
-from langchain_ctxwin.decompose.parts import Answer, PartSplitter, whole_work
+from langchain_ctxwin.decompose.parts import Answer, PartSplitter
 from langchain_ctxwin.decompose.splitting import chunk_of, pieces_of, places_of, shortened, split_chunks
 
 WORDS = st.sampled_from(
@@ -69,10 +69,10 @@ def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     limits = ModelLimits(2_000, requested_output_tokens=100)
     splitter = PartSplitter(None, limits=limits, counter=counter, prompts=("Answer.", "Combine."))
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
-    works = splitter.of_documents(whole_work("Which doors?", 0, chunks)).works
+    works = splitter.of_documents("Which doors?", chunks).works
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
     answers = [Answer(text=text, sub_question="", covers=[]) for text in texts]
-    combined = splitter.of_answers(whole_work("Which doors?", 1), answers).works
+    combined = splitter.of_answers("Which doors?", 1, answers).works
     asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
     assert [splitter.over_by(splitter.request_of(work)) for work in asked] == [0] * len(asked)
 
