@@ -128,8 +128,10 @@ class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002  # the host's name
-        config = merge_configs(self.config, config)
-        if calls := config.get("max_concurrency"):
+        config, mode = merge_configs(self.config, config), options.get("stream_mode")
+        modes = {mode} if isinstance(mode, str) else {*(mode or ())}
+        calls = config.get("max_concurrency")
+        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):  # otherwise in their order
             room: RunnableConfig = {"max_concurrency": calls + 1, "configurable": {ROOM: threading.Semaphore(calls)}}
             config = merge_configs(config, room)
         return super().stream(input, config, **options)
