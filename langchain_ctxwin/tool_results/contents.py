@@ -167,11 +167,7 @@ def jsonable(value: Any, around: tuple[int, ...] = ()) -> Any:
     """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
 
     Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
-    an object inside itself becomes a note of where it is; anything else becomes its `str`.
-
-    Args:
-        value: the value.
-        around: ids of the objects that it stands in.
+    an object inside itself becomes a note of where it is (`around` has the ids); anything else becomes its `str`.
 
     Raises:
         ContextWindowError: a generator yields more than `MAX_ITEMS` items.

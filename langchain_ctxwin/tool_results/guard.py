@@ -425,9 +425,9 @@ class Prices:
     """
 
     def __init__(self, counter: TokenCounter | None) -> None:
-        count: TokenCounter = TokenEstimator() if counter is None else counter
-        if isinstance(counter, RequestCounter):
-            count = counter.estimator
+        count: Any = TokenEstimator() if counter is None else counter
+        if isinstance(count, RequestCounter):
+            count = count.estimator
         elif not isinstance(count, TokenEstimator | CharRatioCounter):
             count = GuardedCounter(count, TokenEstimator())
         self._count = count

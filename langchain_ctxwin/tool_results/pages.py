@@ -169,15 +169,9 @@ def _body(shown: Projected) -> str:
 
 
 def chosen(content: Content, record: Record, config: ToolResultConfig, room: Room) -> tuple[Record, View]:
-    """Return what is kept of a result that is too large, and the view that shows most of it in a room.
+    """Return the record of a result that is too large with the style of its pages, and the view of its first page.
 
     Styles are tried from the mildest on. Configured fields are what the user wants to see, however much would fit.
-
-    Args:
-        content: the result.
-        record: what is kept of it; the style of its pages is filled in here.
-        config: settings of the tool.
-        room: what the first page may take.
     """
     layout = layout_of(content)
     if layout.unit == "text":

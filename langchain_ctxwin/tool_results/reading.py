@@ -142,23 +142,12 @@ class Reader:
         return self._fitted(page, tokens, Question(is_first=True), notes, is_stored=is_stored)
 
     def place(self, record: Record, cursor: str) -> Place:
-        """Return the place that a cursor names.
-
-        Raises:
-            CursorTamperedError: the cursor is not one of this result.
-            CursorExpiredError: it is too old.
-        """
+        """Return the place that a cursor of this result names; other cursors, and old ones, raise a `CursorError`."""
         bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
         return Place.at(self._signer.verify(cursor, **bound).offset)
 
     def answer(self, record: Record, place: Place, question: Question, tokens: int) -> Answer:
-        """Return what is asked of a kept result from a place on, within a number of tokens.
-
-        Args:
-            record: the result.
-            place: where the cursor stands; a question of its own begins at the first entry.
-            question: what to read.
-            tokens: largest size of the page with its notes.
+        """Return what is asked of a result from a place on; a question of its own begins at the first entry.
 
         Raises:
             ConfigError: the cursor goes on with a question that is not asked.
@@ -222,12 +211,7 @@ def _body_tokens(tokens: int) -> int:
 class Notes:
     """Writes the lines around the pages of one result.
 
-    Key init args:
-        record: the result.
-        layout: its entries.
-        mark: shows where data begins and ends; nobody who wrote the data could know it.
-        price: the price of a text.
-        tokens: largest size of a page with its notes.
+    A mark shows where data begins and ends: nobody who wrote the data could know it.
     """
 
     def __init__(self, record: Record, layout: Layout, mark: str, price: WholePrice, tokens: int) -> None:
@@ -242,12 +226,7 @@ class Notes:
     def around(self, page: Page, question: Question, *, following: str, end: str, ttl_seconds: float) -> str:
         """Return a page between a line that says what it is and one that says what it is not.
 
-        Args:
-            page: the page.
-            question: what it answers.
-            following: cursor of the next page; empty after the last one.
-            end: cursor after the last entry, for searches and other fields; empty when the result is not stored.
-            ttl_seconds: how long cursors are good for.
+        The cursor `following` is empty after the last page, `end` (after the last entry) when nothing is stored.
         """
         what = self._found(page, question.contains) if question.contains else self._what(page, question)
         if question.contains and not page.body:

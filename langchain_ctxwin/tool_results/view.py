@@ -274,12 +274,7 @@ def _leaf_paths(value: Any, path: str) -> Iterator[str]:
 
 
 class Inside:
-    """The text of one large value, which its pages are slices of.
-
-    Args:
-        value: the value.
-        path: where it stands in the result.
-    """
+    """The text of one large value, which its pages are slices of, with the paths of what is in it."""
 
     def __init__(self, value: Any, path: str) -> None:
         parts = list(_parts(value, path))
@@ -312,8 +307,8 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
         if any(len(print_value(item)) > SMALL_CHARS for item in value):
             yield from chain.from_iterable(_parts(item, f"{path}[{index}]") for index, item in enumerate(value))
             return
-        printed = print_rows(value)
-        header = f"\n{printed.header}" if printed.header else ""
-        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in printed.lines)
+        rows = print_rows(value)
+        header = f"\n{rows.header}" if rows.header else ""
+        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in rows.lines)
     else:
         yield "", f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n"

@@ -252,12 +252,7 @@ def is_read_more(tool: BaseTool) -> bool:
 
 
 def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
-    """Return the tool; what is wrong with a cursor is told to the model in a sentence that it can act on.
-
-    Args:
-        read: `ToolResultGuard.read`.
-        aread: `ToolResultGuard.aread`.
-    """
+    """Return the tool of a guard; what is wrong with a cursor is told to the model in a sentence that it can act on."""
 
     def read_more(
         cursor: Annotated[str, "The cursor, exactly as it stands in the note."],
