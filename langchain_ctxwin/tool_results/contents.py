@@ -167,10 +167,8 @@ def jsonable(value: Any, around: tuple[int, ...] = ()) -> Any:
     """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
 
     Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
-    an object inside itself becomes a note of where it is (`around` has the ids); anything else becomes its `str`.
-
-    Raises:
-        ContextWindowError: a generator yields more than `MAX_ITEMS` items.
+    an object inside itself becomes a note of where it is (`around` has the ids); anything else becomes its `str`. A
+    generator of more than `MAX_ITEMS` items raises a `ContextWindowError`.
     """
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
         return hex(value)

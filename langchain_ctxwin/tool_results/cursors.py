@@ -167,16 +167,14 @@ class CursorSigner:
         _check(cursor)
         if not self._signer.verify_signature(_signed(stated.head, cursor), stated.tag):
             raise _tampered(text, "was changed, or belongs to another call, thread or key")
-        age_seconds = self._clock() - stated.time_seconds
-        if age_seconds > self._ttl_seconds:
+        age, fault = self._clock() - stated.time_seconds, ""
+        if age > self._ttl_seconds:
+            fault = f"{age:,.0f} seconds old, it was good for {self._ttl_seconds:g}"
+        elif -age > CLOCK_SKEW_SECONDS:
+            fault = f"of a time {-age:,.0f} seconds from now, clocks may differ by {CLOCK_SKEW_SECONDS:g}"
+        if fault:
             raise CursorExpiredError(
-                f"the cursor {text} is {age_seconds:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the "
-                f"newest cursor of this result, or {_NOT_AGAIN}"
-            )
-        if -age_seconds > CLOCK_SKEW_SECONDS:
-            raise CursorExpiredError(
-                f"the cursor {text} is of a time {-age_seconds:,.0f} seconds from now, clocks may differ by "
-                f"{CLOCK_SKEW_SECONDS:g}: use the newest cursor of this result, or {_NOT_AGAIN}"
+                f"the cursor {text} is {fault}: use the newest cursor of this result, or {_NOT_AGAIN}"
             )
         return cursor
 
@@ -246,10 +244,9 @@ class Parsed(NamedTuple):
 
 
 def parsed(text: Any) -> Parsed:
-    """Take a text apart that is spelled as `CursorSigner.sign` does.
+    """Take a text apart that is spelled as `CursorSigner.sign` does; any other raises `CursorTamperedError`.
 
-    Raises:
-        CursorTamperedError: it is not. The length is checked first, so that no text is too long to be refused.
+    The length is checked first, so that no text is too long to be refused.
     """
     if not isinstance(text, str):
         raise CursorTamperedError(
@@ -270,7 +267,6 @@ def parsed(text: Any) -> Parsed:
 
 
 def _tampered(text: str, what: str) -> CursorTamperedError:
-    """Return the error for a text that is refused; it quotes the beginning only."""
     quoted = f"{text[:_QUOTED_CHARS]!r:.{_QUOTED_CHARS}}"
     return CursorTamperedError(
         f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {_NOT_AGAIN}"
@@ -278,7 +274,6 @@ def _tampered(text: str, what: str) -> CursorTamperedError:
 
 
 def _written_head(result_id: str, offset: int, time_seconds: int) -> str:
-    """Everything but the tag."""
     is_hex = _HEX_ID.fullmatch(result_id)
     packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
     return f"{packed}.{_base36(offset)}.{_base36(time_seconds)}"
@@ -319,11 +314,7 @@ class Record:
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Record:
-        """Read a record back, which may have been written by anybody.
-
-        Raises:
-            ResultGoneError: the bytes are no record.
-        """
+        """Read a record back, which may have been written by anybody; `ResultGoneError` when the bytes are none."""
         try:
             return _unpacked(value)
         except (zlib.error, ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:

@@ -116,14 +116,22 @@ class ToolResultGuard:
         _check_arguments(
             config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
         )
+        store = MemoryResultStore(clock=clock) if store is None else store
         self._config = ToolResultConfig() if config is None else config
+        self._options: dict[str, Any] = {
+            "signer": signer,
+            "store": store,
+            "clock": clock,
+            "scope": scope,
+            "new_id": new_id,
+        }
         self._signer = signer
+        self._store = store
         self._clock = clock
         self._scope = thread_of if scope is None else scope
+        self._new_id = new_id
         self._counter = counter
         self._prices = Prices(counter)
-        self._store: ResultStore = MemoryResultStore(clock=clock) if store is None else store
-        self._new_id = new_id
         self._reporter = Reporter.of(sinks)
         self._read_more = read_more_tool(self.read, self.aread)
         self._structured: Lru[tuple[BaseTool, BaseTool]] = Lru(MAX_TOOLS)
@@ -141,23 +149,15 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        return self if self._counter is not None else self._with(counter=counter)
+        if self._counter is not None:
+            return self
+        return ToolResultGuard(self._config, counter=counter, sinks=self._reporter, **self._options)
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
-        return self if self._reporter.sinks or not reporter.sinks else self._with(sinks=reporter)
-
-    def _with(self, **changes: Any) -> ToolResultGuard:
-        options = {
-            "signer": self._signer,
-            "store": self._store,
-            "counter": self._counter,
-            "clock": self._clock,
-            "scope": self._scope,
-            "new_id": self._new_id,
-            "sinks": self._reporter,
-        }
-        return ToolResultGuard(self._config, **(options | changes))
+        if self._reporter.sinks or not reporter.sinks:
+            return self
+        return ToolResultGuard(self._config, counter=self._counter, sinks=reporter, **self._options)
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return the tools with guarded results, and `read_more`; functions become tools.
@@ -494,11 +494,6 @@ def _known(output: Any, runtime: Any) -> dict[str, Any]:
 
 
 def _as_own_tool(one: Any) -> BaseTool:
-    """Return a tool, or a function as one.
-
-    Raises:
-        ConfigError: it is none, or it would hide `read_more`.
-    """
     try:
         found = one if isinstance(one, BaseTool) else as_tool(one)
     except (TypeError, ValueError) as error:

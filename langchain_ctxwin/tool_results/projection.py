@@ -63,9 +63,6 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
 
     Lists keep their length: an item that has none of the fields is shown as {}. A list or object of which nothing is
     named is left out; a scalar at the top is kept, as there is nothing to choose from.
-
-    Raises:
-        ConfigError: A path cannot be read.
     """
     wanted = compile_fields(fields)
     root = _Place(wanted=wanted)
@@ -80,11 +77,7 @@ def project_automatically(value: Any, *, text_chars: int, shorten: Callable[[str
     """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
 
     An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
-
-    Args:
-        value: Any JSON value.
-        text_chars: Longest text that is not cut.
-        shorten: Returns at most about so many characters of a text that say most.
+    `shorten` cuts texts of more than `text_chars` to about as many that say most.
     """
     rules, root = _Automatic(text_chars=text_chars, shorten=shorten), _Place()
     shown = rules.value(value, root, is_identified=False, is_row=True)
@@ -270,12 +263,8 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
 
     A shorter text is returned as it is. Where room is left, or without any word, statements are added from the
     beginning. Where statements are missing stands `GAP`, at the end the number of characters that were left out. Less
-    than `MIN_CHARS` are the first characters.
-
-    Args:
-        text: the text.
-        max_chars: most characters to return.
-        words: what `query_words` found in a question. A word that few statements have counts for more.
+    than `MIN_CHARS` are the first characters. Of the words, as `query_words` finds them in a question, one that few
+    statements have counts for more.
 
     Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."

@@ -79,8 +79,7 @@ class Question:
 def question_of(contains: str | None, fields: Fields, page_tokens: int | None) -> Question:
     """Return what a call asks; paths may be given as one text, parted by commas outside of quotes, or as a JSON list.
 
-    Raises:
-        ConfigError: a field is no path, or an argument is of the wrong type or out of range.
+    An argument that is no path, of the wrong type or out of range raises a `ConfigError`.
     """
     if not isinstance(contains, str | None) or not isinstance(fields, str | Sequence | None):
         raise ConfigError(f"contains={contains!r:.60}, fields={fields!r:.60}: give a text, and a list of paths")

@@ -35,9 +35,7 @@ DESCRIPTION = (
 TAG = "ctxwin:read_more"  # marks the tool, also in traces
 METADATA = "ctxwin"  # key of a message's `response_metadata` that tells programs what the notes tell the model
 STRUCTURED = "structured_content"  # key of an artifact under which langchain-mcp-adapters gives structured content
-OUR_RUNTIME = "ctxwin_runtime"
-"""The argument in which a wrapped tool gets its runtime: found by its type, so that a tool may have a `runtime` of its
-own."""
+OUR_RUNTIME = "ctxwin_runtime"  # the argument for a wrapped tool's runtime: it may have a `runtime` of its own
 
 
 class Reduced(NamedTuple):
@@ -48,6 +46,7 @@ class Reduced(NamedTuple):
     is_stored: bool  # all of the result is kept, so that nothing is lost when it is not kept elsewhere
 
 
+UPDATE_LEVELS = 3  # of lists in an update: of pairs, of a pair, and of the messages in it
 Look = Callable[[Any], Reduced | None]
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
@@ -187,39 +186,28 @@ def with_views(output: Any, look: Look, known: Mapping[str, Any] = NOTHING_KNOWN
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
     Only of an artifact that repeats a content which is stored as a whole, as MCP servers send it, the repetition goes.
-
-    Args:
-        output: what a tool returned.
-        look: returns what is shown of a content, None when it is shown as it is.
-        known: contents in the history by the ids of their messages: a command that hands a conversation over
-            repeats them.
+    A command that hands a conversation over repeats contents that are known by the ids of their messages.
     """
     if isinstance(output, ToolMessage):
         return _shown(output, look)
     if _is_output_list(output):
         return [with_views(item, look, known) for item in output]
     if isinstance(output, Command):
-        update = _updated(output.update, lambda item: _message(item, look, known))
-        return output if update is output.update else replace(output, update=update)
+        # An update is an object, pairs of keys and values, or messages.
+        pairs = list(output.update.items()) if isinstance(output.update, Mapping) else output.update
+        changed = _each(pairs, functools.partial(_message, look=look, known=known), UPDATE_LEVELS)
+        if changed is pairs:
+            return output
+        return replace(output, update=dict(changed) if isinstance(output.update, Mapping) else changed)
     view = look(output)
     return output if view is None else view.content
 
 
-def _updated(update: Any, message: Callable[[Any], Any]) -> Any:
-    """An update in any of its forms: an object, pairs of keys and values, or messages."""
-    if isinstance(update, Mapping):
-        values = {key: _each(value, message) for key, value in update.items()}
-        return update if all(values[key] is value for key, value in update.items()) else values
-    if isinstance(update, list | tuple):
-        return _each(update, lambda item: _each(item, lambda value: _each(value, message)))
-    return update
-
-
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """What becomes of one value, or of each in a list; the list itself when nothing changes."""
-    if type(value) not in (list, tuple):
+def _each(value: Any, change: Callable[[Any], Any], levels: int) -> Any:
+    """What becomes of one value, or of each in a list of lists; the list itself when nothing changes."""
+    if type(value) not in (list, tuple) or not levels:
         return change(value)
-    changed = [change(item) for item in value]
+    changed = [_each(item, change, levels - 1) for item in value]
     return value if all(map(operator.is_, changed, value)) else type(value)(changed)
 
 

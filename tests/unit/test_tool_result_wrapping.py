@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
@@ -22,7 +23,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from support.oracle import text_tokens
-from support.tool_runs import NODES, WIRINGS, call, everything, results, wired
+from support.tool_runs import NODES, WIRINGS, call, everything, last_cursor, results, wired
 
 BUDGET = 500
 LINES = [f"line {index} says {index * 7919}" for index in range(400)]
@@ -394,3 +395,30 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
     shown = guard_of().output(Command(update=update), "move", {})
     assert text_tokens(repr(shown)) <= BUDGET * 2
     assert len(repr(shown)) < len(large("x"))
+
+
+def test_a_tool_with_a_json_schema_keeps_an_argument_named_runtime():
+    given = {}
+    properties = {"title": {"type": "string"}, "runtime": {"type": "integer"}}
+    movie = StructuredTool.from_function(
+        lambda **arguments: given.update(arguments) or "ok",
+        name="movie",
+        description="A movie.",
+        args_schema={"type": "object", "properties": properties},
+    )
+    results("wrap", guard_of(), [movie], call("movie", title="x", runtime=90))
+    assert given == {"title": "x", "runtime": 90}
+
+
+@pytest.mark.parametrize(("reader", "is_read"), [("one", True), ("other", False)])
+def test_a_tool_invoked_by_a_node_of_ones_own_keeps_results_to_its_thread(reader, is_read):
+    wrapped, read_more = guard_of().wrap([single])
+
+    def ran(node, thread):
+        builder = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").add_edge("node", END)
+        return builder.compile().invoke({"messages": []}, {"configurable": {"thread_id": thread}})["messages"]
+
+    page = ran(lambda _: {"messages": [wrapped.invoke(call("single", __arg1="x"))]}, "one")[-1].text
+    answers = []
+    ran(lambda _: answers.append(read_more.invoke({"cursor": last_cursor(page)})) or {}, reader)
+    assert answers[0].startswith("[Result of single.") is is_read
