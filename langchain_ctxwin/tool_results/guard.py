@@ -6,6 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -56,6 +58,8 @@ would become so small while the window fills up that reading takes three times a
 MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take; the rest tells what there is
 MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
+PLACE_SECONDS = 1.0  # longest wait for a thread: a burst of parallel calls on a healthy store is through by then
+POLL_SECONDS = 0.01
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
@@ -215,12 +219,15 @@ class ToolResultGuard:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
         output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
-        work = partial(with_views, output, partial(self._shown, call), known)
+        found, shown = contents(output, known), output
         # A text is priced by a sample; anything else may have to be printed first.
-        is_small = not call.config.chosen_fields and all(
-            isinstance(one, str) and self._prices.text(one) <= call.budget_tokens for one in contents(output, known)
-        )
-        shown = work() if is_small else await asyncio.wrap_future(in_daemon(work))
+        are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
+        sizes = [self._prices.text(one) for one in found] if are_texts else []
+        if are_texts and all(size <= call.budget_tokens for size in sizes):
+            for size in sizes:
+                call.add(tokens=size)
+        else:
+            shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, partial(self._shown, call), known)))
         self._report(call)
         return shown
 
@@ -388,7 +395,7 @@ class ToolResultGuard:
             if loop is not None and own is not None:
                 answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
             else:
-                answer = in_few_daemons(partial(getattr(self._store, method), *args))
+                answer = _in_thread(partial(getattr(self._store, method), *args))
             try:
                 return answer.result(STORE_SECONDS)
             finally:
@@ -398,6 +405,15 @@ class ToolResultGuard:
             event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
             log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
             return error
+
+
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Start work on a store in one of few threads, as soon as one is free."""
+    for _ in range(round(PLACE_SECONDS / POLL_SECONDS)):
+        with suppress(RuntimeError):
+            return in_few_daemons(work)
+        time.sleep(POLL_SECONDS)
+    return in_few_daemons(work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import inspect
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from math import ceil
 from typing import Any
 
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.protocols import Clock, ResultStore
-from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.redis import redis_client
@@ -30,47 +25,13 @@ MAX_BYTES = 64 * 1024 * 1024
 """Hundreds of results of ordinary size, and no burden for a server process: results are compressed JSON and text."""
 
 PREFIX = "ctxwin:result:"  # of every key on a Redis server, so that results stand apart from other keys
-PLACE_SECONDS = 1.0  # longest wait for a thread: a burst of parallel calls on a healthy store is through by then
-_POLL_SECONDS = 0.01  # a store answers within milliseconds
-
-
-class InThreads:
-    """The async methods of a store: a thread does what the others do.
-
-    An async client of its own would need connections per event loop; LangGraph's async stores answer other threads.
-    There are few such threads: where too many calls hang already, a method raises `RuntimeError`.
-    """
-
-    async def aput(self: ResultStore, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Like `put`, without blocking the event loop."""
-        await _in_thread(partial(self.put, key, value, ttl_seconds))
-
-    async def aget(self: ResultStore, key: str) -> bytes | None:
-        """Like `get`, without blocking the event loop."""
-        found: bytes | None = await _in_thread(partial(self.get, key))
-        return found
-
-    async def adelete(self: ResultStore, key: str) -> None:
-        """Like `delete`, without blocking the event loop."""
-        await _in_thread(partial(self.delete, key))
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    for _ in range(round(PLACE_SECONDS / _POLL_SECONDS)):
-        with suppress(RuntimeError):
-            started = in_few_daemons(work)
-            break
-        await asyncio.sleep(_POLL_SECONDS)
-    else:
-        started = in_few_daemons(work)
-    return await asyncio.wrap_future(started)
 
 
 def _as_bytes(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")  # scopes may hold lone surrogates
 
 
-class MemoryResultStore(InThreads):
+class MemoryResultStore:
     """Keeps results in this process; what expired goes first, then what was not used for longest.
 
     Key init args:
@@ -153,7 +114,7 @@ class MemoryResultStore(InThreads):
             self._drop(key)
 
 
-class LangGraphResultStore(InThreads):
+class LangGraphResultStore:
     """Keeps results in a LangGraph store: in memory, SQLite, Postgres, their async forms, or your own.
 
     Every item has its own expiry, checked when it is read. Whether expired items are removed is up to the store: those
@@ -209,7 +170,7 @@ def _place(key: str) -> tuple[tuple[str, ...], str]:
     return ("ctxwin", "results", namespace), name
 
 
-class RedisResultStore(InThreads):
+class RedisResultStore:
     """Keeps results on a Redis server, or any server that speaks its protocol; it needs no modules.
 
     The server removes what expired. A server that fails raises the client's own errors.

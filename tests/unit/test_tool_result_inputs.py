@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
+from structlog.testing import capture_logs
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import (
@@ -30,6 +31,7 @@ from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
 from support.tool_runs import call, everything, last_cursor, pages, results
@@ -382,6 +384,24 @@ def test_a_store_is_awaited_in_async_runs():
         return await guard.aread(last_cursor(shown) or "")
 
     assert "Result of give" in asyncio.run(run())
+
+
+async def test_a_burst_of_calls_waits_for_threads():
+    guard = guard_of(300)
+    calls = (guard.aoutput(ROWS[:60], "give", {"number": number}) for number in range(4 * MAX_HANGING))
+    assert [page for page in await asyncio.gather(*calls) if last_cursor(page) is None] == []
+
+
+@pytest.mark.usefixtures("free_places")
+def test_calls_to_a_store_that_hangs_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(module, "PLACE_SECONDS", 0.05)
+    opened = threading.Event()
+    hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
+    with capture_logs() as logs:
+        shown = guard_of().output(ROWS, "give", {})
+    opened.set()
+    assert all(job.result(20) for job in hanging)
+    assert ("could not be stored" in shown, "calls have not returned yet" in logs[0]["error"]) == (True, True)
 
 
 def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
