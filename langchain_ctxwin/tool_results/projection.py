@@ -100,7 +100,7 @@ def _chosen(value: Any, place: _Place) -> Any:
         return _GONE
     kept: dict[str, Any] = {}
     for key, item in value.items():
-        child = place.child(key)
+        child = place.children.get(key) or place.child(key)
         part = _chosen(item, child) if child.wanted else _GONE
         if part is not _GONE:
             kept[key] = part
@@ -209,7 +209,7 @@ class _Automatic:
         for key, value in each.items():
             if value is None or value == "":
                 continue
-            child = place.child(key)
+            child = place.children.get(key) or place.child(key)
             if child.role == "question" and value in (0, 1):
                 self.left_out.append(child)
                 continue
