@@ -212,12 +212,10 @@ def test_a_value_that_fits_nowhere_is_refused():
     assert store.get("ns/a") == b"value"
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans()),
-        max_size=40,
-    )
-)
+STEPS = st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans())
+
+
+@given(st.lists(STEPS, max_size=40))
 def test_the_count_of_bytes_is_right_whatever_happens(steps):
     clock = FakeClock()
     store, expected = MemoryResultStore(max_bytes=32, clock=clock), {}

@@ -233,20 +233,6 @@ def test_other_updates_of_a_command_stay_as_they_are():
     assert text_tokens(command.update["messages"][0].text) <= BUDGET
 
 
-HUGE_ERROR = "Traceback: " + "the disk is full, " * 60_000  # about a megabyte
-
-
-@everywhere
-@both
-def test_an_error_of_a_megabyte_stays_an_error(wiring, is_async):
-    fail = tool_of("fail", lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="fail", status="error"))
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
-    (message,) = results(wiring, guard, [fail], call("fail"), is_async=is_async)
-    assert message.status == "error"
-    assert "Traceback: the disk is full" in message.text
-    assert text_tokens(message.text) <= BUDGET
-
-
 @pytest.mark.parametrize("wiring", ["wrap", "node"])
 @both
 def test_without_arguments_a_guard_works(wiring, is_async):

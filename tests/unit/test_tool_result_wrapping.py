@@ -265,10 +265,17 @@ def test_exceptions_that_the_node_handles_become_the_same_error_message(wiring, 
     assert (message.content, message.status) == (plain.content, "error")
 
 
+HUGE_ERROR = "no such city: " + "Atlantis " * 110_000  # about a megabyte
+returns_one = tool_of(
+    lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="answers", status="error"), name="answers"
+)
+
+
 @everywhere
 @both
-def test_a_long_error_that_the_tool_handles_is_clamped_and_stays_an_error(wiring, is_async):
-    (message,) = results(wiring, guard_of(), [explains], call("explains"), is_async=is_async)
+@pytest.mark.parametrize("one", [explains, returns_one], ids=["handled", "returned"])
+def test_a_long_error_is_clamped_and_stays_an_error(wiring, is_async, one):
+    (message,) = results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
     assert message.status == "error"
     assert "no such city: Atlantis" in message.text
     assert text_tokens(message.text) <= BUDGET
