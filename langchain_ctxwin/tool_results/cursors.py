@@ -288,23 +288,29 @@ def _base36(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One large result and how its pages are made; `thread` is the tenant and thread that it belongs to."""
+class Style:
+    """Which fields of a result are shown, and how long the texts in them are."""
+
+    fields: tuple[str, ...] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
+    text_chars: int | None = None  # longest text without `fields`; None: nothing is shortened and nothing left out
+    words: tuple[str, ...] = ()  # what makes a sentence worth keeping, as `query_words` spells it
+    extraction: bool = True  # shorten to sentences, otherwise to the beginning
+
+    @property
+    def shows_everything(self) -> bool:
+        """True when nothing is left out; otherwise at least empty fields."""
+        return self.text_chars is None and not self.fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Style):
+    """One large result and the style of its pages; `thread` is the tenant and thread that it belongs to."""
 
     tool: str
     args_digest: str
     thread: str
     text: str  # the result as it came, see `Content`
     kind: str
-    text_chars: int | None = None  # texts inside are shortened to it and fields left out; None: all is whole
-    fields: tuple[str, ...] = ()  # configured fields of its pages
-    words: tuple[str, ...] = ()  # configured ones, the call's and the question's: what keeps a sentence of a long text
-    extraction: bool = True  # shorten long texts to sentences
-
-    @property
-    def shows_everything(self) -> bool:
-        """True when its pages leave nothing out; otherwise at least empty fields."""
-        return self.text_chars is None and not self.fields
 
     def to_bytes(self) -> bytes:
         """Return the record as compressed JSON; empty when that would be too large to be read back."""

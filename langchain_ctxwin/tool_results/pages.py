@@ -14,7 +14,7 @@ from langchain_ctxwin.text.sentences import Span, clean_cut, sentence_spans, wor
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.projection import Projected
-from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, together
+from langchain_ctxwin.tool_results.view import Inside, View, layout_of, together
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 SHRINK = 0.9  # part of the rows that is kept each time when together they cost more than their sum
@@ -173,23 +173,18 @@ def chosen(content: Content, record: Record, config: ToolResultConfig, room: Roo
 
     Styles are tried from the mildest on. Configured fields are what the user wants to see, however much would fit.
     """
-    layout = layout_of(content)
-    if layout.unit == "text":
-        return record, View(layout, Style())
-    base = style_of(record)
-    styles = [base]
-    if config.chosen_fields:
-        styles = [replace(base, fields=config.chosen_fields)]
-    elif config.projection:
+    layout, styles = layout_of(content), [record]
+    if layout.unit != "text" and config.chosen_fields:
+        styles = [replace(record, fields=config.chosen_fields)]
+    elif layout.unit != "text" and config.projection:
         lengths = sorted((CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS), reverse=True)
-        shortened = [replace(base, text_chars=chars) for chars in lengths]
+        shortened = [replace(record, text_chars=chars) for chars in lengths]
         # Whole, an image would be shown as the text of its data.
-        styles = shortened if any(map(is_media, layout.rows)) else [base, *shortened]
-    views = [View(layout, style) for style in styles]
-    view = views[-1]
-    if _fits_whole(view, room):  # asked first, because mostly not even this one does
-        view = next(milder for milder in views if _fits_whole(milder, room))
-    return replace(record, text_chars=view.style.text_chars, fields=view.style.fields), view
+        styles = shortened if any(map(is_media, layout.rows)) else [record, *shortened]
+    views = [(style, View(layout, style)) for style in styles]
+    if len(views) > 1 and _fits_whole(views[-1][1], room):  # asked first, because mostly not even this one does
+        return next(milder for milder in views if _fits_whole(milder[1], room))
+    return views[-1]
 
 
 def _fits_whole(view: View, room: Room) -> bool:
@@ -219,11 +214,6 @@ def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
     if not config.pagination:
         return replace(page, form=EDGES)
     return page if start == stop else replace(page, next=Place(char=stop), inside=view.layout.name(0), stop=0)
-
-
-def style_of(record: Record) -> Style:
-    """Return the style of a record's pages."""
-    return Style(fields=record.fields, text_chars=record.text_chars, words=record.words, extraction=record.extraction)
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:

@@ -23,7 +23,7 @@ from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, json_value, restored
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
-from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, chosen, first_page, page_at, style_of
+from langchain_ctxwin.tool_results.pages import QUESTION_BITS, Page, Place, Room, chosen, first_page, page_at
 from langchain_ctxwin.tool_results.search import Search
 from langchain_ctxwin.tool_results.view import Layout, View, layout_of
 
@@ -165,8 +165,7 @@ class Reader:
             nothing = Page(body="", start=place, next=None, stop=place.entry)
             text = notes.other_names(unmatched) if unmatched else notes.no_more()
             return Answer(text=text, record=record, page=nothing, layout=layout)
-        style = style_of(record)
-        view = View(layout, replace(style, fields=question.fields) if question.fields else style)
+        view = View(layout, replace(record, fields=question.fields) if question.fields else record)
         search = Search(view, question.contains) if question.contains else None
 
         def page(body_tokens: int) -> Page:

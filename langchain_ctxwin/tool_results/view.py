@@ -12,6 +12,7 @@ from typing import Any, Literal
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.field_paths import compile_fields, exists, joined
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
+from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
 from langchain_ctxwin.tool_results.projection import Projected, extract, project, project_automatically
 
@@ -21,21 +22,6 @@ MAX_ENTRIES = 2_000_000  # more rows than cursors can count; such a result is pa
 NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
 MAX_PATHS = 2_000  # fields of these rows that are looked at, all of a hundred in each
 SMALL_CHARS = 200  # a value that prints in so many, about two lines, is shown on the line of its path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """Which fields are shown, and how long the texts in them are."""
-
-    fields: tuple[str, ...] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
-    text_chars: int | None = None  # longest text without `fields`; None: nothing is shortened and nothing left out
-    words: tuple[str, ...] = ()  # what makes a sentence worth keeping, as `query_words` spells it
-    extraction: bool = True  # shorten to sentences, otherwise to the beginning
-
-    @property
-    def is_whole(self) -> bool:
-        """True when nothing is left out."""
-        return self.fields == ("*",) or (not self.fields and self.text_chars is None)
 
 
 class View:
@@ -84,7 +70,7 @@ class View:
         return sum(1 for index in indexes if index < self.layout.head)
 
     def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
-        if self.style.is_whole or not values:
+        if self.style.shows_everything or self.style.fields == ("*",) or not values:
             return Projected(value=values)
         if fields:
             return project(values, fields)

@@ -7,7 +7,6 @@ from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from langchain_ctxwin.tool_results.pages import style_of
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
 from support.result_stores import elsewhere, opened_store
@@ -66,7 +65,7 @@ def whole_walk(guard, result):
 
 def test_the_walk_that_stores_are_compared_with_loses_nothing():
     found = answers(RESULTS["rows"], BUDGET)
-    view = View(found[0].layout, style_of(found[0].record))
+    view = View(found[0].layout, found[0].record)
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(151))
 

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin.tool_results import view as module
 from langchain_ctxwin.tool_results.contents import content_of
+from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.pages import Room, style_of
+from langchain_ctxwin.tool_results.pages import Room
 from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of
+from langchain_ctxwin.tool_results.view import Inside, View, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
@@ -125,7 +126,7 @@ def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
     assume(first.layout.unit != "text")
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert entries_in(View(first.layout, style_of(first.record)), [answer.page for answer in found]) == list(
+    assert entries_in(View(first.layout, first.record), [answer.page for answer in found]) == list(
         range(len(first.layout))
     )
 
