@@ -111,14 +111,12 @@ def guarded(tool: BaseTool, guard: Any) -> BaseTool:
     kind, own = type(inner), _asks_for_runtime(tool)
 
     def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, runtime = _without_runtime(tool_input, keep=own)
-        output = kind.run(self, given, *args, **kwargs)
-        return guard.output(output, self.name, _model_args(self, given), runtime)
+        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
+        return guard.output(kind.run(self, given, *args, **kwargs), self.name, asked, runtime)
 
     async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, runtime = _without_runtime(tool_input, keep=own)
-        output = await kind.arun(self, given, *args, **kwargs)
-        return await guard.aoutput(output, self.name, _model_args(self, given), runtime)
+        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
+        return await guard.aoutput(await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime)
 
     def get_input_schema(self: Any, config: Any = None) -> Any:
         schema = kind.get_input_schema(self, config)
@@ -137,18 +135,13 @@ def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
     return copy
 
 
-def _without_runtime(tool_input: Any, *, keep: bool) -> tuple[Any, Any]:
-    """The input that the tool expects, and the runtime that LangGraph added; the model cannot give one."""
+def _taken_apart(tool: BaseTool, tool_input: Any, *, keep: bool) -> tuple[Any, dict[str, Any], Any]:
+    """The input that the tool expects, the arguments of the model, and the runtime, which the model cannot give."""
     if not isinstance(tool_input, dict):
-        return tool_input, None
+        return tool_input, {"input": tool_input}, None
     runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
-    if runtime is None or keep:
-        return tool_input, runtime
-    return {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}, runtime
-
-
-def _model_args(tool: BaseTool, given: Any) -> dict[str, Any]:
-    return tool._filter_injected_args(given) if isinstance(given, dict) else {"input": given}  # noqa: SLF001  # no public way
+    given = {key: value for key, value in tool_input.items() if keep or key != OUR_RUNTIME or runtime is None}
+    return given, tool._filter_injected_args(given), runtime  # noqa: SLF001  # no public way
 
 
 def _asks_for_runtime(tool: BaseTool) -> bool:
