@@ -95,7 +95,8 @@ class CursorSigner:
     def __init__(
         self, keys: str | bytes | Sequence[str | bytes], ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
     ) -> None:
-        if type(ttl_seconds) not in (int, float) or not 0 < ttl_seconds < math.inf:
+        is_number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
+        if not is_number or not 0 < ttl_seconds < math.inf:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r:.60}: pass a positive, finite number of seconds")
         self._signer = Signer(
             _checked_keys(keys),

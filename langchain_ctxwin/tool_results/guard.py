@@ -164,11 +164,7 @@ class ToolResultGuard:
         return ToolResultGuard(self._config, counter=self._counter, sinks=reporter, **self._options)
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
-        """Return the tools with guarded results, and `read_more`; functions become tools.
-
-        Raises:
-            ConfigError: one of them is no tool, or has the name `read_more`.
-        """
+        """Return the tools with guarded results, and `read_more`; see `others`."""
         return [*(guarded(tool, self) for tool in self.others(tools)), self._read_more]
 
     def others(self, tools: Sequence[Any]) -> list[BaseTool]:
