@@ -27,8 +27,7 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
-from langchain_ctxwin.core.caching import MAX_BREAKPOINTS, with_breakpoints
-from langchain_ctxwin.core.provider_call import forgets_history
+from langchain_ctxwin.core.provider_call import MAX_BREAKPOINTS, forgets_history, with_breakpoints
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource
 
