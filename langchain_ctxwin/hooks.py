@@ -68,14 +68,20 @@ def agreed(
     compaction = plan(window)
     if hook is None or compaction is None:
         return compaction
-    answer = _checked(hook(window, compaction))
+    answer = hook(window, compaction)
     if answer is None:
         return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
+    _check(answer)
     if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
         return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
     if not answer.spared and not answer.lines:
         return replace(compaction, reason=answer.reason, actions=answer.actions)
-    return _changed(window, plan, compaction, answer, limit=limit)
+    try:
+        changed = plan(_with_wishes(window, answer))
+    except BudgetExceededError:
+        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
+    fits = changed is None or changed.upper_after <= max(limit, compaction.upper_after)
+    return changed if fits else _ignored(compaction, "with the spared messages and lines the request does not fit")
 
 
 def tell(
@@ -103,9 +109,12 @@ def tell(
         return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
-    tokens_after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
+    before, after = (
+        compaction.tokens_before,
+        request.priced_view(compaction.view, update["context_summary"]).total_tokens,
+    )
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
-    worth = worth_of(info, before=compaction.tokens_before, after=tokens_after, prefix=min(prefix, tokens_after))
+    worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
     reporter.emit(
         CompactionEvent(
@@ -113,8 +122,8 @@ def tell(
             kind=compaction.kind,
             reason=compaction.reason,
             actions=compaction.actions,
-            tokens_before=compaction.tokens_before,
-            tokens_after=tokens_after,
+            tokens_before=before,
+            tokens_after=after,
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
@@ -125,39 +134,24 @@ def tell(
         )
     )
     if hook is not None:
-        hook(
-            Compacted(
-                kind=compaction.kind,
-                reason=compaction.reason,
-                tokens_before=compaction.tokens_before,
-                tokens_after=tokens_after,
-                left=tuple(request.messages[index] for index in left),
-                thread=thread_of_run(),
-            )
+        told = Compacted(
+            kind=compaction.kind,
+            reason=compaction.reason,
+            tokens_before=before,
+            tokens_after=after,
+            left=tuple(request.messages[index] for index in left),
+            thread=thread_of_run(),
         )
+        hook(told)
     return update
 
 
-def _checked(answer: Any) -> Compaction | None:
-    if answer is not None and not isinstance(answer, Compaction):
+def _check(answer: Any) -> None:
+    if not isinstance(answer, Compaction):
         raise ConfigError(
             f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
             "compaction.with_lines(...), or None"
         )
-    return answer
-
-
-def _changed(
-    window: Window, plan: Plan, compaction: Compaction, answer: Compaction, *, limit: int
-) -> Compaction | None:
-    """The plan made anew with what a hook wishes; as it was where that does not fit."""
-    try:
-        changed = plan(_with_wishes(window, answer))
-    except BudgetExceededError:
-        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
-    if changed is not None and changed.upper_after > max(limit, compaction.upper_after):
-        return _ignored(compaction, "with the spared messages and lines the request does not fit")
-    return changed
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.edits import text_of
-from langchain_ctxwin.core.notes import notes
+from langchain_ctxwin.core.notes import notes, rules
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
-from langchain_ctxwin.core.record import RecordLine, extended
+from langchain_ctxwin.core.record import HOLDS, RecordLine, extended
 from langchain_ctxwin.core.turns import split_steps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
@@ -23,7 +23,8 @@ ANSWER_SHARE, WHOLE_TURN_SHARE = 0.05, 0.35
 FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
-MAX_NOTED = 300  # newest messages whose lines are read when more leave at once; of older ones what people said is
+MAX_NOTED = 300  # newest messages whose lines are read when more leave at once; of older ones what people said is,
+OLDER_CHARS = 16  # up to so many characters for each token of the record, a multiple of what it shows; then only rules
 FAR = 8  # a cut that leaves so many times the limit is not priced: a history may be met at any length
 
 LEAST_MESSAGES = 2
@@ -265,31 +266,32 @@ def shown_again(request: Request, before: View, after: View) -> list[int]:
     return [position.index for position in after.pinned if position.index < start and position.index not in shown]
 
 
-def noted(request: Request, before: View, after: PricedView, goal: Goal, *, summary_tokens: int = 0) -> PricedView:
+def noted(
+    request: Request, before: PricedView, after: PricedView, goal: Goal, *, summary_tokens: int = 0
+) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     Args:
         request: what the request is made from.
-        before: the view that is left.
+        before: the request under the view that is left.
         after: the request without what leaves.
         goal: limit, and the share of the record.
         summary_tokens: size of a summary that is still to be written, and will stand above the record.
     """
-    left = left_behind(request, before, after.view)
-    back = shown_again(request, before, after.view)
-    # What is shown shorter than before left, too.
-    clamped = {key for key, clamp in after.view.clamped.items() if before.clamped.get(key) != clamp}
-    edits = (after.view.cleared - before.cleared) | clamped
+    old, new = before.view, after.view
+    left, back = left_behind(request, old, new), shown_again(request, old, new)
+    clamped = {key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp}
+    edits = (new.cleared - old.cleared) | clamped  # what is shown shorter than before left, too
     places = range(after.start, len(request.messages)) if edits else ()
     edited = [i for i in places if message_id(request.messages, i) in edits]
     if not left and not back and not edited:
         return after
-    record = before.record  # not that of `after`: what left on the way there may be in it already
-    more, again = _sums(request, left), _sums(request, back)
+    record = old.record  # not that of `after`: what left on the way there may be in it already
+    more, again = _sums(request, before, left), _sums(request, before, back)
     sums = {name: max(0, getattr(record, name) + more[name] - again[name]) for name in more}
-    lines = chain(_lines(request, sorted({*left, *edited})), request.keeps)
-    shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
+    lines = chain(_lines(request, sorted({*left, *edited}), room), request.keeps)
+    shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
     record = replace(record, **sums)
     record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.text_tokens)
     return request.priced_view(replace(after.view, record=record), after.summary)
@@ -306,22 +308,34 @@ def record_room(request: Request, priced_view: PricedView, goal: Goal, *, summar
     return max(int(goal.record_share * room), least), max(0, free)
 
 
-def _sums(request: Request, positions: Sequence[int]) -> dict[str, Any]:
+def _sums(request: Request, before: PricedView, positions: Sequence[int]) -> dict[str, Any]:
     """What the record counts of some messages."""
-    messages = request.messages
-    return {
-        "turns": sum(isinstance(messages[i], HumanMessage) for i in positions),
-        "steps": sum(1 for run in _runs(positions) for _ in split_steps(messages, run[0], run[-1] + 1)),
-        "messages": len(positions),
-        "tokens": sum(request.price(messages[i]) for i in positions),
-    }
+    messages, steps, tokens = request.messages, 0, 0
+    is_bare = not request.full_tokens and request.loaded is None  # each step has the price of its messages alone
+    priced = {step.index: step for step in before.steps if step.is_plain} if is_bare else {}
+    for run in _runs(positions):
+        for step in split_steps(messages, run[0], run[-1] + 1):
+            known = priced.get(step.index, step)
+            is_priced = known is not step and known.size == step.size
+            tokens += known.tokens if is_priced else sum(map(request.price, step.messages))
+            steps += 1
+    turns = sum(isinstance(messages[i], HumanMessage) for i in positions)
+    return {"turns": turns, "steps": steps, "messages": len(positions), "tokens": tokens}
 
 
-def _lines(request: Request, positions: Sequence[int]) -> Iterator[RecordLine]:
-    """The lines of messages; of a long history met for the first time older results have no place in any record."""
-    messages = request.messages
-    older = [i for i in positions[:-MAX_NOTED] if isinstance(messages[i], HumanMessage)]
-    for run in _runs([*older, *positions[-MAX_NOTED:]]):
+def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
+    """The lines of messages, as far as any record could have a place for them.
+
+    In a long history that is met for the first time older results have none, and of what people said there only rules
+    compete with the newest.
+    """
+    messages, room_chars, older = request.messages, OLDER_CHARS * room_tokens, list[list[RecordLine]]()
+    for i in reversed([i for i in positions[:-MAX_NOTED] if isinstance(messages[i], HumanMessage)]):
+        message, key, previous = messages[i], message_id(messages, i), messages[i - 1] if i else None
+        older.append([*notes([message], [key], previous)] if room_chars > 0 else rules(message, key, previous))
+        room_chars -= sum(len(line.text) for line in older[-1] if line.uses < HOLDS)
+    yield from chain.from_iterable(reversed(older))
+    for run in _runs(positions[-MAX_NOTED:]):
         ids = [message_id(messages, i) for i in run]
         yield from notes([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
 

@@ -125,6 +125,14 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
     return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
 
 
+def rules(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
+    """Return the lines for what a person said in a message that goes on to hold."""
+    text = text_of(message.content)
+    if all(_kind_of(text, before)):
+        return []
+    return [statement for statement in _statements(text, key) if statement.uses >= HOLDS]
+
+
 def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
@@ -182,19 +190,30 @@ def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -
 
 
 def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
-    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
-    is_document = len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
-    ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    found = list[RecordLine]()
-    for line in ends.split("\n") if not is_output or not is_document else ():
-        sentences = statements(line)
-        uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1  # what follows a label holds as it does
-        made = [said(_clipped(sentence, STATEMENT_CHARS), key) for sentence in sentences]
-        found += [replace(statement, uses=max(uses, statement.uses)) for statement in made]
-    is_cut = len(found) >= MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found[:MAX_STATEMENTS])
+    is_output, is_document = _kind_of(text, previous)
+    found = [] if is_output and is_document else _statements(text, key)
+    is_cut = len(found) >= MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
     if is_document or is_cut:
         yield from _values(text, key, uses=0 if is_output and is_document else 1)
-    yield from (statement for statement in found[:MAX_STATEMENTS] if not is_document or statement.uses >= HOLDS)
+    yield from (statement for statement in found if not is_document or statement.uses >= HOLDS)
+
+
+def _kind_of(text: str, previous: AnyMessage | None) -> tuple[bool, bool]:
+    """Whether what a person sent answers a block of code, and whether it is a document."""
+    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
+    return is_output, len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
+
+
+def _statements(text: str, key: str) -> list[RecordLine]:
+    """What a person says; what follows a label on its line ("RULE: ...") holds as the labelled statement does."""
+    found = list[RecordLine]()
+    ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
+    for line in map(one_line, ends.split("\n")):
+        sentences = statements(line)
+        uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
+        for made in (said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):
+            found.append(made if made.uses >= uses else replace(made, uses=uses))
+    return found[:MAX_STATEMENTS]
 
 
 def _call(name: str, args: object) -> str:
@@ -341,5 +360,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _clipped(text: str, chars: int) -> str:
-    line = one_line(text[: 4 * chars])
+    return _cut(one_line(text[: 4 * chars]), chars)
+
+
+def _cut(line: str, chars: int) -> str:
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"

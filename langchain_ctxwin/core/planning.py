@@ -96,7 +96,7 @@ def _summary(window: Window, reason: str) -> Compaction | None:
     if not cuts:
         return None
     start = first_enough(priced_view, goal, cuts, is_enough)
-    after = noted(request, priced_view.view, summarized(start), goal, summary_tokens=summary_tokens)
+    after = noted(request, priced_view, summarized(start), goal, summary_tokens=summary_tokens)
     begin, tokens_after = uncovered(priced_view.view, request.first), after.total_tokens + summary_tokens
     pays = priced_view.total_tokens - tokens_after >= MIN_PROGRESS * priced_view.total_tokens
     if not pays and (goal.max_messages is None or not is_enough(start)):
@@ -199,7 +199,7 @@ def relieve(window: Window) -> Compaction | None:
         return reduction(window, window.goal, reason=bound, summary=summary)
     if summary is None or not tells_more:
         return None
-    after = _swapped_in(request, priced_view.view, priced_view, window.goal, summary)
+    after = _swapped_in(request, priced_view, priced_view, window.goal, summary)
     reason = "the summary of messages that had left is ready"
     return _compaction_of(request, priced_view, after, reason=reason) if window.goal.settles(after) else None
 
@@ -290,7 +290,7 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
     request, before = window.request, window.priced_view
     after = _smaller(before, clamp_giant(request, before, goal))
     if summary and not (after is not before and goal.settles(after)):
-        told = _swapped_in(request, before.view, after, goal, summary)
+        told = _swapped_in(request, before, after, goal, summary)
         after = told if shown_messages(told) < shown_messages(after) else _smaller(after, told)
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
@@ -301,11 +301,11 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
     if summary and after.summary != summary.text and _shows_more(after, summary):
         # A summary of what has left now is shown now: later it would change the request again. Where it leaves too
         # little room, more turns leave for it; it says more of the conversation than they do.
-        told = _swapped_in(request, before.view, after, goal, summary)
+        told = _swapped_in(request, before, after, goal, summary)
         told = told if goal.settles(told) else _smaller(told, _drop_turns(request, told, goal))
         after = told if goal.fits(told) else after
     after = clamp_newest_results(request, after, goal)
-    after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
+    after = clamp_until_fits(request, noted(request, before, after, goal), goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 
 
@@ -393,12 +393,14 @@ def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: Sequ
     return after(first_enough(priced_view, goal, cuts, lambda start: goal.reaches(after(start))))
 
 
-def _swapped_in(request: Request, before: View, priced_view: PricedView, goal: Goal, summary: Pending) -> PricedView:
+def _swapped_in(
+    request: Request, before: PricedView, priced_view: PricedView, goal: Goal, summary: Pending
+) -> PricedView:
     """The request with a finished summary in the place of what it covers; the start never moves back.
 
     Args:
         request: what the request is made from.
-        before: the view that is left, with the record of what left until then.
+        before: the request under the view that is left, with the record of what left until then.
         priced_view: the request as far as it was made smaller since.
         goal: limit, and the share of the record.
         summary: the summary.

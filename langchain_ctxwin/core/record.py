@@ -48,6 +48,7 @@ NUMBER_AGES = 16  # mere numbers and times of results age faster than names: the
 RULE_CHARS = 16  # step in which the length of rules is compared
 
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
+_NAME_SIGNS = frozenset("/_.@#")
 WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")
 """What a value is written in, whatever the language around it."""
 
@@ -238,7 +239,7 @@ def is_value(token: str) -> bool:
     token = token.strip(EDGES)
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
-    return _has_digit(token) or (len(token) > MIN_VALUE_CHARS and any(c in "/_.@#" for c in token))
+    return _has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
 
 
 # ---- merging: new lines into the old ones, within the room --------------------------------------------------------
@@ -487,8 +488,8 @@ def _value(part: str) -> str:
 
 def _is_name(value: str) -> bool:
     """True for a value that names one thing, as a number or a time of day does not."""
-    return any(c.isalpha() for c in value)
+    return any(map(str.isalpha, value))
 
 
 def _has_digit(word: str) -> bool:
-    return any(c.isdigit() for c in word)
+    return any(map(str.isdigit, word))
