@@ -25,15 +25,10 @@ RECORD_ID = "ctxwin-record"
 class Preamble:
     """What precedes the history in a request."""
 
-    system: SystemMessage | None
-    """System prompt and leading system messages, merged."""
-
-    constraints: str
-    record: str
-    """The engine-level rules, and the fenced summary and record; empty when there are none."""
-
-    placement: Literal["system", "user"]
-    """Where the record is shown."""
+    system: SystemMessage | None  # system prompt and leading system messages, merged
+    constraints: str  # the engine-level rules, empty when there are none
+    record: str  # the fenced summary and record, empty when nothing left the view
+    placement: Literal["system", "user"]  # where the record is shown
 
 
 def assemble(preamble: Preamble, pinned: Iterable[AnyMessage], history: Iterable[AnyMessage]) -> list[AnyMessage]:
@@ -89,9 +84,7 @@ def constraints_text(constraints: Sequence[str]) -> str:
     return "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints))) if constraints else ""
 
 
-TENTHS = 10
-"""Steps in which the fill is told: ten lines at most between two compactions."""
-
+TENTHS = 10  # steps in which the fill is told: ten lines at most between two compactions
 Fill = Callable[[AnyMessage, int], AnyMessage]
 """`filled` or a memoized form of it: message, full tenths -> the message with the line."""
 

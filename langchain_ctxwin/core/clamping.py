@@ -19,12 +19,8 @@ from langchain_ctxwin.core.record import Record, fitted
 from langchain_ctxwin.core.turns import tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id
 
-CLAMP_FLOOR_CHARS = 240
-"""Shortest form of a clamped message: about three lines, enough to see what it was."""
-
-HEAD_SHARE = 2 / 3
-"""Part of a clamped text that shows its head; beginnings say more about what a text is than ends."""
-
+CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
+HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
 GIANT_SHARE = 0.25
 """Room left to a newest step that could not fit by itself; the conversation around it is worth more than its middle."""
 
@@ -42,9 +38,7 @@ HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in o
 CUT_MARK = "..."
 _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
 
-Kind = Callable[[int], bool]
-"""Says by its position whether a message is one to be clamped."""
-
+Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
 Enough = Callable[[PricedView], bool]
 
 

@@ -27,19 +27,13 @@ MAX_NOTED = 300  # newest messages whose lines are read when more leave at once;
 OLDER_CHARS = 16  # up to so many characters for each token of the record, a multiple of what it shows; then only rules
 FAR = 8  # a cut that leaves so many times the limit is not priced: a history may be met at any length
 
-LEAST_MESSAGES = 2
-"""A question and its answer."""
-
+LEAST_MESSAGES = 2  # a question and its answer
 LEAST_RECORD_TOKENS = 400
 LEAST_RECORD_SHARE = 0.75
 """What the record may take where its share would be too little to say anything, and its most of the room then."""
 
-RECORD_FRAME_TOKENS = 24
-"""Tokens around the lines of the record: its marks, and the count of what left."""
-
-MIN_PROGRESS = 0.1
-"""Smallest reduction of the request that a summary must promise; less would be repeated at once."""
-
+RECORD_FRAME_TOKENS = 24  # tokens around the lines of the record: its marks, and the count of what left
+MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
 LENGTH_TOLERANCE = 1.5
 """Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
 
@@ -98,27 +92,17 @@ class Compaction:
 class Goal:
     """How small the request has to become. All sizes are tokens, as `PricedView` counts them."""
 
-    limit: int
-    """Largest input; a request fits when its upper bound is within it."""
-
+    limit: int  # largest input; a request fits when its upper bound is within it
     is_checked: bool
     """False while the provider reported no size: the current user message is then cut on the most likely count only. A
     question is not cut on a mere suspicion, and if the provider refuses it, recovery covers the rest."""
 
-    keep: float
-    """Low-water mark of the history: a share of its room when at most 1, else tokens."""
-
-    record_share: float
-    """Part of the room, pins included, that the lines of the record may take."""
-
+    keep: float  # low-water mark of the history: a share of its room when at most 1, else tokens
+    record_share: float  # part of the room, pins included, that the lines of the record may take
     max_history_tokens: int | None
     pin_first_user: bool
-    max_messages: int | None = None
-    """Largest number of messages in the view; None for any."""
-
-    clear_tools: frozenset[str] = frozenset()
-    """Tools whose results are cleared in place before anything is dropped."""
-
+    max_messages: int | None = None  # largest number of messages in the view; None for any
+    clear_tools: frozenset[str] = frozenset()  # tools whose results are cleared in place before anything is dropped
     spare_tools: frozenset[str] = frozenset()
     """Tools whose results are shown whole as long as anything else can be made smaller."""
 
@@ -127,11 +111,8 @@ class Goal:
     """Size of the history past which a summary is due, and past which it is begun ahead of need; like `keep`."""
 
     summarize: Literal["background", "inline", "off"] = "inline"
-    summary_max_tokens: int | None = None
-    """Longest summary; None sizes it by the room of the history."""
-
-    whole_turn_share: float = WHOLE_TURN_SHARE
-    """Part of the room within which no step of the current turn has to leave."""
+    summary_max_tokens: int | None = None  # longest summary; None sizes it by the room of the history
+    whole_turn_share: float = WHOLE_TURN_SHARE  # part of the room within which no step of the current turn has to leave
 
     def fits(self, priced_view: PricedView) -> bool:
         """True when the request may be sent."""

@@ -160,15 +160,9 @@ REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "reda
 COMPACTION_TYPE = "compaction"
 """A block in which a provider wrote down what was before it, as text or encrypted; it ignores the rest."""
 
-TOOL_REFERENCE_TYPE = "tool_reference"
-"""A block that brings the definition of a deferred tool into the prompt."""
-
-MAX_DEPTH = 8
-"""Blocks inside blocks that are followed as such; results hold blocks, and those hold no further results."""
-
-MAX_PARTS = 10_000
-"""Values of one unknown block that are looked at, so that a cyclic one ends."""
-
+TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
+MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
+MAX_PARTS = 10_000  # values of one unknown block that are looked at, so that a cyclic one ends
 _ENCRYPTED_TYPE = "redacted_thinking"  # its data is reasoning that only the provider can read
 _CALL_ARGUMENTS = ("input", "args", "arguments", "partial_json")  # where blocks keep the arguments of a call
 _UNSENT_KEYS = frozenset(  # of unknown blocks: no content of the prompt

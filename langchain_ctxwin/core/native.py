@@ -34,9 +34,7 @@ PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
 NEVER_DEFER = frozenset({"gemini", "other"})  # their prompt holds the definition of every tool, however it is marked
 MEMORY_TYPE = "memory_"  # begins the type of Anthropic's memory tool; its version follows
 
-FOUND_KEY = "ctxwin_tools"
-"""Key of an artifact that names the tools which a search found."""
-
+FOUND_KEY = "ctxwin_tools"  # key of an artifact that names the tools which a search found
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
 

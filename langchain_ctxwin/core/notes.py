@@ -43,13 +43,9 @@ that it brought has the next one."""
 MAX_SCAN_CHARS = 60_000
 """Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
 
-MAX_VALUES = 2_000
-"""Values taken from one message: many times more than a record holds."""
-
-STATEMENT_CHARS = 240
-MAX_STATEMENTS = 40
-"""Length of a statement, two sentences, and how many are taken from one message."""
-
+MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
+STATEMENT_CHARS = 240  # two sentences
+MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
 MAX_JUDGED, JUDGED_CHARS = 20, 50_000  # newest results looked through for use, in so much of what followed each
 DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
@@ -59,9 +55,7 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, OUTCOME_CHARS = 200, 100, 60, 60  # a 
 LABEL_CHARS, TEXT_VALUE_CHARS = 40, 48  # of what labels a value, and of a text field kept whole, such as a name
 MIN_NUMBER_CHARS = 3  # of a JSON field: its name says what it is
 
-Result = tuple[ToolMessage, str]
-"""A result with the id of its message."""
-
+Result = tuple[ToolMessage, str]  # a result with the id of its message
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 # A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others.
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0900-\u0dff\u0e30-\u0e4e'\u2019-])+")

@@ -30,9 +30,7 @@ UNANSWERED = ":unanswered"  # ends the id of a placeholder
 class Rules:
     """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
 
-    starts_with_ai: bool = False
-    """A request may begin with an answer, such as a greeting."""
-
+    starts_with_ai: bool = False  # a request may begin with an answer, such as a greeting
     calls_after_ai: bool = True
     """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
 
@@ -44,9 +42,7 @@ class Rules:
     """Whose blocks it reads: `anthropic`, `openai` or `gemini`; `other` for one that reads none; empty when nobody
     knows."""
 
-    takes_cache_key: bool = False
-    """A call may name the conversation for the provider's prompt cache."""
-
+    takes_cache_key: bool = False  # a call may name the conversation for the provider's prompt cache
     loads_tools: bool = False
     """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
 

@@ -39,9 +39,7 @@ SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
 """Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 paragraph, at most two pages."""
 
-WAITING_SHARE = 1.25
-"""How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
-
+WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while a summary is awaited, as a share of them
 LEAST_KEPT = 0.1
 """Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
 are still there word for word."""
@@ -50,15 +48,9 @@ FURTHER_ROOMS = 3.0
 """Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts."""
 
-MIN_LEFT_OUT_RATIO = 2.0
-"""A summary of what left without one has to replace at least this many times its own size."""
-
-MIN_CLEAR_TOKENS = 50
-"""Smallest saving for which a tool result is cleared: about twice its stub."""
-
-EXCERPT_CHARS = 40
-"""Part of a text that says which one is meant: half a line."""
-
+MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
+MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
+EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
 
 
@@ -120,13 +112,9 @@ class Snapshot:
     """What a background summary is to cover."""
 
     start: int
-    stop: int
-    """Positions of its messages, stop excluded."""
-
+    stop: int  # excluded
     digest: str
-    max_tokens: int
-    """Length of the summary."""
-
+    max_tokens: int  # length of the summary
     reason: str
 
 

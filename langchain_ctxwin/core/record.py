@@ -52,9 +52,7 @@ _NAME_SIGNS = frozenset("/_.@#")
 WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")
 """What a value is written in, whatever the language around it."""
 
-EDGES = ".:,+~-"
-"""What is no part of a value at its ends."""
-
+EDGES = ".:,+~-"  # what is no part of a value at its ends
 _PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _HOLDS = re.compile(
     r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
@@ -91,8 +89,7 @@ _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3)
 """From signs that could begin a mark of the record, in any width, to signs that cannot."""
 
-Price = Callable[[str], int]
-"""Tokens of a text."""
+Price = Callable[[str], int]  # tokens of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +98,8 @@ class RecordLine:
 
     kind: Kind
     text: str
-    source: str
-    """Id of the message that it comes from."""
-
-    uses: int = 0
-    """How often the agent, or a person, came back to it; 0 for what only a result showed."""
+    source: str  # id of the message that it comes from
+    uses: int = 0  # how often the agent, or a person, came back to it; 0 for what only a result showed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,18 +278,13 @@ Key = tuple[str, str]
 class _Item(NamedTuple):
     """A line, or one value of a line of values, while lines are merged."""
 
-    key: Key
-    """What makes two lines the same: the call, the statement but for words that say nothing, the value."""
-
+    key: Key  # what makes two lines the same: the call, the statement but for words that say nothing, the value
     kind: Kind
     text: str
     source: str
     uses: int
-    age: int
-    """Number of the line that it was last met in: higher is newer."""
-
-    rank: int
-    """Place among the values of its message, from 1: the first tell the most."""
+    age: int  # number of the line that it was last met in: higher is newer
+    rank: int  # place among the values of its message, from 1: the first tell the most
 
 
 Items = dict[Key, _Item]

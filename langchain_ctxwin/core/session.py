@@ -19,34 +19,20 @@ from langchain_ctxwin.core.view import Position, View, first_after_system, messa
 MAX_INEFFECTIVE = 2
 """Summaries in a row that failed or freed too little, after which none is tried until the next user message."""
 
-MAX_DOUBLINGS = 6
-"""Each further one doubles the wait, up to 64 user messages, so that one that works again is found."""
+MAX_DOUBLINGS = 6  # each further one doubles the wait, up to 64 user messages, so that one that works again is found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """One summary on its way: at most one per conversation, valid only for the history it was begun for."""
 
-    key: str
-    """Names the work for every process: conversation and content."""
-
-    start: Position
-    """First message that the summary adds to the one before it."""
-
-    through: Position
-    """Last message that it covers."""
-
-    digest: str
-    """Fingerprint of the messages from `start` to `through`."""
-
-    since_seconds: float
-    """When it was begun, seconds since the epoch."""
-
-    max_tokens: int
-    """Length asked for."""
-
-    text: str = ""
-    """The finished summary; empty while it is being written."""
+    key: str  # names the work for every process: conversation and content
+    start: Position  # first message that the summary adds to the one before it
+    through: Position  # last message that it covers
+    digest: str  # fingerprint of the messages from `start` to `through`
+    since_seconds: float  # when it was begun, seconds since the epoch
+    max_tokens: int  # length asked for
+    text: str = ""  # the finished summary; empty while it is being written
 
     @property
     def stop(self) -> int:
@@ -123,11 +109,8 @@ class Session:
     guard: Mapping[str, Any] = field(default_factory=dict)
     """Compactions, dropped turns, ineffective attempts, position of the latest one, reason, cost of summaries."""
 
-    pending: Pending | None = None
-    """The summary that is being written or waits to be shown."""
-
-    faults: tuple[str, ...] = ()
-    """What did not match the history and was mended, one line each."""
+    pending: Pending | None = None  # the summary that is being written or waits to be shown
+    faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
 
     @property
     def compactions(self) -> int:
@@ -334,8 +317,7 @@ _REPORT: dict[str, Check] = {
 
 # ---- the stored session in this history: every position is verified -------------------------------------------------
 
-ReadRecord = Callable[[object], tuple[Record, Faults]]
-"""`valid_record`, or a memoized form of it."""
+ReadRecord = Callable[[object], tuple[Record, Faults]]  # `valid_record`, or a memoized form of it
 
 
 def read_session(

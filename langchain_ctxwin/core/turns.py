@@ -14,31 +14,19 @@ from zlib import crc32
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-NOTE_KEY = "ctxwin_note"
-"""Marks user-side messages that this package wrote; they never start a turn."""
+NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The smallest group of messages that must stay together."""
 
-    index: int
-    """Position of the first message in the history."""
-
-    size: int
-    """Number of messages of the history that the step covers."""
-
-    messages: tuple[AnyMessage, ...]
-    """The messages; in a `Window` as the model sees them."""
-
-    tokens: int = 0
-    """Price of `messages`, in tokens; 0 where the step was not priced."""
-
-    checksum: int = 0
-    """The `checksum` of its messages in the history."""
-
-    is_plain: bool = True
-    """They are shown as they are: nothing of them is repaired or edited."""
+    index: int  # position of the first message in the history
+    size: int  # number of messages of the history that the step covers
+    messages: tuple[AnyMessage, ...]  # the messages; in a `Window` as the model sees them
+    tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
+    checksum: int = 0  # the `checksum` of its messages in the history
+    is_plain: bool = True  # they are shown as they are: nothing of them is repaired or edited
 
     @property
     def stop(self) -> int:
@@ -52,20 +40,12 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     Each list of sums holds one before every step, and at its end the one over all of them.
     """
 
-    indexes: list[int]
-    """Position of the first message of each step."""
-
+    indexes: list[int]  # position of the first message of each step
     tokens: list[int]
-    squares: list[int]
-    """Sums of the tokens of the steps, and of their squares."""
-
+    squares: list[int]  # of the tokens of each step
     checksums: list[int]
-    edited: list[int]
-    """Sums of how many steps are not shown as they are."""
-
-    messages: list[AnyMessage]
-    """The messages of all steps."""
-
+    edited: list[int]  # how many steps are not shown as they are
+    messages: list[AnyMessage]  # the messages of all steps
     head_stop: int = 0
     """Position after what is counted but not told apart into steps: see `after_head`. 0 when everything is."""
 

@@ -48,14 +48,9 @@ class Clamp:
 class Archived:
     """Where the messages are that the state no longer holds."""
 
-    place: str
-    """Names the conversation in the store."""
-
-    newest: str
-    """Key of the part that was stored last; each part names the one before it."""
-
-    messages: int
-    """How many there are in all parts."""
+    place: str  # names the conversation in the store
+    newest: str  # key of the part that was stored last; each part names the one before it
+    messages: int  # how many there are in all parts
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -73,24 +68,12 @@ class Archived:
 class View:
     """The part of the history that the model sees, and how."""
 
-    start: Position | None = None
-    """First message of the view; None from the beginning."""
-
-    pinned: tuple[Position, ...] = ()
-    """Messages before the start that are shown all the same, in order."""
-
-    cleared: frozenset[str] = frozenset()
-    """Ids of tool results whose content is replaced by a stub."""
-
-    clamped: Mapping[str, Clamp] = field(default_factory=dict)
-    """Ids of messages that are shown by head and tail."""
-
-    covered: Position | None = None
-    """Last message that the summary covers."""
-
-    covered_digest: str = ""
-    """Fingerprint of the messages that the summary was last extended by."""
-
+    start: Position | None = None  # first message of the view; None from the beginning
+    pinned: tuple[Position, ...] = ()  # messages before the start that are shown all the same, in order
+    cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
+    clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
+    covered: Position | None = None  # last message that the summary covers
+    covered_digest: str = ""  # fingerprint of the messages that the summary was last extended by
     covered_tokens: int = 0
     """How much had left, by the record's count, when the summary was shown: what left since is in no summary."""
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import sentencex
 
-Span = tuple[int, int]
-"""Where a piece of a text begins and where it stops."""
-
+Span = tuple[int, int]  # where a piece of a text begins and where it stops
 LONGEST_SENTENCE_CHARS = 600  # as much is segmented at once: time can grow with the square
 SHORT_LINE_CHARS = 60  # a line up to this length is one statement: what it holds belongs together
 WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long

@@ -13,9 +13,7 @@ from itertools import pairwise
 from typing import Any
 from unicodedata import normalize
 
-MAX_WORDS = 65_536
-"""Words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB."""
-
+MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB
 MAX_WORD_CHARS = 64  # a longer word is a digest or data and is found only as a whole
 MAX_NAME_PARTS = 8  # changes of case and of digits inside a name; with more it is a digest, and its parts say nothing
 # Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
