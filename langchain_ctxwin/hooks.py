@@ -53,14 +53,8 @@ def agreed(
     """Return what is planned for a request, as far as the application agrees.
 
     What a hook wishes is planned anew. Where that does not fit the limit, and the plan without it does, the wish is
-    passed over with a warning: a request that does not fit helps nobody.
-
-    Args:
-        hook: the application's say; None has none.
-        window: the measured request.
-        plan: makes the plan, also with other pins.
-        limit: input tokens that the request has to fit.
-        is_hard: the request does not fit as it is, so that something has to leave.
+    passed over with a warning: a request that does not fit helps nobody. With `is_hard` it does not fit as it is, and
+    something has to leave.
 
     Raises:
         ConfigError: the hook returned neither a compaction nor None, or spares a message that does not exist.
@@ -94,17 +88,7 @@ def tell(
     began: float,
     info: ModelInfo | None = None,
 ) -> dict[str, Any]:
-    """Return the state update of a compaction, after telling of it unless it changed nothing.
-
-    Args:
-        hook: the application's own function; None has none.
-        reporter: hands the event to sinks.
-        compaction: what happened.
-        window: the request that it was planned for.
-        update: what it came to.
-        began: when it was begun, by `time.perf_counter`.
-        info: prices of the model.
-    """
+    """Return the state update of a compaction that was begun at a `time.perf_counter`, and tell what it changed."""
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
     request = window.request

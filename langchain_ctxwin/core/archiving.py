@@ -20,13 +20,8 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
     """Return the positions of the messages that the state need not hold any more.
 
     They are before the start of the view and neither pinned nor waiting to be summarized. What the session reads its
-    bearings from stays: the last step that a summary covers, and where the turn of a pinned question ends.
-
-    Args:
-        view: how the history is shown.
-        messages: the history.
-        first: position of the first message after the system messages.
-        needs_summary: messages that no summary covers yet are still to be read by one.
+    bearings from stays: the last step that a summary covers, and where the turn of a pinned question ends. With
+    `needs_summary`, what no summary covers yet is still to be read by one. `first` follows the system messages.
     """
     if view.start is None:
         return []
@@ -43,14 +38,7 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
 
 
 def without(session: Session, messages: Sequence[AnyMessage], gone: Sequence[int], archived: Archived) -> Session:
-    """Return the session of a history from which messages were taken: every stored position says where it is now.
-
-    Args:
-        session: the verified session.
-        messages: the history with them.
-        gone: their positions, in order.
-        archived: where they are.
-    """
+    """Return the session without the messages at these positions: every stored position says where it is now."""
 
     def now(index: int) -> int:
         return index - bisect_left(gone, index)

@@ -92,15 +92,7 @@ Fill = Callable[[AnyMessage, int], AnyMessage]
 def with_fill(
     steps: Sequence[Step], *, before_tokens: int, limit: int, price: Callable[[AnyMessage], int], fill: Fill
 ) -> tuple[Step, ...]:
-    """Return the steps of a request with the line at the end of each message by which another tenth is full.
-
-    Args:
-        steps: the history as the model sees it, priced.
-        before_tokens: size of everything before it.
-        limit: input tokens that are a full window.
-        price: tokens of one message.
-        fill: adds the line to a message.
-    """
+    """Return the steps of a request with the line at the end of each message by which another tenth of it is full."""
     told, used, shown = -1, before_tokens, list[Step]()
     for step in steps:
         if _tenths(used + step.tokens, limit) <= told:

@@ -21,18 +21,10 @@ from langchain_ctxwin.core.view import Clamp, View, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
-GIANT_SHARE = 0.25
-"""Room left to a newest step that could not fit by itself; the conversation around it is worth more than its middle."""
-
-QUESTION_SHARE = 0.6
-"""Room left to a question that could not fit by itself: it is what the answer is about, so it gets more."""
-
-PINS_SHARE = 0.75
-"""Largest part of the limit that fixed regions take once a pin had to be clamped; the rest is for the conversation."""
-
-NEWEST_SHARE = 0.5
-"""Part of the room beside pins that the newest step may take when everything else has left: the record has the rest."""
-
+# Parts of the room: for a newest step that could not fit by itself (the conversation around it is worth more than its
+# middle), for such a question (the answer is about it), and for a newest step beside the record when all else has left.
+GIANT_SHARE, QUESTION_SHARE, NEWEST_SHARE = 0.25, 0.6, 0.5
+PINS_SHARE = 0.75  # of the limit: most of what fixed regions take once a pin had to be clamped
 CAP_STEP = 0.97  # from one candidate length to the next: an exact cut is not worth more pricing
 HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
 CUT_MARK = "..."

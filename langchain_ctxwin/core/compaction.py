@@ -252,12 +252,7 @@ def noted(
 ) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
-    Args:
-        request: what the request is made from.
-        before: the request under the view that is left.
-        after: the request without what leaves.
-        goal: limit, and the share of the record.
-        summary_tokens: size of a summary that is still to be written, and will stand above the record.
+    `summary_tokens` is the size of a summary that is still to be written, and will stand above the record.
     """
     old, new = before.view, after.view
     left, back = left_behind(request, old, new), shown_again(request, old, new)

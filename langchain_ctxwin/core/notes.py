@@ -69,12 +69,7 @@ _NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I
 
 
 def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
-    """True when an agent asked for a compaction after its last answer, and none has happened since.
-
-    Args:
-        messages: the full history.
-        since: the last message at the time of the latest compaction.
-    """
+    """True when an agent asked for a compaction after its last answer, and none has happened since (at `since`)."""
     newest = next(_requests(messages), None)
     compacted = since.find(messages) if since and newest is not None else None
     return newest is not None and (compacted is None or compacted < newest)
@@ -107,13 +102,7 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
 
 
 def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
-    """Yield the lines of messages that leave, in order; a value is a line of its own until it is merged.
-
-    Args:
-        messages: whole steps.
-        ids: the ids of the messages.
-        before: the message that precedes them.
-    """
+    """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
     calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
     spent = {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
     return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
@@ -256,10 +245,6 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
 
     Nothing was taken from one when no identifier, path or number in it occurs in what the agent wrote or called after
     it. A result without any cannot be judged and is left out.
-
-    Args:
-        messages: the history.
-        results: positions of the results, in order.
     """
     later, unused = "", []
     end = len(messages)

@@ -35,12 +35,10 @@ class Rules:
     """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
 
     takes_system: bool = False
-    """System messages stay in their place. Elsewhere integrations move them to the front, and the cached prefix is
-    lost."""
+    """System messages stay in place. Elsewhere integrations move them to the front, and the cached prefix is lost."""
 
     provider: str = ""
-    """Whose blocks it reads: `anthropic`, `openai` or `gemini`; `other` for one that reads none; empty when nobody
-    knows."""
+    """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
 
     takes_cache_key: bool = False  # a call may name the conversation for the provider's prompt cache
     loads_tools: bool = False
@@ -63,13 +61,8 @@ def repair_step(
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
     unanswered calls get a marked placeholder, and a result that comes after it is a labelled user-side note, as system
-    messages are where the provider does not take them.
-
-    Args:
-        messages: the step.
-        previous: what is shown before it.
-        rules: what the provider takes.
-        unanswered: ids of the calls before it that were shown with a placeholder.
+    messages are where the provider does not take them. `unanswered` are the ids of the calls before the step that were
+    shown with a placeholder.
     """
     # Adapters that do not validate leave `None` as content; integrations and counters expect text.
     missing: object = None

@@ -35,19 +35,14 @@ from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError
 
+# Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
+# paragraph, at most two pages.
 SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
-"""Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
-paragraph, at most two pages."""
-
 WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while a summary is awaited, as a share of them
-LEAST_KEPT = 0.1
-"""Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
-are still there word for word."""
-
+LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant result may follow at once
+# Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
+# record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
-"""Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
-record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts."""
-
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
 MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
 EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
@@ -384,14 +379,9 @@ def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: Sequ
 def _swapped_in(
     request: Request, before: PricedView, priced_view: PricedView, goal: Goal, summary: Pending
 ) -> PricedView:
-    """The request with a finished summary in the place of what it covers; the start never moves back.
+    """The request, made smaller since `before`, with a finished summary in the place of what it covers.
 
-    Args:
-        request: what the request is made from.
-        before: the request under the view that is left, with the record of what left until then.
-        priced_view: the request as far as it was made smaller since.
-        goal: limit, and the share of the record.
-        summary: the summary.
+    The start never moves back.
     """
     moved = cut(request, priced_view, summary.stop, goal) if summary.stop > priced_view.start else priced_view.view
     after = noted(request, before, request.priced_view(moved, summary.text), goal)

@@ -83,15 +83,9 @@ def call_arguments(
     given: Mapping[str, Any] | None = None,
     is_native: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request.
+    """Return the arguments that go along with a request as it is sent; what the model is set to (`given`) stays.
 
-    Args:
-        window: the request as measured.
-        messages: the request as it is sent.
-        prompt_cache: how long Anthropic's cache keeps prompt and pins; "off" says nothing to any cache.
-        conversation: name of the conversation, for the key of OpenAI's cache; empty sends none.
-        given: arguments that the model was set to; they are not replaced.
-        is_native: let the provider compact, where it can.
+    The name of the conversation makes the key of OpenAI's cache. With `is_native` the provider compacts where it can.
     """
     rules, given = window.request.rules, given or {}
     arguments: dict[str, Any] = {}
@@ -158,11 +152,7 @@ def with_breakpoints(messages: Sequence[AnyMessage], tools: Sequence[Any], mark:
     """Return the request with breakpoints behind its system prompt and its pins; messages in between are the same.
 
     One is left for the newest message. When others have set too many, the oldest of them in messages are left out.
-
-    Args:
-        messages: the request.
-        tools: the definitions bound to the model.
-        mark: the value of a breakpoint, where nobody else has set one: Anthropic wants those that last longer first.
+    `mark` counts where nobody else has set one: Anthropic wants those that last longer first.
 
     Raises:
         ConfigError: tools and system prompt have more breakpoints than a request may have.

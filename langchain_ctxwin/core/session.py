@@ -422,12 +422,7 @@ def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
 def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collection[int]) -> Session:
     """Show messages that were pinned after they had left the view or had been shortened in it.
 
-    Counts as one compaction, because the prefix changes.
-
-    Args:
-        session: the verified session.
-        messages: the full history.
-        pins: positions of explicit pins; the current user message counts as pinned too.
+    Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
     view = _with_left(session.view, messages, pins)
     if view.cleared or view.clamped:  # pins that were shortened before they were pinned are shown verbatim
