@@ -22,6 +22,7 @@ from langchain_ctxwin.core.record import (
     HOLDS,
     KEEP,
     LABEL,
+    MAY_HOLD,
     WORD,
     RecordLine,
     are_of_two_things,
@@ -111,9 +112,8 @@ def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage
 def rules(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
     """Return the lines for what a person said in a message that goes on to hold."""
     text = text_of(message.content)
-    if all(_kind_of(text, before)):
-        return []
-    return [statement for statement in _statements(text, key) if statement.uses >= HOLDS]
+    lines = [] if all(_kind_of(text, before)) else filter(MAY_HOLD.search, _ends(text))
+    return [statement for line in lines for statement in _statements([line], key) if statement.uses >= HOLDS]
 
 
 def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
@@ -174,7 +174,7 @@ def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -
 
 def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
     is_output, is_document = _kind_of(text, previous)
-    found = [] if is_output and is_document else _statements(text, key)
+    found = [] if is_output and is_document else _statements(_ends(text), key)
     is_cut = len(found) >= MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
     if is_document or is_cut:
         yield from _values(text, key, uses=0 if is_output and is_document else 1)
@@ -187,11 +187,16 @@ def _kind_of(text: str, previous: AnyMessage | None) -> tuple[bool, bool]:
     return is_output, len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
 
 
-def _statements(text: str, key: str) -> list[RecordLine]:
+def _ends(text: str) -> list[str]:
+    """The lines of both ends of a text."""
+    both = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
+    return both.split("\n")
+
+
+def _statements(lines: Sequence[str], key: str) -> list[RecordLine]:
     """What a person says; what follows a label on its line ("RULE: ...") holds as the labelled statement does."""
     found = list[RecordLine]()
-    ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    for line in map(one_line, ends.split("\n")):
+    for line in map(one_line, lines):
         sentences = statements(line)
         uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
         for made in (said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):

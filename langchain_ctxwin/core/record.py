@@ -55,6 +55,7 @@ _HOLDS = re.compile(
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
+MAY_HOLD = re.compile(_HOLDS.pattern.replace("^", ""), re.IGNORECASE)  # found on each line with a statement that holds
 # Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none.
 _ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-]|[.:]\w)"
 FILLER = re.compile(

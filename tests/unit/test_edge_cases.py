@@ -20,10 +20,9 @@ def engine_of(window=1000, summarizer=None, **options):
     return agents.engine_of(window, None, summarizer, **{"summarize": "off", "output_reserve": None, **options})
 
 
-def talk(count, chars=200):
-    return [
-        m for n in range(count) for m in (HumanMessage("q" * chars, id=f"h{n}"), AIMessage("a" * chars, id=f"r{n}"))
-    ]
+def talk(count):
+    pairs = ((HumanMessage("q" * 200, id=f"h{n}"), AIMessage("a" * 200, id=f"r{n}")) for n in range(count))
+    return [message for pair in pairs for message in pair]
 
 
 def texts(engine, messages, state):
