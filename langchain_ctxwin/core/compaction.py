@@ -290,11 +290,13 @@ def _sums(request: Request, before: PricedView, positions: Sequence[int]) -> dic
     is_bare = not request.full_tokens and request.loaded is None  # each step has the price of its messages alone
     priced = {step.index: step for step in before.steps if step.is_plain} if is_bare else {}
     for run in _runs(positions):
-        for step in split_steps(messages, run[0], run[-1] + 1):
-            known = priced.get(step.index, step)
-            is_priced = known is not step and known.size == step.size
-            tokens += known.tokens if is_priced else sum(map(request.price, step.messages))
-            steps += 1
+        index, stop = run[0], run[-1] + 1
+        while index < stop:
+            step = priced.get(index)
+            if step is None or step.stop > stop:
+                step = next(split_steps(messages, index, stop))
+                step = replace(step, tokens=sum(map(request.price, step.messages)))
+            steps, tokens, index = steps + 1, tokens + step.tokens, step.stop
     turns = sum(isinstance(messages[i], HumanMessage) for i in positions)
     return {"turns": turns, "steps": steps, "messages": len(positions), "tokens": tokens}
 
