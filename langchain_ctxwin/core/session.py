@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin.core.calibration import Belief, Measured
 from langchain_ctxwin.core.priced_view import last_user, step_at
-from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
+from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 from langchain_ctxwin.core.view import Position, View, first_after_system, message_id, position_of
 
@@ -166,45 +166,42 @@ class Session:
 
 Faults = tuple[str, ...]
 Check = Callable[[Any], bool]
-BROKEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""What reading a value raises that is not ours."""
+BROKEN = (
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)  # what reading a value raises that is not ours
 
 
-def valid_counts(value: object) -> tuple[dict[str, Any], Faults]:
-    """Return what is valid of `context_counts`, and a line for every key that is not; unknown keys leave silently."""
-    return _valid("context_counts", value, _COUNTS)
-
-
-def valid_guard(value: object) -> tuple[dict[str, Any], Faults]:
-    """Return what is valid of `context_guard`, and a line for every key that is not."""
-    return _valid("context_guard", value, _GUARD)
-
-
-def valid_report(value: object) -> tuple[dict[str, Any], Faults]:
-    """Return what a step reads of the `context_report` before it, and a line for every key that is not valid."""
-    return _valid("context_report", value, _REPORT)
+def valid_keys(name: str, value: object) -> tuple[dict[str, Any], Faults]:
+    """Return what is valid of a state key that is in `_CHECKS`, and a line for each key of it that is not."""
+    if not value:
+        return {}, ()
+    if not isinstance(value, Mapping):
+        return {}, (f"{name} is {type(value).__name__}, not a mapping: it was dropped",)
+    checks = _CHECKS[name]
+    known = {key: stored for key, stored in value.items() if key in checks}
+    kept = {key: stored for key, stored in known.items() if checks[key](stored)}
+    return kept, tuple(f"{name}[{key!r}] holds nothing of ours: it was dropped" for key in known if key not in kept)
 
 
 def valid_view(value: Any, record: Record | None = None) -> tuple[View, Faults]:
     """Return the stored view with its record; the whole history, and a line, when it is not one."""
     try:
         view = View.from_json(value or {}, record)
-        if view.record.lines and not (view.start or view.cleared or view.clamped or view.archived):
-            return replace(view, record=Record()), (
-                "context_record tells of nothing that left the view: it was dropped",
-            )
-        receipt = value.get("receipt") if value else None
-        if not receipt or view.record:
-            return view, ()
-        # A version without a record stored how much had left; its lines begin with what leaves next.
-        left: dict[str, Any] = {
-            name: stored_count(receipt.get(name, 0)) for name in ("turns", "steps", "messages", "tokens")
-        }
-        return replace(view, record=Record(**left)), (
-            "context_view is of an earlier version: its receipt became a record",
-        )
+        receipt = value.get("receipt") if value and not view.record else None
+        if receipt:  # a version without a record stored how much had left; its lines begin with what leaves next
+            left = {**dict.fromkeys(LEFT, 0), **receipt}
+            view = replace(view, record=Record.from_json({"lines": [], "left": left}))
+            return view, ("context_view is of an earlier version: its receipt became a record",)
     except BROKEN:
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
+    if view.record.lines and not (view.start or view.cleared or view.clamped or view.archived):
+        told = "context_record tells of nothing that left the view: it was dropped"
+        return replace(view, record=Record()), (told,)
+    return view, ()
 
 
 def valid_record(value: Any) -> tuple[Record, Faults]:
@@ -241,16 +238,6 @@ def _valid_summary(value: object, view: View) -> tuple[str, Faults]:
     return value, ()
 
 
-def _valid(name: str, value: object, checks: Mapping[str, Check]) -> tuple[dict[str, Any], Faults]:
-    if not value:
-        return {}, ()
-    if not isinstance(value, Mapping):
-        return {}, (f"{name} is {type(value).__name__}, not a mapping: it was dropped",)
-    known = {key: stored for key, stored in value.items() if key in checks}
-    kept = {key: stored for key, stored in known.items() if checks[key](stored)}
-    return kept, tuple(f"{name}[{key!r}] holds nothing of ours: it was dropped" for key in known if key not in kept)
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -284,34 +271,28 @@ _is_count = _is_number()
 _SIZES = {"tokens": _is_count, "estimate": _is_count}
 _CHECKED = {**_SIZES, "digest": _is_text}
 _ANCHOR = {**_CHECKED, "id": _or_none(_is_text), "index": _is_count, "checksum": _is_number(0, CHECKSUM_MODULUS - 1)}
-_is_position = _has({"id": _is_text, "index": _is_count})
 
-_COUNTS: dict[str, Check] = {
-    "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
-    "checked": _has(_CHECKED),
-    "contradicted": _has({**_SIZES, "model": _is_text, "reports": _is_count}),
-    "beliefs": _each(lambda value: Belief.from_json(value) is not None),
-    "measured": _each(lambda value: isinstance(value, Mapping)),
-    "speakers": _each(_is_text),
-    "limits": _each(_each(_is_number(1))),
-    "messages": _is_count,
-    "first": _or_none(_is_text),
-    "resets": _is_count,
-}
-_GUARD: dict[str, Check] = {
-    "compactions": _is_count,
-    "dropped_turns": _is_count,
-    "ineffective": _is_count,
-    "asked": _or_none(_is_count),
-    "since": lambda value: value == {} or _is_position(value),
-    "reason": _is_text,
-    "summarizer": _each(_is_count),
-}
-_REPORT: dict[str, Check] = {
-    "input_limit": _is_count,
-    "total_tokens": _is_count,
-    "over_by": _is_count,
-    "stopped": _is_text,
+_CHECKS: dict[str, dict[str, Check]] = {
+    "context_counts": {
+        "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
+        "checked": _has(_CHECKED),
+        "contradicted": _has({**_SIZES, "model": _is_text, "reports": _is_count}),
+        "beliefs": _each(lambda value: Belief.from_json(value) is not None),
+        "measured": _each(lambda value: isinstance(value, Mapping)),
+        "speakers": _each(_is_text),
+        "limits": _each(_each(_is_number(1))),
+        "messages": _is_count,
+        "first": _or_none(_is_text),
+        "resets": _is_count,
+    },
+    "context_guard": {
+        **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), _is_count),
+        "asked": _or_none(_is_count),
+        "since": lambda value: value == {} or _has({"id": _is_text, "index": _is_count})(value),
+        "reason": _is_text,
+        "summarizer": _each(_is_count),
+    },
+    "context_report": {**dict.fromkeys(("input_limit", "total_tokens", "over_by"), _is_count), "stopped": _is_text},
 }
 
 
@@ -329,12 +310,12 @@ def read_session(
     plan is then made again from the full history.
     """
     values = state or {}
-    counts, count_faults = valid_counts(values.get("context_counts"))
-    guard, guard_faults = valid_guard(values.get("context_guard"))
+    counts, count_faults = valid_keys("context_counts", values.get("context_counts"))
+    guard, guard_faults = valid_keys("context_guard", values.get("context_guard"))
     record, record_faults = read_record(values.get("context_record"))
     view, view_faults = valid_view(values.get("context_view"), record)
     pending, pending_faults = _valid_pending(values.get("context_pending"))
-    _, report_faults = valid_report(values.get("context_report"))
+    _, report_faults = valid_keys("context_report", values.get("context_report"))
     faults = [*count_faults, *guard_faults, *view_faults, *record_faults, *pending_faults, *report_faults]
     seen, first_id = int(counts.get("messages", 0)), counts.get("first")
     if len(messages) < seen and not (messages and message_id(messages, 0) == first_id):
