@@ -367,11 +367,16 @@ def found(window, message):
     forced=st.booleans(),
     is_async=st.booleans(),
 )
-def test_every_explicit_pin_is_in_every_request_byte_for_byte(case, window, summarize, forced, is_async):
+def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_with_a_compaction(
+    case, window, summarize, forced, is_async
+):
     engine = engine_of(window, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
-    steps = requests(engine, case.messages, forced=forced, is_async=is_async)
-    for history, measured, _ in until_refused(steps):
-        assert f"- {RULE}" in engine.build(measured)[0].content
+    last, compactions = [], 0
+    for history, measured, _ in until_refused(requests(engine, case.messages, forced=forced, is_async=is_async)):
+        request, now = engine.build(measured), measured.report["compactions"]
+        assert f"- {RULE}" in request[0].content
+        assert now != compactions or [*map(payload, request)][: len(last)] == last
+        last, compactions = [*map(payload, request)], now
         everything = engine_of(10**6).measure(history)
         for index in case.pins & set(range(everything.request.first, len(history))):
             clamp = measured.priced_view.view.clamped.get(message_id(history, index))
@@ -417,19 +422,6 @@ def test_a_refusal_names_every_pin_in_the_request(case, window):
     named = [f"- {case.messages[index].id} (" for index in case.pins if index < stop]
     named += [f'- constraint "{RULE}"', "What to change:\n- "]
     assert not refusal or [name for name in named if name not in refusal] == []
-
-
-@RUNS
-@given(case=pinned_conversations(), window=WINDOWS)
-def test_a_pin_does_not_move_between_compactions(case, window):
-    engine = engine_of(window, pin_when=case.pin_when, summarize="inline")
-    last, compactions = [], 0
-    for _, measured, _ in until_refused(requests(engine, case.messages)):
-        request = list(map(payload, engine.build(measured)))
-        now = measured.report["compactions"]
-        if now == compactions:
-            assert request[: len(last)] == last
-        last, compactions = request, now
 
 
 @RUNS
