@@ -28,14 +28,12 @@ OLDER_CHARS = 16  # up to so many characters for each token of the record, a mul
 FAR = 8  # a cut that leaves so many times the limit is not priced: a history may be met at any length
 
 LEAST_MESSAGES = 2  # a question and its answer
-LEAST_RECORD_TOKENS = 400
-LEAST_RECORD_SHARE = 0.75
-"""What the record may take where its share would be too little to say anything, and its most of the room then."""
-
+# What the record may take where its share would be too little to say anything, and its most of the room then.
+LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
 RECORD_FRAME_TOKENS = 24  # tokens around the lines of the record: its marks, and the count of what left
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
+# Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
 LENGTH_TOLERANCE = 1.5
-"""Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates."""
 
 
 def accepted_tokens(max_tokens: int) -> int:

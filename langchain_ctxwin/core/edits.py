@@ -151,15 +151,10 @@ MEDIA_TYPES = {
 }  # fmt: skip
 """Content block types that hold media, with their kind."""
 
+# Blocks that state a call, mostly one that `tool_calls` states too; and what a model thought before it answered.
 CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call", "tool_call_chunk"})
-"""Blocks that state a call; mostly one that `tool_calls` states too."""
-
 REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
-"""Blocks of what a model thought before it answered."""
-
-COMPACTION_TYPE = "compaction"
-"""A block in which a provider wrote down what was before it, as text or encrypted; it ignores the rest."""
-
+COMPACTION_TYPE = "compaction"  # a block in which a provider wrote down what was before it; it ignores the rest
 TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
 MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
 MAX_PARTS = 10_000  # values of one unknown block that are looked at, so that a cyclic one ends

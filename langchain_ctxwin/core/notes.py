@@ -33,17 +33,13 @@ from langchain_ctxwin.core.record import (
 )
 from langchain_ctxwin.core.view import Position, message_id
 
+# Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
+# It needs no state of its own: the answer is in the history, before the request that is to be small.
 COMPACT_KEY = "ctxwin_compact"
-"""Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
-It needs no state of its own: the answer is in the history, before the request that is to be small."""
-
+# The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
+# that it brought has the next one.
 READ_MORE = "read_more"
-"""The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
-that it brought has the next one."""
-
-MAX_SCAN_CHARS = 60_000
-"""Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
-
+MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences
 MAX_STATEMENTS = 40  # taken from one message

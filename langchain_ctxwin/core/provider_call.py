@@ -32,12 +32,10 @@ BREAKPOINT = "cache_control"
 MAX_BREAKPOINTS = 4  # of one request (Anthropic, prompt caching guide); more are refused
 MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
+# Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide).
 LEAST_COMPACTED_TOKENS = {"anthropic": 50_000, "openai": 1_000}
-"""Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide)."""
-
+# Anthropic's own compaction: the edit to ask for, and the feature header that its API wants with it.
 COMPACT_EDIT, COMPACT_BETA = "compact_20260112", "compact-2026-01-12"
-"""Anthropic's own compaction: the edit to ask for, and the feature header that its API wants with it."""
-
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 

@@ -46,9 +46,7 @@ RULE_CHARS = 16  # step in which the length of rules is compared
 
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
 _NAME_SIGNS = frozenset("/_.@#")
-WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")
-"""What a value is written in, whatever the language around it."""
-
+WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")  # what a value is written in, whatever the language around it
 EDGES = ".:,+~-"  # what is no part of a value at its ends
 _PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _HOLDS = re.compile(
@@ -84,8 +82,8 @@ _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
 _CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)))
 _INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
+# From signs that could begin a mark of the record, in any width, to signs that cannot.
 NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3)
-"""From signs that could begin a mark of the record, in any width, to signs that cannot."""
 
 Price = Callable[[str], int]  # tokens of a text
 
@@ -129,11 +127,7 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Record:
-        """Read the JSON form.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not what `to_json` writes.
-        """
+        """Read the JSON form; raises KeyError, TypeError or ValueError for what `to_json` does not write."""
         if not value:
             return cls()
         lines = []
@@ -195,11 +189,7 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
 
 
 def stored_count(value: object) -> int:
-    """Return a stored number as it is.
-
-    Raises:
-        ValueError: it is no whole number from 0 to `MAX_COUNT`.
-    """
+    """Return a stored number as it is; raises ValueError unless it is a whole one from 0 to `MAX_COUNT`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{type(value).__name__} is no count from 0 to {MAX_COUNT:,}")
     return value

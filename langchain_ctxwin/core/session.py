@@ -16,9 +16,7 @@ from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 from langchain_ctxwin.core.view import Position, View, first_after_system, message_id, position_of
 
-MAX_INEFFECTIVE = 2
-"""Summaries in a row that failed or freed too little, after which none is tried until the next user message."""
-
+MAX_INEFFECTIVE = 2  # failed summaries in a row after which none is tried until the next user message
 MAX_DOUBLINGS = 6  # each further one doubles the wait, up to 64 user messages, so that one that works again is found
 
 
@@ -103,12 +101,8 @@ class Session:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    counts: Mapping[str, Any] = field(default_factory=dict)
-    """Anchor, beliefs about sizes, counted spans, learned limits and number of messages seen."""
-
-    guard: Mapping[str, Any] = field(default_factory=dict)
-    """Compactions, dropped turns, ineffective attempts, position of the latest one, reason, cost of summaries."""
-
+    counts: Mapping[str, Any] = field(default_factory=dict)  # what was learned of sizes and limits: see `_CHECKS`
+    guard: Mapping[str, Any] = field(default_factory=dict)  # what became of compactions and summaries
     pending: Pending | None = None  # the summary that is being written or waits to be shown
     faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
 

@@ -99,8 +99,8 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
 
 
+# Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
 CHECKSUM_BASE, CHECKSUM_MODULUS = 1_000_003, (1 << 61) - 1
-"""Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small."""
 
 
 def checksum(messages: Iterable[AnyMessage]) -> int:

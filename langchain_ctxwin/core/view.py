@@ -74,15 +74,10 @@ class View:
     clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
     covered: Position | None = None  # last message that the summary covers
     covered_digest: str = ""  # fingerprint of the messages that the summary was last extended by
-    covered_tokens: int = 0
-    """How much had left, by the record's count, when the summary was shown: what left since is in no summary."""
-
-    begun_by: str = ""
-    """Id of the answer with which a provider compacted what lies before the view; empty when none did."""
-
+    covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
+    begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     archived: Archived | None = None
-    record: Record = field(default_factory=Record)
-    """What the messages that left the view leave behind; stored under a key of its own."""
+    record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
 
     @property
     def uncovered_tokens(self) -> int:
@@ -116,8 +111,7 @@ class View:
     def from_json(cls, value: Mapping[str, Any], record: Record | None = None) -> View:
         """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left.
 
-        Raises:
-            AttributeError, KeyError, TypeError, ValueError: it is not what `to_json` writes.
+        Raises AttributeError, KeyError, TypeError or ValueError for what `to_json` does not write.
         """
         covered: Mapping[str, Any] = value.get("covered") or {}
         start, through = value.get("start"), covered.get("through")
