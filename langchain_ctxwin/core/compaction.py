@@ -23,8 +23,9 @@ ANSWER_SHARE, WHOLE_TURN_SHARE = 0.05, 0.35
 FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
-MAX_NOTED = 300  # newest messages whose lines are read when more leave at once; of older ones what people said is,
-OLDER_CHARS = 16  # up to so many characters for each token of the record, a multiple of what it shows; then only rules
+# Of messages that leave at once the lines of the newest are read; of older ones what people said, up to so many
+# characters for each token of the record, a multiple of what it can show, and beyond that only rules.
+MAX_NOTED, OLDER_CHARS = 300, 16
 FAR = 8  # a cut that leaves so many times the limit is not priced: a history may be met at any length
 
 LEAST_MESSAGES = 2  # a question and its answer

@@ -49,7 +49,8 @@ def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
     if isinstance(content, list):  # arguments inside the blocks of calls are cut like the calls themselves
         content = [_edit_call_block(block, shorten) for block in content]
     # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
-    extra = {name: value for name, value in message.additional_kwargs.items() if name not in _RAW_CALLS}
+    raw = {"tool_calls", "function_call"}
+    extra = {name: value for name, value in message.additional_kwargs.items() if name not in raw}
     calls = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.tool_calls]
     invalid = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.invalid_tool_calls]
     return message.model_copy(
@@ -121,9 +122,6 @@ def _clamped_blocks(content: list[Any], shorten: TextEdit, clamp: Clamp) -> list
         if shown:
             blocks.append({**block, "text": shown} if isinstance(block, dict) else shown)
     return blocks
-
-
-_RAW_CALLS = frozenset({"tool_calls", "function_call"})
 
 
 def _edit_call_block(block: Any, shorten: TextEdit) -> Any:
