@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_ctxwin.core.caching import cache_key
+from langchain_ctxwin.core.provider_call import cache_key
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 

@@ -53,14 +53,8 @@ def agreed(
     """Return what is planned for a request, as far as the application agrees.
 
     What a hook wishes is planned anew. Where that does not fit the limit, and the plan without it does, the wish is
-    passed over with a warning: a request that does not fit helps nobody.
-
-    Args:
-        hook: the application's say; None has none.
-        window: the measured request.
-        plan: makes the plan, also with other pins.
-        limit: input tokens that the request has to fit.
-        is_hard: the request does not fit as it is, so that something has to leave.
+    passed over with a warning: a request that does not fit helps nobody. With `is_hard` it does not fit as it is, and
+    something has to leave.
 
     Raises:
         ConfigError: the hook returned neither a compaction nor None, or spares a message that does not exist.
@@ -68,14 +62,20 @@ def agreed(
     compaction = plan(window)
     if hook is None or compaction is None:
         return compaction
-    answer = _checked(hook(window, compaction))
+    answer = hook(window, compaction)
     if answer is None:
         return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
+    _check(answer)
     if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
         return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
     if not answer.spared and not answer.lines:
         return replace(compaction, reason=answer.reason, actions=answer.actions)
-    return _changed(window, plan, compaction, answer, limit=limit)
+    try:
+        changed = plan(_with_wishes(window, answer))
+    except BudgetExceededError:
+        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
+    fits = changed is None or changed.upper_after <= max(limit, compaction.upper_after)
+    return changed if fits else _ignored(compaction, "with the spared messages and lines the request does not fit")
 
 
 def tell(
@@ -88,24 +88,17 @@ def tell(
     began: float,
     info: ModelInfo | None = None,
 ) -> dict[str, Any]:
-    """Return the state update of a compaction, after telling of it unless it changed nothing.
-
-    Args:
-        hook: the application's own function; None has none.
-        reporter: hands the event to sinks.
-        compaction: what happened.
-        window: the request that it was planned for.
-        update: what it came to.
-        began: when it was begun, by `time.perf_counter`.
-        info: prices of the model.
-    """
+    """Return the state update of a compaction that was begun at a `time.perf_counter`, and tell what it changed."""
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
-    tokens_after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
+    before, after = (
+        compaction.tokens_before,
+        request.priced_view(compaction.view, update["context_summary"]).total_tokens,
+    )
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
-    worth = worth_of(info, before=compaction.tokens_before, after=tokens_after, prefix=min(prefix, tokens_after))
+    worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
     reporter.emit(
         CompactionEvent(
@@ -113,8 +106,8 @@ def tell(
             kind=compaction.kind,
             reason=compaction.reason,
             actions=compaction.actions,
-            tokens_before=compaction.tokens_before,
-            tokens_after=tokens_after,
+            tokens_before=before,
+            tokens_after=after,
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
@@ -125,39 +118,24 @@ def tell(
         )
     )
     if hook is not None:
-        hook(
-            Compacted(
-                kind=compaction.kind,
-                reason=compaction.reason,
-                tokens_before=compaction.tokens_before,
-                tokens_after=tokens_after,
-                left=tuple(request.messages[index] for index in left),
-                thread=thread_of_run(),
-            )
+        told = Compacted(
+            kind=compaction.kind,
+            reason=compaction.reason,
+            tokens_before=before,
+            tokens_after=after,
+            left=tuple(request.messages[index] for index in left),
+            thread=thread_of_run(),
         )
+        hook(told)
     return update
 
 
-def _checked(answer: Any) -> Compaction | None:
-    if answer is not None and not isinstance(answer, Compaction):
+def _check(answer: Any) -> None:
+    if not isinstance(answer, Compaction):
         raise ConfigError(
             f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
             "compaction.with_lines(...), or None"
         )
-    return answer
-
-
-def _changed(
-    window: Window, plan: Plan, compaction: Compaction, answer: Compaction, *, limit: int
-) -> Compaction | None:
-    """The plan made anew with what a hook wishes; as it was where that does not fit."""
-    try:
-        changed = plan(_with_wishes(window, answer))
-    except BudgetExceededError:
-        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
-    if changed is not None and changed.upper_after > max(limit, compaction.upper_after):
-        return _ignored(compaction, "with the spared messages and lines the request does not fit")
-    return changed
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

@@ -14,7 +14,7 @@ from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
-from langchain_ctxwin.core.session import valid_report, valid_tools
+from langchain_ctxwin.core.session import valid_keys, valid_tools
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError, brief
 
@@ -181,7 +181,7 @@ def flags_of(state: State) -> State:
 
 def report_of(state: State) -> Mapping[str, Any]:
     """Return what the steps read of `context_report`; empty when something odd is stored there."""
-    return valid_report(state.get("context_report"))[0]
+    return valid_keys("context_report", state.get("context_report"))[0]
 
 
 def tools_of(state: State) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -20,13 +20,8 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
     """Return the positions of the messages that the state need not hold any more.
 
     They are before the start of the view and neither pinned nor waiting to be summarized. What the session reads its
-    bearings from stays: the last step that a summary covers, and where the turn of a pinned question ends.
-
-    Args:
-        view: how the history is shown.
-        messages: the history.
-        first: position of the first message after the system messages.
-        needs_summary: messages that no summary covers yet are still to be read by one.
+    bearings from stays: the last step that a summary covers, and where the turn of a pinned question ends. With
+    `needs_summary`, what no summary covers yet is still to be read by one. `first` follows the system messages.
     """
     if view.start is None:
         return []
@@ -43,14 +38,7 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
 
 
 def without(session: Session, messages: Sequence[AnyMessage], gone: Sequence[int], archived: Archived) -> Session:
-    """Return the session of a history from which messages were taken: every stored position says where it is now.
-
-    Args:
-        session: the verified session.
-        messages: the history with them.
-        gone: their positions, in order.
-        archived: where they are.
-    """
+    """Return the session without the messages at these positions: every stored position says where it is now."""
 
     def now(index: int) -> int:
         return index - bisect_left(gone, index)
@@ -59,46 +47,35 @@ def without(session: Session, messages: Sequence[AnyMessage], gone: Sequence[int
         return Position(id=position.id, index=now(position.index))
 
     view, pending = session.view, session.pending
-    left = sorted({*range(len(messages))}.difference(gone))
-    return replace(
-        session,
-        view=replace(
-            view,
-            start=view.start and moved(view.start),
-            pinned=tuple(map(moved, view.pinned)),
-            covered=view.covered and moved(view.covered),
-            archived=archived,
-        ),
-        counts=_moved_counts(session.counts, messages, left, now),
-        guard=_moved_guard(session.guard, now),
-        pending=pending and replace(pending, start=moved(pending.start), through=moved(pending.through)),
+    moved_view = replace(
+        view,
+        start=view.start and moved(view.start),
+        pinned=tuple(map(moved, view.pinned)),
+        covered=view.covered and moved(view.covered),
+        archived=archived,
     )
-
-
-def _moved_counts(
-    counts: Mapping[str, Any], messages: Sequence[AnyMessage], left: Sequence[int], now: Callable[[int], int]
-) -> dict[str, Any]:
-    moved = dict(counts)
-    if anchor := counts.get("anchor"):
-        moved["anchor"] = {**anchor, **({"index": now(anchor["index"])} if "index" in anchor else {})}
+    missing = {*gone}
+    first = next((index for index in range(len(messages)) if index not in missing), None)
+    counts: dict[str, Any] = {**session.counts, "messages": len(messages) - len(missing), "first": None}
+    if first is not None:
+        counts["first"] = message_id(messages, first)
+    if (anchor := counts.get("anchor")) and "index" in anchor:
+        counts["anchor"] = {**anchor, "index": now(anchor["index"])}
     if measured := counts.get("measured"):
-        moved["measured"] = {name: _moved_spans(Measured.from_json(value), now) for name, value in measured.items()}
-    return {**moved, "messages": len(left), "first": message_id(messages, left[0]) if left else None}
+        counts["measured"] = {name: _moved_spans(Measured.from_json(value), now) for name, value in measured.items()}
+    guard = dict(session.guard)
+    if since := guard.get("since"):
+        guard["since"] = {**since, "index": now(since["index"])}
+    if guard.get("asked") is not None:
+        guard["asked"] = max(0, now(guard["asked"] + 1) - 1)
+    pending = pending and replace(pending, start=moved(pending.start), through=moved(pending.through))
+    return replace(session, view=moved_view, counts=counts, guard=guard, pending=pending)
 
 
 def _moved_spans(measured: Measured, now: Callable[[int], int]) -> dict[str, Any]:
     last = measured.last and Position(id=measured.last.id, index=now(measured.last.index))
     moved = (span._replace(start=now(span.start), stop=now(span.stop)) for span in measured.spans)
     return Measured(last=last, spans=tuple(span for span in moved if span.start < span.stop)).to_json()
-
-
-def _moved_guard(guard: Mapping[str, Any], now: Callable[[int], int]) -> dict[str, Any]:
-    moved = dict(guard)
-    if since := guard.get("since"):
-        moved["since"] = {**since, "index": now(since["index"])}
-    if guard.get("asked") is not None:
-        moved["asked"] = max(0, now(guard["asked"] + 1) - 1)
-    return moved
 
 
 def runs_of(messages: Sequence[AnyMessage], gone: Sequence[int]) -> list[tuple[str, int]]:

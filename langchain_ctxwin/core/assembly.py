@@ -13,11 +13,8 @@ from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
 from langchain_ctxwin.core.turns import NOTE_KEY, Step
 
-FULL_WIDTH = 0xFEE0
-"""From a letter to its full-width form, which reads as the same."""
-
 _OPENERS = r"<\uff1c\ufe64"
-_SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + FULL_WIDTH)}]" for letter in FENCE)
+_SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE)  # or in full width
 _LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
 _FENCE = re.compile(rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})", re.IGNORECASE)
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
@@ -28,29 +25,10 @@ RECORD_ID = "ctxwin-record"
 class Preamble:
     """What precedes the history in a request."""
 
-    system: SystemMessage | None
-    """System prompt and leading system messages, merged."""
-
-    constraints: str
-    """The fenced engine-level rules; empty when there are none."""
-
-    record: str
-    """The fenced summary and record; empty when nothing left the view."""
-
-    placement: Literal["system", "user"]
-    """Where the record is shown."""
-
-    def system_messages(self) -> list[AnyMessage]:
-        """Return the system message, if there is one."""
-        parts = [part for part in (self.constraints, self.record if self.placement == "system" else "") if part]
-        system = append_text(self.system, parts)
-        return [system] if system else []
-
-    def record_messages(self) -> list[AnyMessage]:
-        """Return the record as a message of its own, if it has one."""
-        if not self.record or self.placement == "system":
-            return []
-        return [HumanMessage(content=self.record, id=RECORD_ID, additional_kwargs={NOTE_KEY: True})]
+    system: SystemMessage | None  # system prompt and leading system messages, merged
+    constraints: str  # the engine-level rules, empty when there are none
+    record: str  # the fenced summary and record, empty when nothing left the view
+    placement: Literal["system", "user"]  # where the record is shown
 
 
 def assemble(preamble: Preamble, pinned: Iterable[AnyMessage], history: Iterable[AnyMessage]) -> list[AnyMessage]:
@@ -58,7 +36,12 @@ def assemble(preamble: Preamble, pinned: Iterable[AnyMessage], history: Iterable
 
     The pins come first because they change least: what precedes the record stays cached when it is written anew.
     """
-    return [*preamble.system_messages(), *pinned, *preamble.record_messages(), *history]
+    record, is_user = preamble.record, preamble.placement == "user"
+    system = append_text(preamble.system, [part for part in (preamble.constraints, "" if is_user else record) if part])
+    notes = list[AnyMessage]()
+    if record and is_user:
+        notes = [HumanMessage(content=record, id=RECORD_ID, additional_kwargs={NOTE_KEY: True})]
+    return [*([system] if system else ()), *pinned, *notes, *history]
 
 
 def merge_system(prompt: str | SystemMessage, leading: Sequence[AnyMessage]) -> SystemMessage | None:
@@ -91,7 +74,8 @@ def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = render_record(record)
     left = f"({record.messages:,} left out)" if record.messages else ""
-    parts = [part for part in (_defuse(summary.strip()), lines, left) if part]
+    told = _FENCE.sub(lambda match: match[0].translate(NO_MARKS), summary.strip())  # nothing quoted closes the fence
+    parts = [part for part in (told, lines, left) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
 
@@ -100,14 +84,7 @@ def constraints_text(constraints: Sequence[str]) -> str:
     return "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints))) if constraints else ""
 
 
-def _defuse(summary: str) -> str:
-    """Keep quoted text from closing the fence, in any spelling."""
-    return _FENCE.sub(lambda match: match[0].translate(NO_MARKS), summary)
-
-
-TENTHS = 10
-"""Steps in which the fill is told: ten lines at most between two compactions."""
-
+TENTHS = 10  # steps in which the fill is told: ten lines at most between two compactions
 Fill = Callable[[AnyMessage, int], AnyMessage]
 """`filled` or a memoized form of it: message, full tenths -> the message with the line."""
 
@@ -115,27 +92,22 @@ Fill = Callable[[AnyMessage, int], AnyMessage]
 def with_fill(
     steps: Sequence[Step], *, before_tokens: int, limit: int, price: Callable[[AnyMessage], int], fill: Fill
 ) -> tuple[Step, ...]:
-    """Return the steps of a request with the line at the end of each message by which another tenth is full.
-
-    Args:
-        steps: the history as the model sees it, priced.
-        before_tokens: size of everything before it.
-        limit: input tokens that are a full window.
-        price: tokens of one message.
-        fill: adds the line to a message.
-    """
+    """Return the steps of a request with the line at the end of each message by which another tenth of it is full."""
     told, used, shown = -1, before_tokens, list[Step]()
     for step in steps:
-        if _tenths(used + step.tokens, limit) > told:
-            messages = list[AnyMessage]()
-            for message in step.messages:
-                carried, told = _carrying(message, used, limit, told, price, fill)
-                messages.append(carried)
-                used += price(carried)
-            shown.append(replace(step, messages=tuple(messages), tokens=sum(map(price, messages))))
-        else:
+        if _tenths(used + step.tokens, limit) <= told:
             shown.append(step)
             used += step.tokens
+            continue
+        messages = list[AnyMessage]()
+        for message in step.messages:
+            tenths, carried = _tenths(used + price(message), limit), message
+            if tenths > told and isinstance(message, HumanMessage | ToolMessage):  # a model's own words get none
+                told = max(tenths, _tenths(used + price(fill(message, tenths)), limit))  # the line takes room, too
+                carried = fill(message, told)
+            messages.append(carried)
+            used += price(carried)
+        shown.append(replace(step, messages=tuple(messages), tokens=sum(map(price, messages))))
     return tuple(shown)
 
 
@@ -151,17 +123,6 @@ def filled(message: AnyMessage, tenths: int) -> AnyMessage:
     if isinstance(content, str):
         return message.model_copy(update={"content": f"{content}\n\n{line}" if content else line})
     return message.model_copy(update={"content": [*content, {"type": "text", "text": line}]})
-
-
-def _carrying(
-    message: AnyMessage, used: int, limit: int, told: int, price: Callable[[AnyMessage], int], fill: Fill
-) -> tuple[AnyMessage, int]:
-    """The message, with the line where one is due, and what has been told by then; a model's own words get none."""
-    tenths = _tenths(used + price(message), limit)
-    if tenths <= told or not isinstance(message, HumanMessage | ToolMessage):
-        return message, told
-    tenths = max(tenths, _tenths(used + price(fill(message, tenths)), limit))  # the line takes room, too
-    return fill(message, tenths), tenths
 
 
 def _tenths(tokens: int, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""How one message is shown shorter than it is: cleared, or clamped to its head and tail.
+"""How one message is shown shorter than it is, cleared or clamped to its head and tail; and what it consists of.
 
 Edits never touch the history; they make a copy for the request. Their texts name ids and characters, never token
 counts, so that they are the same in every request.
@@ -22,17 +22,12 @@ TextEdit = Callable[[str], str]
 def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
     """Return the message as `view` shows it; the same object when the view does not edit it."""
     if isinstance(message, ToolMessage) and key in view.cleared:
-        return message.model_copy(update={"content": cleared_text(message, key), "artifact": None})
+        media = media_count(message)
+        size = f"{len(text_of(message.content)):,} characters{f' and {media} media items' if media else ''}"
+        stub = f"[Tool result cleared: {size}; still in the history as message {key}.]"
+        return message.model_copy(update={"content": stub, "artifact": None})
     clamp = view.clamped.get(key)
     return message if clamp is None else clamp_message(message, key, clamp)
-
-
-def cleared_text(message: AnyMessage, key: str) -> str:
-    """Return the stub that stands for a tool result whose content was cleared."""
-    media = media_count(message)
-    extra = f" and {media} media items" if media else ""
-    size = f"{len(text_of(message.content)):,} characters{extra}"
-    return f"[Tool result cleared: {size}; still in the history as message {key}.]"
 
 
 def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
@@ -44,15 +39,23 @@ def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
     def shorten(text: str) -> str:
         return clamp_text(text, key, clamp)
 
-    changes: dict[str, Any] = {"content": _clamp_content(message.content, key, clamp)}
-    if isinstance(message, AIMessage):
-        changes["content"] = _edit_call_blocks(changes["content"], shorten)
-        changes["tool_calls"] = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.tool_calls]
-        changes["invalid_tool_calls"] = [
-            {**call, "args": _edit_strings(call["args"], shorten)} for call in message.invalid_tool_calls
-        ]
-        changes["additional_kwargs"] = _without_raw_calls(message.additional_kwargs)
-    return message.model_copy(update=changes)
+    content: Any = message.content
+    if isinstance(content, str):
+        content = shorten(content)
+    elif isinstance(content, list):
+        content = _clamped_blocks(content, shorten, clamp)
+    if not isinstance(message, AIMessage):
+        return message.model_copy(update={"content": content})
+    if isinstance(content, list):  # arguments inside the blocks of calls are cut like the calls themselves
+        content = [_edit_call_block(block, shorten) for block in content]
+    # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
+    raw = {"tool_calls", "function_call"}
+    extra = {name: value for name, value in message.additional_kwargs.items() if name not in raw}
+    calls = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.tool_calls]
+    invalid = [{**call, "args": _edit_strings(call["args"], shorten)} for call in message.invalid_tool_calls]
+    return message.model_copy(
+        update={"content": content, "tool_calls": calls, "invalid_tool_calls": invalid, "additional_kwargs": extra}
+    )
 
 
 def clamp_text(text: str, key: str, clamp: Clamp) -> str:
@@ -66,11 +69,17 @@ def clamp_text(text: str, key: str, clamp: Clamp) -> str:
 
 def clampable_chars(message: AnyMessage) -> int:
     """Length of the longest piece of text that clamping would cut, in characters."""
-    pieces = [len(text_of(message.content))]
+    longest = len(text_of(message.content))
+    stack: list[Any] = []
     if isinstance(message, AIMessage):
-        calls = (*message.tool_calls, *message.invalid_tool_calls)
-        pieces.extend(len(text) for call in calls for text in _strings(call["args"]))
-    return max(pieces)
+        stack = [call["args"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            longest = max(longest, len(value))
+        else:
+            stack.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    return longest
 
 
 def text_of(content: Any) -> str:
@@ -82,9 +91,7 @@ def text_of(content: Any) -> str:
 
 def media_count(message: AnyMessage) -> int:
     """Return how many content blocks are not text."""
-    if not isinstance(message.content, list):
-        return 0
-    return sum(1 for block in message.content if _block_text(block) is None)
+    return sum(_block_text(block) is None for block in message.content) if isinstance(message.content, list) else 0
 
 
 def _block_text(block: Any) -> str | None:
@@ -94,48 +101,35 @@ def _block_text(block: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _clamp_content(content: Any, key: str, clamp: Clamp) -> Any:
-    if not isinstance(content, list):
-        return clamp_text(content, key, clamp) if isinstance(content, str) else content
+def _clamped_blocks(content: list[Any], shorten: TextEdit, clamp: Clamp) -> list[Any]:
+    """The blocks in their places, signatures and all, cut as one text; the first that is cut carries the marker."""
     whole = text_of(content)
-    clamped = clamp_text(whole, key, clamp)
-    return content if clamped is whole else [*_cut_blocks(content, len(whole), clamped, clamp)]
-
-
-def _cut_blocks(content: list[Any], whole_chars: int, clamped: str, clamp: Clamp) -> Iterator[Any]:
-    """The blocks in their places, signatures and all; the first that is cut carries the marker."""
-    marker, begin = clamped[clamp.head_chars : len(clamped) - clamp.tail_chars], 0
+    clamped = shorten(whole)
+    if clamped is whole:
+        return content
+    marker, begin, blocks = clamped[clamp.head_chars : len(clamped) - clamp.tail_chars], 0, list[Any]()
     for block in content:
         text = _block_text(block)
         if text is None:
-            yield block
+            blocks.append(block)
             continue
         head = text[: max(0, clamp.head_chars - begin)]
-        tail = text[max(0, whole_chars - clamp.tail_chars - begin) :]
+        tail = text[max(0, len(whole) - clamp.tail_chars - begin) :]
         begin += len(text)
-        is_cut = len(head) + len(tail) < len(text)
-        shown, marker = (f"{head}{marker}{tail}", "") if is_cut else (text, marker)
+        shown = text
+        if len(head) + len(tail) < len(text):
+            shown, marker = f"{head}{marker}{tail}", ""
         if shown:
-            yield {**block, "text": shown} if isinstance(block, dict) else shown
+            blocks.append({**block, "text": shown} if isinstance(block, dict) else shown)
+    return blocks
 
 
-def _edit_call_blocks(content: Any, shorten: TextEdit) -> Any:
-    """Cut arguments inside tool-call content blocks (Anthropic `input`, standard `args`) like the calls themselves."""
-    if not isinstance(content, list):
-        return content
-    return [_edit_call_block(block, shorten) if isinstance(block, dict) else block for block in content]
-
-
-def _edit_call_block(block: dict[str, Any], shorten: TextEdit) -> dict[str, Any]:
-    if block.get("type") not in {"tool_use", "tool_call", "function_call"}:
+def _edit_call_block(block: Any, shorten: TextEdit) -> Any:
+    """Cut arguments inside a block of a call (Anthropic `input`, standard `args`)."""
+    if not isinstance(block, dict) or block.get("type") not in {"tool_use", "tool_call", "function_call"}:
         return block
-    edited: dict[str, Any] = {name: _edit_strings(block[name], shorten) for name in ("input", "args") if name in block}
+    edited = {name: _edit_strings(block[name], shorten) for name in ("input", "args") if name in block}
     return {**{name: value for name, value in block.items() if name != "partial_json"}, **edited}
-
-
-def _without_raw_calls(additional: dict[str, Any]) -> dict[str, Any]:
-    """Drop the provider's raw copy of the calls; integrations rebuild it from `tool_calls`."""
-    return {key: value for key, value in additional.items() if key not in {"tool_calls", "function_call"}}
 
 
 def _edit_strings(value: Any, change: TextEdit) -> Any:
@@ -143,17 +137,10 @@ def _edit_strings(value: Any, change: TextEdit) -> Any:
         return change(value)
     if isinstance(value, dict):
         return {key: _edit_strings(item, change) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_edit_strings(item, change) for item in value]
-    return value
+    return [_edit_strings(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in items for text in _strings(item)]
-
+# ---- what a message consists of --------------------------------------------------------------------------------------
 
 MEDIA_TYPES = {
     "image": "image", "image_url": "image", "input_image": "image",
@@ -162,39 +149,19 @@ MEDIA_TYPES = {
 }  # fmt: skip
 """Content block types that hold media, with their kind."""
 
+# Blocks that state a call, mostly one that `tool_calls` states too; and what a model thought before it answered.
 CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call", "tool_call_chunk"})
-"""Blocks that state a call; mostly one that `tool_calls` states too."""
-
-CALL_ARGUMENTS = ("input", "args", "arguments", "partial_json")
-"""Where blocks keep the arguments of a call."""
-
 REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
-"""Blocks of what a model thought before it answered."""
-
-ENCRYPTED_TYPE = "redacted_thinking"
-"""A block whose data is reasoning that only the provider can read."""
-
-COMPACTION_TYPE = "compaction"
-"""A block in which a provider wrote down what was before it, as text or encrypted; it ignores the rest."""
-
-TOOL_REFERENCE_TYPE = "tool_reference"
-"""A block that brings the definition of a deferred tool into the prompt."""
-
-UNSENT_KEYS = frozenset(
+COMPACTION_TYPE = "compaction"  # a block in which a provider wrote down what was before it; it ignores the rest
+TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
+MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
+MAX_PARTS = 10_000  # values of one unknown block that are looked at, so that a cyclic one ends
+_ENCRYPTED_TYPE = "redacted_thinking"  # its data is reasoning that only the provider can read
+_CALL_ARGUMENTS = ("input", "args", "arguments", "partial_json")  # where blocks keep the arguments of a call
+_UNSENT_KEYS = frozenset(  # of unknown blocks: no content of the prompt
     {"type", "id", "index", "signature", "cache_control", "extras", "annotations", "encrypted_content"}
 )
-"""Keys of unknown blocks that are no content of the prompt."""
-
-MAX_DEPTH = 8
-"""Blocks inside blocks that are followed as such; results hold blocks, and those hold no further results."""
-
-MAX_PARTS = 10_000
-"""Values of one unknown block that are looked at, so that a cyclic one ends."""
-
-BLOB_CHARS = 1_024
-"""Text of an unknown block that begins with so many base64 characters is data: no word or path is as long."""
-
-_BLOB = re.compile(rf"data:[^,\s]{{0,200}},|[A-Za-z0-9+/_-]{{{BLOB_CHARS}}}")
+_BLOB = re.compile(r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}")  # base64: no word or path is as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,20 +197,20 @@ Piece = str | Media | Call
 
 def pieces(message: BaseMessage) -> Iterator[Piece]:
     """Yield everything of a message that a provider counts, in no particular order."""
-    content = message.content
     if message.name:
         yield message.name
-    if isinstance(message, AIMessage):
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
-        yield from _content(content, tuple(call.get("id") for call in calls))
-        for call in calls:
-            yield _call(call)
-        if not calls and message.additional_kwargs:
-            yield from _raw_calls(message.additional_kwargs)
+    if not isinstance(message, AIMessage):
+        if isinstance(message, ToolMessage):
+            yield Call()
+        yield from _content(message.content, ())
         return
-    if isinstance(message, ToolMessage):
-        yield Call()
-    yield from _content(content, ())
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    yield from _content(message.content, tuple(call.get("id") for call in calls))
+    yield from map(_call, calls)
+    if not calls and (kept := message.additional_kwargs):  # integrations that did not parse their provider's calls
+        raw = kept.get("tool_calls")
+        functions = [call.get("function") for call in raw if isinstance(call, Mapping)] if isinstance(raw, list) else []
+        yield from (_call(made) for made in (*functions, kept.get("function_call")) if isinstance(made, Mapping))
 
 
 def compact_json(value: Any) -> str:
@@ -266,7 +233,7 @@ def leaves(value: Any) -> Iterator[str | Media]:
         left -= 1
         item = stack.pop()
         if isinstance(item, Mapping):
-            stack.extend([part for key, part in item.items() if key not in UNSENT_KEYS][:left])
+            stack.extend([part for key, part in item.items() if key not in _UNSENT_KEYS][:left])
         elif isinstance(item, list | tuple):
             stack.extend(item[:left])
         elif isinstance(item, bytes | bytearray) or (isinstance(item, str) and _BLOB.match(item)):
@@ -294,7 +261,7 @@ def _block(block: Mapping[str, Any], sent: tuple[Any, ...], depth: int) -> Itera
         yield text
     elif kind in MEDIA_TYPES:
         yield from _media(MEDIA_TYPES[kind], block, depth)
-    elif kind == ENCRYPTED_TYPE:
+    elif kind == _ENCRYPTED_TYPE:
         yield Media("encrypted", block)
     elif kind == COMPACTION_TYPE and not block.get("content") and block.get("encrypted_content"):
         yield Media("encrypted", {"data": block["encrypted_content"]})
@@ -310,9 +277,7 @@ def _block(block: Mapping[str, Any], sent: tuple[Any, ...], depth: int) -> Itera
 
 def _media(kind: str, block: Mapping[str, Any], depth: int) -> Iterator[Piece]:
     """A block of media; a document may hold blocks of its own, and states its title and context as text."""
-    for key in ("title", "context"):
-        if isinstance(text := block.get(key), str):
-            yield text
+    yield from (text for key in ("title", "context") if isinstance(text := block.get(key), str))
     source = block.get("source")
     if isinstance(source, Mapping) and source.get("type") == "content":
         yield from _content(source.get("content"), (), depth + 1)
@@ -327,14 +292,5 @@ def _repeats(block: Mapping[str, Any], sent: tuple[Any, ...]) -> bool:
 
 
 def _call(call: Mapping[str, Any]) -> Call:
-    arguments = next((found for key in CALL_ARGUMENTS if (found := call.get(key)) is not None), "")
+    arguments = next((found for key in _CALL_ARGUMENTS if (found := call.get(key)) is not None), "")
     return Call(str(call.get("name") or ""), arguments)
-
-
-def _raw_calls(kept: Mapping[str, Any]) -> Iterator[Call]:
-    """Calls in the provider's own shape, of integrations that did not parse them."""
-    raw = kept.get("tool_calls")
-    functions = [call.get("function") for call in raw if isinstance(call, Mapping)] if isinstance(raw, list) else []
-    for function in (*functions, kept.get("function_call")):
-        if isinstance(function, Mapping):
-            yield _call(function)

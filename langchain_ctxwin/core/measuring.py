@@ -117,7 +117,7 @@ def begun_by_provider(session: Session, request: Request, priced_view: PricedVie
         begun = cut(request, priced_view, start, goal)
         begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
         after, reason = (
-            noted(request, view, request.priced_view(begun, ""), goal).view,
+            noted(request, priced_view, request.priced_view(begun, ""), goal).view,
             "the provider compacted what was before",
         )
     counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}

@@ -25,27 +25,16 @@ from langchain_ctxwin.core.edits import (
     leaves,
 )
 
+# Providers by a word in the name that an integration or a catalog gives them; the first that is found counts.
 PROVIDERS = {
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "google": "gemini",
-    "gemini": "gemini",
-    "vertex": "gemini",
-}
-"""Providers by a word in the name that an integration or a catalog gives them; the first that is found counts."""
-
+    "anthropic": "anthropic", "openai": "openai", "google": "gemini", "gemini": "gemini", "vertex": "gemini"
+}  # fmt: skip
+# Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`.
 PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
-"""Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`."""
+NEVER_DEFER = frozenset({"gemini", "other"})  # their prompt holds the definition of every tool, however it is marked
+MEMORY_TYPE = "memory_"  # begins the type of Anthropic's memory tool; its version follows
 
-NEVER_DEFER = frozenset({"gemini", "other"})
-"""Providers whose prompt holds the definition of every tool, however it is marked."""
-
-MEMORY_TYPE = "memory_"
-"""Begins the type of Anthropic's memory tool; its version follows."""
-
-FOUND_KEY = "ctxwin_tools"
-"""Key of an artifact that names the tools which a search found."""
-
+FOUND_KEY = "ctxwin_tools"  # key of an artifact that names the tools which a search found
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
 
@@ -61,7 +50,8 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return None
     found = [block for block in _blocks(message.content) if block.get("type") == COMPACTION_TYPE]
-    return next((block for block in reversed(found) if _text(block) or _encrypted(block)), None)
+    told = (block for block in reversed(found) if _text(block) or _text(block, "encrypted_content"))
+    return next(told, None)
 
 
 def is_read(message: BaseMessage, provider: str) -> bool:
@@ -202,11 +192,6 @@ def _portable(block: Any) -> Iterator[Any]:
             yield {"type": "text", "text": f"[{kind}]\n{told}"}
 
 
-def _text(block: Mapping[str, Any]) -> str:
-    text = block.get("content")
+def _text(block: Mapping[str, Any], key: str = "content") -> str:
+    text = block.get(key)
     return text if isinstance(text, str) else ""
-
-
-def _encrypted(block: Mapping[str, Any]) -> str:
-    data = block.get("encrypted_content")
-    return data if isinstance(data, str) else ""

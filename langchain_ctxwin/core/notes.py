@@ -22,6 +22,7 @@ from langchain_ctxwin.core.record import (
     HOLDS,
     KEEP,
     LABEL,
+    MAY_HOLD,
     WORD,
     RecordLine,
     are_of_two_things,
@@ -32,106 +33,29 @@ from langchain_ctxwin.core.record import (
 )
 from langchain_ctxwin.core.view import Position, message_id
 
+# Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
+# It needs no state of its own: the answer is in the history, before the request that is to be small.
 COMPACT_KEY = "ctxwin_compact"
-"""Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
-It needs no state of its own: the answer is in the history, before the request that is to be small."""
-
+# The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
+# that it brought has the next one.
 READ_MORE = "read_more"
-"""The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
-that it brought has the next one."""
+MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
+MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
+STATEMENT_CHARS = 240  # two sentences
+MAX_STATEMENTS = 40  # taken from one message
+MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
+MAX_JUDGED, JUDGED_CHARS = 20, 50_000  # newest results looked through for use, in so much of what followed each
+DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
+OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
+SHORT_CHARS = 40  # an answer that says no more than that it was one
+ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, OUTCOME_CHARS = 200, 100, 60, 60  # a line is read at a glance
+LABEL_CHARS, TEXT_VALUE_CHARS = 40, 48  # of what labels a value, and of a text field kept whole, such as a name
+MIN_NUMBER_CHARS = 3  # of a JSON field: its name says what it is
 
-MAX_LINES = 20
-LINE_CHARS = 240
-"""Most lines of one request to keep something, and the longest: a screenful, which most records have room for."""
-
-
-def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
-    """True when an agent asked for a compaction after its last answer, and none has happened since.
-
-    Args:
-        messages: the full history.
-        since: the last message at the time of the latest compaction.
-    """
-    newest = next(_requests(messages), None)
-    if newest is None:
-        return False
-    compacted = since.find(messages) if since else None
-    return compacted is None or compacted < newest
-
-
-def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
-    """Return the lines for what must stay, as the agent said after its last answer."""
-    positions = sorted(_requests(messages))
-    return tuple(line for i in positions for line in kept_lines(messages[i], message_id(messages, i)))
-
-
-def kept_lines(message: AnyMessage, key: str) -> Iterator[RecordLine]:
-    """Yield the lines for what must stay by the word of one message; none for most messages."""
-    keep = message.additional_kwargs.get(COMPACT_KEY) if isinstance(message, ToolMessage) else None
-    return lines_to_keep(keep, key) if isinstance(keep, str) else iter(())
-
-
-def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
-    """Yield one line for each statement of a text that must stay."""
-    for statement in statements(text)[:MAX_LINES]:
-        yield RecordLine("open", f"{KEEP}{one_line(statement)[:LINE_CHARS]}", key, HOLDS)
-
-
-def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
-    """Positions of the requests after the last answer, newest first."""
-    for index in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[index], AIMessage):
-            return
-        if COMPACT_KEY in messages[index].additional_kwargs:
-            yield index
-
-
-MAX_SCAN_CHARS = 60_000
-"""Characters looked at in one message, two thirds at its head: linear time, and more than any record can hold."""
-
-MAX_JUDGED = 20
-"""Newest tool results of a compaction that are looked through for use: each is searched for in all that followed."""
-
-JUDGED_CHARS = 50_000
-"""Characters after a result in which its use is looked for: some dozens of calls, and a search of milliseconds."""
-
-MAX_VALUES = 2_000
-"""Values taken from one message: many times more than a record holds."""
-
-MAX_STATEMENTS = 40
-STATEMENT_CHARS = 240
-"""Statements taken from one message, and the length of one: two sentences."""
-
-DOCUMENT_CHARS = 1_200
-OUTPUT_CHARS = 400
-"""Length from which a user message is a document whose values count, not its sentences; the second for one that answers
-a fenced block of code, as agents without tool calls get their results."""
-
-SHORT_CHARS = 40
-"""Length of an answer that says no more than that it was one."""
-
-ANSWER_CHARS = 200
-CALL_CHARS = 100
-ARGUMENT_CHARS = 60
-OUTCOME_CHARS = 60
-"""Length of an answer, of a call, of one of its arguments, and of what came of it: a line is read at a glance."""
-
-LABEL_CHARS = 40
-TEXT_VALUE_CHARS = 48
-"""Length of the field or word that labels a value, and of a text field that is kept whole, such as a name."""
-
-MIN_NUMBER_CHARS = 3
-"""Shortest number of a JSON field: its name says what it is."""
-
-Result = tuple[ToolMessage, str]
-"""A result with the id of its message."""
-
-Results = dict[str, Result]
-"""Results by the id of the call that they answer."""
-
+Result = tuple[ToolMessage, str]  # a result with the id of its message
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
+# A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others.
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0900-\u0dff\u0e30-\u0e4e'\u2019-])+")
-"""A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others."""
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _LIKE_A_START = re.compile(r"(?:user|open|answered|keep):", re.IGNORECASE)  # how lines of other kinds begin
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
@@ -141,43 +65,72 @@ _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
 
 
-def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
-    """Yield the lines of messages that leave, in order; a value is a line of its own until it is merged.
+def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
+    """True when an agent asked for a compaction after its last answer, and none has happened since (at `since`)."""
+    newest = next(_requests(messages), None)
+    compacted = since.find(messages) if since and newest is not None else None
+    return newest is not None and (compacted is None or compacted < newest)
 
-    Args:
-        messages: whole steps.
-        ids: the ids of the messages.
-        before: the message that precedes them.
-    """
-    spent = _spent_cursors(messages)
+
+def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
+    """Return the lines for what must stay, as the agent said after its last answer."""
+    positions = sorted(_requests(messages))
+    return tuple(line for i in positions for line in _kept_lines(messages[i], message_id(messages, i)))
+
+
+def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
+    """Yield one line for each statement of a text that must stay."""
+    for statement in statements(text)[:MAX_KEPT]:
+        yield RecordLine("open", f"{KEEP}{one_line(statement)[:STATEMENT_CHARS]}", key, HOLDS)
+
+
+def _kept_lines(message: AnyMessage, key: str) -> Iterator[RecordLine]:
+    keep = message.additional_kwargs.get(COMPACT_KEY) if isinstance(message, ToolMessage) else None
+    return lines_to_keep(keep, key) if isinstance(keep, str) else iter(())
+
+
+def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
+    """Positions of the requests to compact after the last answer, newest first."""
+    for index in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[index], AIMessage):
+            return
+        if COMPACT_KEY in messages[index].additional_kwargs:
+            yield index
+
+
+def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
+    """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
+    calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
+    spent = {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
     return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
 
 
-def _spent_cursors(messages: Sequence[AnyMessage]) -> set[str]:
-    """The cursors that were read: a dozen of them would take the room of what people said."""
-    calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
-    return {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
+def rules(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
+    """Return the lines for what a person said in a message that goes on to hold."""
+    text = text_of(message.content)
+    lines = [] if all(_kind_of(text, before)) else filter(MAY_HOLD.search, _ends(text))
+    return [statement for line in lines for statement in _statements([line], key) if statement.uses >= HOLDS]
 
 
 def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
-    previous = before
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            yield from _of_answer(message, key, answers.get(position, {}))
+            results = [answers.pop((position, call["id"] or ""), None) for call in message.tool_calls]
+            yield from _of_answer(message, key, results)
         elif isinstance(message, HumanMessage):
-            yield from _of_person(text_of(message.content), key, previous)
+            yield from _of_person(text_of(message.content), key, before)
         elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
             yield from _values(text_of(message.content), key, uses=1)
-        previous = message
+        before = message
     for message, key in others:
-        yield from kept_lines(message, key)
+        yield from _kept_lines(message, key)
         yield from _values(text_of(message.content), key, uses=0)
 
 
-def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[int, Results], list[Result]]:
+def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, str], Result], list[Result]]:
     """The results by the position of the message that called, since ids of calls are used again; then all others."""
-    answers: dict[int, Results] = {}
+    answers: dict[tuple[int, str], Result] = {}
     others: list[Result] = []
     callers: dict[str, int] = {}
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
@@ -188,11 +141,11 @@ def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[i
             if caller is None:  # the call was made before these messages, or has its result
                 others.append((message, key))
             else:
-                answers.setdefault(caller, {})[message.tool_call_id] = (message, key)
+                answers[caller, message.tool_call_id] = message, key
     return answers, others
 
 
-def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[RecordLine]:
+def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -> Iterator[RecordLine]:
     text = text_of(message.content)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
@@ -200,14 +153,13 @@ def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[Recor
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, 1)
     yield from _values(text, key, uses=1)
-    for call in message.tool_calls:
-        result, result_key = results.pop(call["id"] or "", (None, ""))
+    for call, found in zip(message.tool_calls, results, strict=True):
+        result, result_key = found or (None, key)
         if result is not None and COMPACT_KEY in result.additional_kwargs:
-            yield from kept_lines(result, result_key)
+            yield from _kept_lines(result, result_key)
             continue
         outcome = _outcome(result)  # who deletes a result takes back what it said
-        source = result_key if outcome and result is not None else key
-        yield RecordLine("done", f"{_call(call['name'], call['args'])}{outcome}", source, 1)
+        yield RecordLine("done", f"{_call(call['name'], call['args'])}{outcome}", result_key if outcome else key, 1)
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:
             yield from _values(text_of(result.content), result_key, uses=0)
@@ -217,36 +169,44 @@ def _of_answer(message: AIMessage, key: str, results: Results) -> Iterator[Recor
 
 
 def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
-    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
-    is_document = len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
-    ends = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    found = _labelled_statements(ends) if not is_output or not is_document else []
-    is_cut = len(found) == MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
+    is_output, is_document = _kind_of(text, previous)
+    found = [] if is_output and is_document else _statements(_ends(text), key)
+    is_cut = len(found) >= MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
     if is_document or is_cut:
         yield from _values(text, key, uses=0 if is_output and is_document else 1)
-    for statement in found:
-        if not is_document or statement.uses >= HOLDS:
-            yield replace(statement, source=key)
+    yield from (statement for statement in found if not is_document or statement.uses >= HOLDS)
 
 
-def _labelled_statements(text: str) -> list[RecordLine]:
-    """The statements of a text; what follows a label on its line ("RULE: ...") holds as the labelled one does."""
+def _kind_of(text: str, previous: AnyMessage | None) -> tuple[bool, bool]:
+    """Whether what a person sent answers a block of code, and whether it is a document."""
+    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
+    return is_output, len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
+
+
+def _ends(text: str) -> list[str]:
+    """The lines of both ends of a text."""
+    both = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
+    return both.split("\n")
+
+
+def _statements(lines: Sequence[str], key: str) -> list[RecordLine]:
+    """What a person says; what follows a label on its line ("RULE: ...") holds as the labelled statement does."""
     found = list[RecordLine]()
-    for line in text.split("\n"):
+    for line in map(one_line, lines):
         sentences = statements(line)
         uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
-        found += [
-            replace(made, uses=max(uses, made.uses))
-            for s in sentences
-            if (made := said(_clipped(s, STATEMENT_CHARS), ""))
-        ]
+        for made in (said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):
+            found.append(made if made.uses >= uses else replace(made, uses=uses))
     return found[:MAX_STATEMENTS]
 
 
 def _call(name: str, args: object) -> str:
     if not isinstance(args, Mapping):
         return _clipped(f"{_name(name)}({args})", CALL_CHARS)
-    values = {label: value if isinstance(value, str) else _json(value) for label, value in args.items()}
+    values = {
+        label: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for label, value in args.items()
+    }
     if len(values) == 1:
         return f"{_name(name)}({_clipped(next(iter(values.values())), CALL_CHARS)})"
     shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
@@ -259,23 +219,22 @@ def _outcome(result: ToolMessage | None) -> str:
     text = text_of(result.content).strip()
     if result.status == "error":
         return f" → error {_clipped(text, OUTCOME_CHARS)}"
-    if not text or len(text) > OUTCOME_CHARS:
-        return ""
-    return f" → {_clipped(text, OUTCOME_CHARS)}"
+    return f" → {_clipped(text, OUTCOME_CHARS)}" if text and len(text) <= OUTCOME_CHARS else ""
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
+    """The values of a text; of a result those first whose like it has fewest of."""
     found: dict[str, tuple[str, str]] = {}
     for label, value in labelled(text):
         part = _part(label, value)
-        is_new = value not in found or are_of_two_things(found[value][1], part)
-        found.setdefault(part if is_new and value in found else value, (value, part))
+        is_other = value in found and are_of_two_things(found[value][1], part)
+        found.setdefault(part if is_other else value, (value, part))
         if len(found) >= MAX_VALUES:
             break
     shapes: dict[str, int] = {}
     ranked = []
     for order, (value, part) in enumerate(found.values()):
-        shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE))
+        shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) if uses == 0 else ""
         shapes[shape] = shapes.get(shape, -1) + 1
         ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, part))
     for _, _, part in sorted(ranked):
@@ -287,13 +246,7 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
 
     Nothing was taken from one when no identifier, path or number in it occurs in what the agent wrote or called after
     it. A result without any cannot be judged and is left out.
-
-    Args:
-        messages: the history.
-        results: positions of the results, in order.
     """
-    if not results:
-        return []
     later, unused = "", []
     end = len(messages)
     for index in reversed(results[-MAX_JUDGED:]):
@@ -324,12 +277,16 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
     """
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    data = _parsed(text)
-    if data is None:
-        yield from _tokens(text)
-        return
-    for label, value in _leaves(data):
-        yield from _of_field(label, value)
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            for label, value in _leaves(data):
+                yield from _of_field(label, value)
+            return
+    yield from _tokens(text)
 
 
 def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -355,15 +312,6 @@ def _unquoted(text: str) -> str:
 def _name(label: str) -> str:
     """A name without signs that could pass for those of the record: what begins a line comes from anywhere."""
     return _NO_NAME.sub("_", label.strip())[:LABEL_CHARS]
-
-
-def _parsed(text: str) -> Any:
-    if text.lstrip()[:1] not in {"{", "["}:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _leaves(value: Any, label: str = "") -> Iterator[tuple[str, Any]]:
@@ -392,9 +340,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _clipped(text: str, chars: int) -> str:
-    line = one_line(text[: 4 * chars])
+    return _cut(one_line(text[: 4 * chars]), chars)
+
+
+def _cut(line: str, chars: int) -> str:
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

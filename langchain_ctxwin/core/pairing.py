@@ -23,31 +23,24 @@ CONTINUE_TEXT = "[Continue.]"
 UNANSWERED_TEXT = "[No result: this call was not answered.]"
 LATE_TEXT = "[Result of an earlier call, which came late]"
 SYSTEM_NOTE_TEXT = "[System note]"
-UNANSWERED = ":unanswered"
-"""How the id of a placeholder ends."""
+UNANSWERED = ":unanswered"  # ends the id of a placeholder
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
 
-    starts_with_ai: bool = False
-    """A request may begin with an answer, such as a greeting."""
-
+    starts_with_ai: bool = False  # a request may begin with an answer, such as a greeting
     calls_after_ai: bool = True
     """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
 
     takes_system: bool = False
-    """System messages stay in their place. Elsewhere integrations move them to the front, and the cached prefix is
-    lost."""
+    """System messages stay in place. Elsewhere integrations move them to the front, and the cached prefix is lost."""
 
     provider: str = ""
-    """Whose blocks it reads: `anthropic`, `openai` or `gemini`; `other` for one that reads none; empty when nobody
-    knows."""
+    """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
 
-    takes_cache_key: bool = False
-    """A call may name the conversation for the provider's prompt cache."""
-
+    takes_cache_key: bool = False  # a call may name the conversation for the provider's prompt cache
     loads_tools: bool = False
     """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
 
@@ -56,7 +49,6 @@ class Rules:
 
 
 UNKNOWN = Rules()
-"""Rules of a provider that nobody knows."""
 
 
 def repair_step(
@@ -69,15 +61,12 @@ def repair_step(
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
     unanswered calls get a marked placeholder, and a result that comes after it is a labelled user-side note, as system
-    messages are where the provider does not take them.
-
-    Args:
-        messages: the step.
-        previous: what is shown before it.
-        rules: what the provider takes.
-        unanswered: ids of the calls before it that were shown with a placeholder.
+    messages are where the provider does not take them. `unanswered` are the ids of the calls before the step that were
+    shown with a placeholder.
     """
-    messages = [_with_content(message) for message in messages]
+    # Adapters that do not validate leave `None` as content; integrations and counters expect text.
+    missing: object = None
+    messages = [m.model_copy(update={"content": ""}) if m.content is missing else m for m in messages]
     first = messages[0]
     if call_ids(first):
         body = _exchange(messages, rules, unanswered)
@@ -85,7 +74,14 @@ def repair_step(
         body = (_late(first),)
     else:
         body = _lone(first, rules)
-    return _with_opening(body, previous, rules)
+    if not body or not isinstance(body[0], AIMessage):
+        return body
+    is_call = bool(call_ids(body[0]))
+    if previous is None and not (rules.starts_with_ai and (rules.calls_after_ai or not is_call)):
+        return (note(OPENING_TEXT, f"{body[0].id}:opening"), *body)
+    if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai:
+        return (note(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
+    return body
 
 
 def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
@@ -97,21 +93,19 @@ def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
 
 def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN) -> bool:
     """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
-    first, count = messages[0], len(messages)
-    if type(first) is HumanMessage:
-        return count == 1 and isinstance(first.content, str) and not first.content.isspace() and first.content != ""
-    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls:
+    first = messages[0]
+    calls = first.tool_calls if type(first) is AIMessage else []
+    if type(first) is HumanMessage or (type(first) is AIMessage and not calls and previous is not None):
+        is_filled = isinstance(first.content, str) and first.content != "" and not first.content.isspace()
+        return is_filled and len(messages) == 1 and not getattr(first, "invalid_tool_calls", ())
+    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls or first.content is None:
         return False
-    calls = first.tool_calls
-    if not calls:
-        return count == 1 and isinstance(first.content, str) and not first.content.isspace() and first.content != ""
-    is_refused = isinstance(previous, AIMessage) and not rules.calls_after_ai
-    if first.content is None or is_refused or count != len(calls) + 1:
+    if len(messages) != len(calls) + 1 or (isinstance(previous, AIMessage) and not rules.calls_after_ai):
         return False
-    for call, result in zip(calls, messages[1:], strict=True):
-        if type(result) is not ToolMessage or result.tool_call_id != call["id"] or result.content is None:
-            return False
-    return True
+    return all(
+        type(result) is ToolMessage and result.tool_call_id == call["id"] and result.content is not None
+        for call, result in zip(calls, messages[1:], strict=True)
+    )
 
 
 def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
@@ -121,16 +115,23 @@ def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
         >>> find_faults([AIMessage("hello")])
         ['the first message after the system prompt is ai, not human']
     """
-    faults: list[str] = []
-    body = list(messages)
-    while body and isinstance(body[0], SystemMessage):
-        body.pop(0)
+    begin = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    body, faults, index = messages[begin:], list[str](), 0
     if body and not isinstance(body[0], HumanMessage):
         faults.append(f"the first message after the system prompt is {body[0].type}, not human")
-    index = 0
     while index < len(body):
-        index, found = _check(body, index)
-        faults.extend(found)
+        message = body[index]
+        index += 1
+        if isinstance(message, ToolMessage):
+            faults.append(f"tool result {message.tool_call_id!r} answers no call")
+        elif isinstance(message, SystemMessage) or is_empty(message):
+            what = "a late system message" if message.type == "system" else "empty"
+            faults.append(f"message {index - 1} is {what}")
+        elif wanted := [*call_ids(message)]:
+            following = body[index : index + len(wanted)]
+            answered = [reply.tool_call_id for reply in following if isinstance(reply, ToolMessage)]
+            index += len(answered)
+            faults += [f"calls {wanted} are answered by {answered}"] if answered != wanted else []
     return faults
 
 
@@ -144,24 +145,14 @@ def is_empty(message: AnyMessage) -> bool:
     return not (text_of(message.content).strip() or media_count(message) or call_ids(message))
 
 
-def _with_content(message: AnyMessage) -> AnyMessage:
-    """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
-    missing: object = message.content
-    return message.model_copy(update={"content": ""}) if missing is None else message
-
-
 def _lone(message: AnyMessage, rules: Rules) -> tuple[AnyMessage, ...]:
     if isinstance(message, ToolMessage | RemoveMessage):
         return ()
-    if isinstance(message, SystemMessage):
-        if rules.takes_system and not is_empty(message):
-            return (message,)
+    if isinstance(message, SystemMessage) and not (rules.takes_system and not is_empty(message)):
         return (note(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
         return (message,)
-    if isinstance(message, AIMessage):
-        return ()
-    return (message.model_copy(update={"content": EMPTY_USER_TEXT}),)
+    return () if isinstance(message, AIMessage) else (message.model_copy(update={"content": EMPTY_USER_TEXT}),)
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -181,44 +172,14 @@ def _exchange(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collecti
         if isinstance(message, ToolMessage | SystemMessage):
             continue
         ordered.append(message)
-        ordered.extend(_take_result(results, message, call_id) for call_id in call_ids(message))
+        for call_id in call_ids(message):
+            place = next((i for i, result in enumerate(results) if result.tool_call_id == call_id), None)
+            key = f"{message.id}:{call_id}{UNANSWERED}"
+            placeholder = ToolMessage(content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=key)
+            ordered.append(placeholder if place is None else results.pop(place))
     late = (_late(result) for result in results if result.tool_call_id in unanswered)
     notes = (_lone(message, rules)[0] for message in messages if isinstance(message, SystemMessage))
     return (*ordered, *late, *notes)
-
-
-def _take_result(results: list[ToolMessage], caller: AnyMessage, call_id: str) -> ToolMessage:
-    for position, result in enumerate(results):
-        if result.tool_call_id == call_id:
-            return results.pop(position)
-    return ToolMessage(
-        content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=f"{caller.id}:{call_id}{UNANSWERED}"
-    )
-
-
-def _with_opening(body: tuple[AnyMessage, ...], previous: AnyMessage | None, rules: Rules) -> tuple[AnyMessage, ...]:
-    if not body or not isinstance(body[0], AIMessage):
-        return body
-    is_call = bool(call_ids(body[0]))
-    if previous is None and not (rules.starts_with_ai and (rules.calls_after_ai or not is_call)):
-        return (note(OPENING_TEXT, f"{body[0].id}:opening"), *body)
-    if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai:
-        return (note(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
-    return body
-
-
-def _check(body: Sequence[AnyMessage], index: int) -> tuple[int, list[str]]:
-    message = body[index]
-    if isinstance(message, ToolMessage):
-        return index + 1, [f"tool result {message.tool_call_id!r} answers no call"]
-    if isinstance(message, SystemMessage) or is_empty(message):
-        return index + 1, [f"message {index} is {'a late system message' if message.type == 'system' else 'empty'}"]
-    wanted = call_ids(message)
-    following = body[index + 1 : index + 1 + len(wanted)]
-    answered = [reply.tool_call_id for reply in following if isinstance(reply, ToolMessage)]
-    if answered == list(wanted):
-        return index + 1 + len(wanted), []
-    return index + 1 + len(answered), [f"calls {list(wanted)} are answered by {answered}"]
 
 
 def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessage, ...]:
@@ -234,22 +195,17 @@ def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessa
     waiting: list[str] = []
     for message in shown:
         if isinstance(message, ToolMessage) and waiting:
-            renamed.append(_answer_to(message, waiting.pop(0)))
+            free = waiting.pop(0)
+            is_same = message.tool_call_id == free
+            renamed.append(message if is_same else message.model_copy(update={"tool_call_id": free}))
             continue
-        waiting = [_free(call_id, taken) for call_id in call_ids(message)]
+        waiting = []
+        for call_id in call_ids(message):
+            candidates = (call_id if number == 0 else f"{call_id}_{number}" for number in count())
+            waiting.append(next(name for name in candidates if name and name not in taken))
+            taken.add(waiting[-1])
         renamed.append(_calling(message, waiting) if isinstance(message, AIMessage) and waiting else message)
     return tuple(renamed)
-
-
-def _free(call_id: str, taken: set[str]) -> str:
-    candidates = (call_id if number == 0 else f"{call_id}_{number}" for number in count())
-    free = next(candidate for candidate in candidates if candidate and candidate not in taken)
-    taken.add(free)
-    return free
-
-
-def _answer_to(result: ToolMessage, call_id: str) -> ToolMessage:
-    return result if result.tool_call_id == call_id else result.model_copy(update={"tool_call_id": call_id})
 
 
 def _calling(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
@@ -258,12 +214,10 @@ def _calling(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
     if list(old_ids) == list(new_ids):
         return message
     names = {old: new for old, new in zip(old_ids, new_ids, strict=True) if old}
-    split = len(message.tool_calls)
+    free = iter(new_ids)
     changes: dict[str, Any] = {
-        "tool_calls": [{**call, "id": new} for call, new in zip(message.tool_calls, new_ids[:split], strict=True)],
-        "invalid_tool_calls": [
-            {**call, "id": new} for call, new in zip(message.invalid_tool_calls, new_ids[split:], strict=True)
-        ],
+        "tool_calls": [{**call, "id": next(free)} for call in message.tool_calls],
+        "invalid_tool_calls": [{**call, "id": next(free)} for call in message.invalid_tool_calls],
         "additional_kwargs": _renamed(message.additional_kwargs, names),
     }
     if isinstance(message.content, list):

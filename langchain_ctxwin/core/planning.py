@@ -5,7 +5,7 @@ plan, prepare, relieve (soft)  |  emergency (hard):  Window -> Compaction | None
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
@@ -18,7 +18,7 @@ from langchain_ctxwin.core.compaction import (
     Compaction,
     Goal,
     cut,
-    first_that,
+    first_enough,
     left_behind,
     noted,
     portion,
@@ -35,49 +35,31 @@ from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError
 
-SUMMARY_SHARE = 0.2
-"""Default size of a summary as a share of the room for history: dense, yet far less than what it replaces."""
-
-SUMMARY_BOUNDS_TOKENS = (64, 2000)
-"""Smallest and largest default size of a summary: a paragraph and two pages."""
-
-WAITING_SHARE = 1.25
-"""How far a history may grow past its own bounds while a summary is awaited, as a share of them."""
-
-LEAST_KEPT = 0.1
-"""Room for history that a snapshot leaves untouched, as a share: when a giant result follows at once, the newest steps
-are still there word for word."""
-
+# Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
+# paragraph, at most two pages.
+SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
+WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while a summary is awaited, as a share of them
+LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant result may follow at once
+# Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
+# record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
-"""Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
-record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts."""
-
-MIN_LEFT_OUT_RATIO = 2.0
-"""A summary of what left without one has to replace at least this many times its own size."""
-
-MIN_CLEAR_TOKENS = 50
-"""Smallest saving for which a tool result is cleared: about twice its stub."""
-
-EXCERPT_CHARS = 40
-"""Part of a text that says which one is meant: half a line."""
-
+MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
+MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
+EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
+
+
+# ---- soft: a summary, before the request is at its limit ------------------------------------------------------------
 
 
 def due(window: Window, *, is_local: bool) -> Compaction | None:
     """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
-    if not _may_summarize(window):
-        return None
-    reason = _overdue(window, window.goal.trigger, window.goal.max_messages)
-    if not reason:
-        return None
-    return _shrunk(window, reason) if is_local else _summary(window, reason)
-
-
-def _shrunk(window: Window, reason: str) -> Compaction | None:
-    """What leaves when no model writes summaries: the record tells of it, so nothing is waited for."""
-    compaction, priced_view = reduction(window, window.goal, reason=reason), window.priced_view
-    if compaction is None or _has_too_many(priced_view, window.goal.max_messages):
+    goal, priced_view = window.goal, window.priced_view
+    reason = _overdue(window, goal.trigger, goal.max_messages) if _may_summarize(window) else ""
+    if not reason or not is_local:
+        return _summary(window, reason) if reason else None
+    compaction = reduction(window, goal, reason=reason)  # the record tells of it, so nothing is waited for
+    if compaction is None or _has_too_many(priced_view, goal.max_messages):
         return compaction
     freed = priced_view.total_tokens - compaction.tokens_after
     return compaction if freed >= MIN_PROGRESS * priced_view.total_tokens else None
@@ -86,26 +68,31 @@ def _shrunk(window: Window, reason: str) -> Compaction | None:
 def _summary(window: Window, reason: str) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
     request, priced_view, goal = window.request, window.priced_view, window.goal
-    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
+    summary_tokens, cuts = summary_size(window), [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
+
+    def summarized(start: int) -> PricedView:
+        view = cut(request, priced_view, start, goal)
+        return request.priced_view(replace(view, covered=position_of(request.messages, start - 1)), "")
+
+    def is_enough(start: int) -> bool:
+        after = summarized(start)
+        fits = after.upper_tokens + summary_tokens <= goal.limit
+        few = goal.max_messages is None or len(request.messages) - start <= goal.kept_messages
+        return fits and few and after.total_tokens <= goal.low_water(after)
+
     if not cuts:
         return None
-    summary_tokens = summary_size(window)
-    best = first_that(cuts, lambda start: _is_enough(window, start, summary_tokens))
-    start = cuts[-1] if best is None else best
-    after = noted(request, priced_view.view, _summarized(window, start), goal, summary_tokens=summary_tokens)
-    begin = uncovered(priced_view.view, request.first)
-    tokens_after = after.total_tokens + summary_tokens
+    start = first_enough(priced_view, goal, cuts, is_enough)
+    after = noted(request, priced_view, summarized(start), goal, summary_tokens=summary_tokens)
+    begin, tokens_after = uncovered(priced_view.view, request.first), after.total_tokens + summary_tokens
     pays = priced_view.total_tokens - tokens_after >= MIN_PROGRESS * priced_view.total_tokens
-    if not pays and (goal.max_messages is None or best is None):
+    if not pays and (goal.max_messages is None or not is_enough(start)):
         return None
+    digest = content_digest(request.messages, begin, start)
     return Compaction(
         kind="summarize",
         reason=reason,
-        view=replace(
-            after.view,
-            covered_digest=content_digest(request.messages, begin, start),
-            covered_tokens=after.view.record.tokens,
-        ),
+        view=replace(after.view, covered_digest=digest, covered_tokens=after.view.record.tokens),
         actions=(f"messages summarized: {start - begin:,}",),
         tokens_before=priced_view.total_tokens,
         tokens_after=tokens_after,
@@ -115,32 +102,14 @@ def _summary(window: Window, reason: str) -> Compaction | None:
     )
 
 
-def _is_enough(window: Window, start: int, summary_tokens: int) -> bool:
-    goal, after = window.goal, _summarized(window, start)
-    fits = after.upper_tokens + summary_tokens <= goal.limit
-    few = goal.max_messages is None or len(window.request.messages) - start <= goal.kept_messages
-    return fits and few and after.total_tokens <= goal.low_water(after)
-
-
-def _summarized(window: Window, start: int) -> PricedView:
-    """The request once everything before `start` is summarized, without the summary itself."""
-    request = window.request
-    view = cut(request, window.priced_view, start, window.goal)
-    return request.priced_view(replace(view, covered=position_of(request.messages, start - 1)), "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What a background summary is to cover."""
 
     start: int
-    stop: int
-    """Positions of its messages, stop excluded."""
-
+    stop: int  # excluded
     digest: str
-    max_tokens: int
-    """Length of the summary."""
-
+    max_tokens: int  # length of the summary
     reason: str
 
 
@@ -153,22 +122,48 @@ def prepare(window: Window) -> Snapshot | None:
         return None
     request, priced_view, goal = window.request, window.priced_view, window.goal
     max_tokens, start = summary_size(window), uncovered(priced_view.view, request.first)
-    share = _begin(goal)
+    # Begun below what a compaction keeps, one summary would follow the other for ever.
+    share = max(goal.prepare, goal.keep) if max(goal.prepare, goal.keep) <= 1 else goal.prepare
     most = None if goal.max_messages is None else int(min(share, 1.0) * goal.max_messages)
-    reason, stop = _overdue(window, share, most), None
+    reason, stop, left_out = _overdue(window, share, most), None, priced_view.view.uncovered_tokens
     if reason:
-        stop = _stop(request, priced_view, goal)
-    elif priced_view.view.uncovered_tokens >= MIN_LEFT_OUT_RATIO * max_tokens:
+        stop = _snapshot_stop(request, priced_view, goal)
+    elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
         stop, reason = priced_view.start, f"{priced_view.start - start:,} messages left without a summary"
     if stop is None or stop <= start:
         return None
-    if priced_view.summary and _covered_tokens(priced_view, stop) < FURTHER_ROOMS * goal.room(priced_view):
+    added = left_out + sum(step.tokens for step in priced_view.steps if step.index < stop)
+    if priced_view.summary and added < FURTHER_ROOMS * goal.room(priced_view):
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
-    if not _has_too_many(priced_view, most) and not _pays(request, priced_view, goal, stop, max_tokens):
-        return None
+    if not _has_too_many(priced_view, most) and left_out < MIN_LEFT_OUT_RATIO * max_tokens:
+        after = _without(request, priced_view, goal, stop) if stop > priced_view.start else priced_view
+        if priced_view.total_tokens - after.total_tokens - max_tokens < MIN_PROGRESS * priced_view.total_tokens:
+            return None
     digest = content_digest(request.messages, start, stop)
     return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
+
+
+def _snapshot_stop(request: Request, priced_view: PricedView, goal: Goal) -> int | None:
+    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
+    growth = max(0, goal.ceiling(priced_view) - priced_view.total_tokens)
+    least = priced_view.fixed_tokens + int(LEAST_KEPT * goal.room(priced_view))
+    target = max(least, goal.low_water(priced_view) - growth)
+    most = len(request.messages)
+    if goal.max_messages is not None:
+        to_come = goal.max_messages - shown_messages(priced_view)
+        most = max(LEAST_MESSAGES, goal.kept_messages - to_come)
+
+    def is_enough(stop: int) -> bool:
+        is_few = len(request.messages) - stop <= most
+        return is_few and _without(request, priced_view, goal, stop).total_tokens <= target
+
+    return first_enough(priced_view, goal, cuts, is_enough) if cuts else None
+
+
+def _without(request: Request, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
+    """The request without everything before `stop`, and without any summary."""
+    return request.priced_view(cut(request, priced_view, stop, goal), "")
 
 
 def relieve(window: Window) -> Compaction | None:
@@ -187,40 +182,9 @@ def relieve(window: Window) -> Compaction | None:
         return reduction(window, window.goal, reason=bound, summary=summary)
     if summary is None or not tells_more:
         return None
-    after = _swapped_in(request, priced_view.view, priced_view, window.goal, summary)
+    after = _swapped_in(request, priced_view, priced_view, window.goal, summary)
     reason = "the summary of messages that had left is ready"
     return _compaction_of(request, priced_view, after, reason=reason) if window.goal.settles(after) else None
-
-
-def emergency(window: Window, target_tokens: int | None = None) -> Compaction | None:
-    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
-    limit = window.budget.input_limit if target_tokens is None else target_tokens
-    if window.priced_view.upper_tokens <= limit:
-        return None
-    reason = f"a request of up to {window.priced_view.upper_tokens:,} tokens exceeds {limit:,}"
-    compaction = reduction(window, replace(window.goal, limit=limit), reason=reason, summary=ready(window))
-    view = compaction.view if compaction else window.session.view
-    after = window.request.priced_view(view, summary_after(compaction, window))
-    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-    if target_tokens is None and window.request.least_tokens(after) > limit:
-        raise refusal_of(window, after)
-    if shared := _shared_id(window.request, view):
-        raise BudgetExceededError(
-            f"the request has to shrink to {limit:,} tokens, and messages {shared[1]} have the same id {shared[0]!r}. "
-            "What is shortened is kept by id: give every message an id of its own (`add_messages` does), or none",
-            report=window.report,
-        )
-    return compaction
-
-
-def _shared_id(request: Request, view: View) -> tuple[str, list[int]] | None:
-    """An id that the view edits by and several messages have, with their positions: an edit of one would be lost."""
-    edited = view.cleared | view.clamped.keys()
-    places: dict[str, list[int]] = {}
-    for index in range(request.first, len(request.messages)) if edited else ():
-        if (name := message_id(request.messages, index)) in edited:
-            places.setdefault(name, []).append(index)
-    return next(((name, found) for name, found in places.items() if len(found) > 1), None)
 
 
 def past_bound(window: Window) -> str:
@@ -232,49 +196,10 @@ def past_bound(window: Window) -> str:
     return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
 
 
-def summary_after(compaction: Compaction | None, window: Window) -> str:
-    """Return the summary that is shown after a compaction; None is none."""
-    new = compaction.summary if compaction else None
-    return window.session.summary if new is None else new
-
-
-def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
-    """Return the error for a request that does not fit even as `after`."""
-    window_tokens, guard = int(window.report["context_window"]), window.session.guard
-    report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
-    return refusal(report, kept=kept_in(window.request, after))
-
-
-def kept_in(request: Request, priced_view: PricedView) -> tuple[Kept, ...]:
-    """Return the explicit pins that the request shows and the constraints, in order."""
-    return (*_pins(request, priced_view), *_constraints(request))
-
-
-def _pins(request: Request, priced_view: PricedView) -> Iterator[Kept]:
-    shown = {message.id for step in (*priced_view.pinned, *priced_view.steps) for message in step.messages}
-    for index in sorted(request.pins):
-        message, key = request.messages[index], message_id(request.messages, index)
-        if index < request.first or (message.id and message.id not in shown):
-            continue
-        clamped = ", clamped" if key in priced_view.view.clamped else ""
-        tokens = _tokens(request, request.price(edit(message, key, priced_view.view)))
-        yield Kept(name=f"{key} ({message.type}{clamped}) {_excerpt(text_of(message.content))}", tokens=tokens)
-
-
-def _constraints(request: Request) -> Iterator[Kept]:
-    for rule in request.constraints:
-        tokens = _tokens(request, request.price(SystemMessage(content=rule)))
-        yield Kept(name=f"constraint {_excerpt(rule)}", tokens=tokens)
-
-
-def _tokens(request: Request, estimate: int) -> int:
-    """The estimate of a text as the regions of a report count it."""
-    return round(max(0.0, 1 + request.sizing.belief.slope) * estimate)
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+def summary_size(window: Window) -> int:
+    """The length of a summary in tokens: as configured, else by the room of the history."""
+    share = int(SUMMARY_SHARE * window.goal.room(window.priced_view))
+    return window.goal.summary_max_tokens or max(LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share))
 
 
 def _may_summarize(window: Window) -> bool:
@@ -299,19 +224,6 @@ def _has_too_many(priced_view: PricedView, messages: int | None) -> bool:
     return messages is not None and shown_messages(priced_view) > messages
 
 
-def summary_size(window: Window) -> int:
-    """The length of a summary in tokens: as configured, else by the room of the history."""
-    low, high = SUMMARY_BOUNDS_TOKENS
-    share = int(SUMMARY_SHARE * window.goal.room(window.priced_view))
-    return window.goal.summary_max_tokens or max(low, min(high, share))
-
-
-def _begin(goal: Goal) -> float:
-    """Size past which a summary is begun; below what a compaction keeps, one would follow the other for ever."""
-    least = max(goal.prepare, goal.keep)
-    return least if least <= 1 else goal.prepare
-
-
 def _is_coming(window: Window) -> bool:
     """True while a summary may be waited for although the history is past a bound of its own."""
     if not _may_summarize(window) or window.session.failed_summaries >= MAX_INEFFECTIVE:
@@ -324,6 +236,34 @@ def _is_coming(window: Window) -> bool:
     return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
 
+# ---- hard: what leaves without a model, rung by rung ----------------------------------------------------------------
+
+
+def emergency(window: Window, target_tokens: int | None = None) -> Compaction | None:
+    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+    limit = window.budget.input_limit if target_tokens is None else target_tokens
+    if window.priced_view.upper_tokens <= limit:
+        return None
+    reason = f"a request of up to {window.priced_view.upper_tokens:,} tokens exceeds {limit:,}"
+    compaction = reduction(window, replace(window.goal, limit=limit), reason=reason, summary=ready(window))
+    view, request = compaction.view if compaction else window.session.view, window.request
+    after = request.priced_view(view, summary_after(compaction, window))
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+    if target_tokens is None and request.least_tokens(after) > limit:
+        raise refusal_of(window, after)
+    edited, places = view.cleared | view.clamped.keys(), dict[str, list[int]]()
+    for index in range(request.first, len(request.messages)) if edited else ():
+        places.setdefault(message_id(request.messages, index), []).append(index)
+    for name, shared in places.items():
+        if name in edited and len(shared) > 1:  # an edit of one would be lost
+            raise BudgetExceededError(
+                f"the request has to shrink to {limit:,} tokens, and messages {shared} have the same id {name!r}. "
+                "What is shortened is kept by id: give every message an id of its own (`add_messages` does), or none",
+                report=window.report,
+            )
+    return compaction
+
+
 def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | None = None) -> Compaction | None:
     """Return what has to leave so that the request fits; None when every rung changes nothing.
 
@@ -333,27 +273,50 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
     request, before = window.request, window.priced_view
     after = _smaller(before, clamp_giant(request, before, goal))
     if summary and not (after is not before and goal.settles(after)):
-        after = _shorter(after, _swapped_in(request, before.view, after, goal, summary))
+        told = _swapped_in(request, before, after, goal, summary)
+        after = told if shown_messages(told) < shown_messages(after) else _smaller(after, told)
     # What follows leaves without a summary: after the first two no more than the next requests need.
     is_small = goal.reaches if after is before else goal.settles
     for rung in (_clear_results, _drop_turns, _drop_steps):
         if is_small(after):
             break
         after = _smaller(after, rung(request, after, goal))
-    after = _told(request, before.view, after, goal, summary)
+    if summary and after.summary != summary.text and _shows_more(after, summary):
+        # A summary of what has left now is shown now: later it would change the request again. Where it leaves too
+        # little room, more turns leave for it; it says more of the conversation than they do.
+        told = _swapped_in(request, before, after, goal, summary)
+        told = told if goal.settles(told) else _smaller(told, _drop_turns(request, told, goal))
+        after = told if goal.fits(told) else after
     after = clamp_newest_results(request, after, goal)
-    after = clamp_until_fits(request, noted(request, before.view, after, goal), goal)
+    after = clamp_until_fits(request, noted(request, before, after, goal), goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
+
+
+def summary_after(compaction: Compaction | None, window: Window) -> str:
+    """Return the summary that is shown after a compaction; None is none."""
+    new = compaction.summary if compaction else None
+    return window.session.summary if new is None else new
 
 
 def _compaction_of(request: Request, before: PricedView, after: PricedView, *, reason: str) -> Compaction:
     """The step from one view to a smaller one."""
-    dropped = _dropped(request, before.view, after.view)
+    left = left_behind(request, before.view, after.view)
+    dropped = [index for index in left if index >= uncovered(after.view, request.first)]  # without a summary
+    old, new = before.view, after.view
+    clamps = {key: clamp for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp}
+    lines = (
+        ("summaries swapped in", int(after.summary not in {"", before.summary})),
+        ("summaries shortened", int(bool(before.summary) and len(after.summary) < len(before.summary))),
+        ("old tool results cleared", len(new.cleared - old.cleared)),
+        ("messages dropped", len(dropped)),
+        ("messages clamped", len(clamps)),
+    )
+    pins = (f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
     return Compaction(
         kind="force",
         reason=reason,
-        view=after.view,
-        actions=_actions(before, after, dropped_messages=len(dropped)),
+        view=new,
+        actions=(*(f"{what}: {number:,}" for what, number in lines if number > 0), *pins),
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
@@ -363,29 +326,6 @@ def _compaction_of(request: Request, before: PricedView, after: PricedView, *, r
     )
 
 
-def _dropped(request: Request, before: View, after: View) -> list[int]:
-    """Positions of the messages that leave without a summary."""
-    return [index for index in left_behind(request, before, after) if index >= uncovered(after, request.first)]
-
-
-def _told(request: Request, before: View, priced_view: PricedView, goal: Goal, summary: Pending | None) -> PricedView:
-    """Show a finished summary of what has left now: later it would change the request again.
-
-    Where it leaves too little room, more turns leave for it; it says more of the conversation than they do.
-    """
-    if summary is None or priced_view.summary == summary.text or not _shows_more(priced_view, summary):
-        return priced_view
-    told = _swapped_in(request, before, priced_view, goal, summary)
-    if not goal.settles(told):
-        told = _smaller(told, _drop_turns(request, told, goal))
-    return told if goal.fits(told) else priced_view
-
-
-def _shorter(priced_view: PricedView, candidate: PricedView) -> PricedView:
-    """The candidate, when it takes fewer tokens or shows fewer messages."""
-    return candidate if shown_messages(candidate) < shown_messages(priced_view) else _smaller(priced_view, candidate)
-
-
 def _smaller(priced_view: PricedView, candidate: PricedView) -> PricedView:
     return candidate if candidate.total_tokens < priced_view.total_tokens else priced_view
 
@@ -393,18 +333,26 @@ def _smaller(priced_view: PricedView, candidate: PricedView) -> PricedView:
 def _clear_results(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
     missing = priced_view.total_tokens - goal.low_water(priced_view) if goal.clear_tools else 0
-    batch: set[str] = set()
-    for name, index in _results(request, priced_view) if missing > 0 else ():
-        key = message_id(request.messages, index)
+    view, messages, batch = priced_view.view, request.messages, set[str]()
+    newest = priced_view.newest.index if priced_view.newest else priced_view.start
+    called: dict[str, str] = {}
+    for index in range(priced_view.start, newest):
+        message, key = messages[index], message_id(messages, index)
         if missing <= 0:
             break
-        if name not in goal.clear_tools or index in request.pins or key in priced_view.view.cleared:
+        if isinstance(message, AIMessage):
+            called.update((call["id"] or "", call["name"]) for call in message.tool_calls)
+        if not isinstance(message, ToolMessage) or index in request.pins or key in view.cleared:
             continue
-        saving = _saving(request, priced_view, index, View(cleared=frozenset({key})))
-        if saving >= MIN_CLEAR_TOKENS:
-            batch.add(key)
-            missing -= saving
-    return _with_cleared(request, priced_view, priced_view.view.cleared | batch) if batch else priced_view
+        if called.get(message.tool_call_id, message.name or "") in goal.clear_tools:
+            shorter = edit(message, key, View(cleared=frozenset({key})))
+            saving = request.price(edit(message, key, view)) - request.price(shorter)
+            if saving >= MIN_CLEAR_TOKENS:
+                batch.add(key)
+                missing -= saving
+    return (
+        request.priced_view(replace(view, cleared=view.cleared | batch), priced_view.summary) if batch else priced_view
+    )
 
 
 def _drop_turns(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
@@ -414,68 +362,26 @@ def _drop_turns(request: Request, priced_view: PricedView, goal: Goal) -> Priced
 
 def _drop_steps(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
     """Drop the oldest steps of a large current turn; its user message is pinned and its newest step stays."""
-    return (
-        priced_view
-        if goal.leaves_whole(priced_view)
-        else _cut_first(request, priced_view, goal, step_cuts(request, priced_view))
-    )
+    if goal.leaves_whole(priced_view):
+        return priced_view
+    return _cut_first(request, priced_view, goal, step_cuts(request, priced_view))
 
 
-def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: list[int]) -> PricedView:
+def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: Sequence[int]) -> PricedView:
     def after(start: int) -> PricedView:
         return request.priced_view(cut(request, priced_view, start, goal), priced_view.summary)
 
     if not cuts:
         return priced_view
-    best = first_that(cuts, lambda start: goal.reaches(after(start)))
-    return after(cuts[-1] if best is None else best)
+    return after(first_enough(priced_view, goal, cuts, lambda start: goal.reaches(after(start))))
 
 
-def _with_cleared(request: Request, priced_view: PricedView, cleared: frozenset[str]) -> PricedView:
-    return request.priced_view(replace(priced_view.view, cleared=cleared), priced_view.summary)
+def _swapped_in(
+    request: Request, before: PricedView, priced_view: PricedView, goal: Goal, summary: Pending
+) -> PricedView:
+    """The request, made smaller since `before`, with a finished summary in the place of what it covers.
 
-
-def _saving(request: Request, priced_view: PricedView, index: int, change: View) -> int:
-    key = message_id(request.messages, index)
-    shown = edit(request.messages[index], key, priced_view.view)
-    return request.price(shown) - request.price(edit(request.messages[index], key, change))
-
-
-def _results(request: Request, priced_view: PricedView) -> Iterator[tuple[str, int]]:
-    """The tool and the position of each result in the view before the newest step."""
-    newest = priced_view.newest.index if priced_view.newest else priced_view.start
-    called: dict[str, str] = {}
-    for index in range(priced_view.start, newest):
-        message: AnyMessage = request.messages[index]
-        if isinstance(message, AIMessage):
-            called.update((call["id"] or "", call["name"]) for call in message.tool_calls)
-        elif isinstance(message, ToolMessage):
-            yield called.get(message.tool_call_id, message.name or ""), index
-
-
-def _actions(priced_view: PricedView, smaller: PricedView, *, dropped_messages: int) -> tuple[str, ...]:
-    before, after = priced_view.view, smaller.view
-    clamps = {key: clamp for key, clamp in after.clamped.items() if before.clamped.get(key) != clamp}
-    pins = tuple(f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
-    lines = (
-        ("summaries swapped in", int(smaller.summary not in {"", priced_view.summary})),
-        ("summaries shortened", int(bool(priced_view.summary) and len(smaller.summary) < len(priced_view.summary))),
-        ("old tool results cleared", len(after.cleared - before.cleared)),
-        ("messages dropped", dropped_messages),
-        ("messages clamped", len(clamps)),
-    )
-    return (*(f"{what}: {number:,}" for what, number in lines if number > 0), *pins)
-
-
-def _swapped_in(request: Request, before: View, priced_view: PricedView, goal: Goal, summary: Pending) -> PricedView:
-    """The request with a finished summary in the place of what it covers; the start never moves back.
-
-    Args:
-        request: what the request is made from.
-        before: the view that is left, with the record of what left until then.
-        priced_view: the request as far as it was made smaller since.
-        goal: limit, and the share of the record.
-        summary: the summary.
+    The start never moves back.
     """
     moved = cut(request, priced_view, summary.stop, goal) if summary.stop > priced_view.start else priced_view.view
     after = noted(request, before, request.priced_view(moved, summary.text), goal)
@@ -491,48 +397,31 @@ def _swapped_in(request: Request, before: View, priced_view: PricedView, goal: G
 
 def _shows_more(priced_view: PricedView, summary: Pending) -> bool:
     """True when a finished summary covers messages that left without one."""
-    return (
-        priced_view.view.uncovered_tokens > 0
-        and uncovered(priced_view.view, 0) <= summary.through.index < priced_view.start
-    )
+    is_new = uncovered(priced_view.view, 0) <= summary.through.index < priced_view.start
+    return is_new and priced_view.view.uncovered_tokens > 0
 
 
-def _stop(request: Request, priced_view: PricedView, goal: Goal) -> int | None:
-    cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
-    if not cuts:
-        return None
-    growth = max(0, goal.ceiling(priced_view) - priced_view.total_tokens)
-    least = priced_view.fixed_tokens + int(LEAST_KEPT * goal.room(priced_view))
-    target, most = max(least, goal.low_water(priced_view) - growth), goal.max_messages
-
-    def is_enough(stop: int) -> bool:
-        kept_messages = len(request.messages) - stop
-        few = most is None or kept_messages <= max(
-            LEAST_MESSAGES, goal.kept_messages - (most - shown_messages(priced_view))
-        )
-        return few and _without(request, priced_view, goal, stop).total_tokens <= target
-
-    best = first_that(cuts, is_enough)
-    return cuts[-1] if best is None else best
+# ---- a request that cannot be made to fit ---------------------------------------------------------------------------
 
 
-def _covered_tokens(priced_view: PricedView, stop: int) -> int:
-    """Tokens that a summary up to `stop` would add to the one before."""
-    return priced_view.view.uncovered_tokens + sum(step.tokens for step in priced_view.steps if step.index < stop)
+def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
+    """Return the error for a request that does not fit even as `after`; it names the pins and constraints in it."""
+    request, kept = window.request, list[Kept]()
+    shown = {message.id for step in (*after.pinned, *after.steps) for message in step.messages}
 
+    def keep(name: str, text: str, message: AnyMessage) -> None:
+        line = " ".join(text.split())
+        excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+        tokens = round(max(0.0, 1 + request.sizing.belief.slope) * request.price(message))  # as regions are counted
+        kept.append(Kept(name=f"{name} {excerpt}", tokens=tokens))
 
-def _pays(request: Request, priced_view: PricedView, goal: Goal, stop: int, max_tokens: int) -> bool:
-    left_out = priced_view.view.uncovered_tokens
-    freed = (
-        priced_view.total_tokens - _without(request, priced_view, goal, stop).total_tokens
-        if stop > priced_view.start
-        else 0
-    )
-    if left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
-        return True
-    return freed - max_tokens >= MIN_PROGRESS * priced_view.total_tokens
-
-
-def _without(request: Request, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
-    """The request without everything before `stop`, and without any summary."""
-    return request.priced_view(cut(request, priced_view, stop, goal), "")
+    for index in sorted(request.pins):
+        message, key = request.messages[index], message_id(request.messages, index)
+        if index >= request.first and (not message.id or message.id in shown):
+            clamped = ", clamped" if key in after.view.clamped else ""
+            keep(f"{key} ({message.type}{clamped})", text_of(message.content), edit(message, key, after.view))
+    for rule in request.constraints:
+        keep("constraint", rule, SystemMessage(content=rule))
+    window_tokens, guard = int(window.report["context_window"]), window.session.guard
+    report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
+    return refusal(report, kept=tuple(kept))

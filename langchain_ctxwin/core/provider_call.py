@@ -2,38 +2,42 @@
 
 dressed(window)         the messages, with breakpoints, and without the response ids of what was compacted since
 call_arguments(window)  the arguments of the call: newest breakpoint, cache key, the provider's own compaction
+
+Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
+stand behind what stays the same longest: the system prompt (the tools precede it), the pins, and the newest message. A
+breakpoint behind the record would be rewritten with each compaction and saves nothing beside the one of the newest
+message; the one behind the pins saves 10 and 1 % at windows of 8,192 and 32,768 tokens, where some pauses outlast the
+cache (recorded agents, `benchmarks/cost.py --providers`). Breakpoints that somebody else has set come first.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.caching import cache_key, tail_argument, with_breakpoints, without_breakpoints
+from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.compaction import portion
 from langchain_ctxwin.core.edits import COMPACTION_TYPE
 from langchain_ctxwin.core.model_families import rules_of
 from langchain_ctxwin.core.native import readable
 from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.errors import ConfigError
 
 PromptCache = Literal["5m", "1h", "off"]
 
-MINUTES = {"type": "ephemeral"}
-"""A breakpoint that Anthropic keeps for five minutes from its last use."""
-
+BREAKPOINT = "cache_control"
+MAX_BREAKPOINTS = 4  # of one request (Anthropic, prompt caching guide); more are refused
+MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
+KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
+# Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide).
 LEAST_COMPACTED_TOKENS = {"anthropic": 50_000, "openai": 1_000}
-"""Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide)."""
-
+# Anthropic's own compaction: the edit to ask for, and the feature header that its API wants with it.
 COMPACT_EDIT, COMPACT_BETA = "compact_20260112", "compact-2026-01-12"
-"""Anthropic's own compaction: the edit to ask for, and the feature header that its API wants with it."""
-
-RESPONSE_ID = "id"
-"""Where answers of the Responses API keep the id that the server's history goes on from."""
-
-FORGOTTEN = "previous_response_not_found"
-"""OpenAI's code for an id that its server no longer has."""
+RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
+FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
 
 def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
@@ -42,13 +46,17 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     Raises:
         ConfigError: tools and system prompt have more breakpoints than a request may have.
     """
-    messages, rules = window.priced_view.messages(), window.request.rules
+    messages, rules, session = window.priced_view.messages(), window.request.rules, window.session
     if rules.provider == "anthropic" and prompt_cache != "off":
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
         messages = with_breakpoints(messages, window.about.tools, mark)
-    if rules.keeps_history and window.session.since and window.session.compactions:
-        messages = begun_anew(messages, _answered_before(window, window.session.since.index))
+    if rules.keeps_history and session.since and session.compactions:
+        # The server's history with the answers up to the latest compaction is another one.
+        history, start = window.request.messages, window.request.start_of(session.view)
+        shown = (*(position.index for position in session.view.pinned), *range(start, session.since.index + 1))
+        old = (history[index] for index in shown if index < len(history))
+        messages = begun_anew(messages, {str(_response_id(message)) for message in old})
     return messages
 
 
@@ -59,7 +67,9 @@ def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:
     """
     provider = rules_of(model).provider
     shown = [readable(message, provider) for message in messages]
-    return shown if provider in {"", "anthropic"} else [without_breakpoints(message) for message in shown]
+    if provider in {"", "anthropic"}:
+        return shown
+    return [_with_at_most(message, 0)[0] if _marks(message) else message for message in shown]
 
 
 def call_arguments(
@@ -71,71 +81,53 @@ def call_arguments(
     given: Mapping[str, Any] | None = None,
     is_native: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request.
+    """Return the arguments that go along with a request as it is sent; what the model is set to (`given`) stays.
 
-    Args:
-        window: the request as measured.
-        messages: the request as it is sent.
-        prompt_cache: how long Anthropic's cache keeps prompt and pins; "off" says nothing to any cache.
-        conversation: name of the conversation, for the key of OpenAI's cache; empty sends none.
-        given: arguments that the model was set to; they are not replaced.
-        is_native: let the provider compact, where it can.
+    The name of the conversation makes the key of OpenAI's cache. With `is_native` the provider compacts where it can.
     """
-    provider, known = window.request.rules.provider, {key for key, value in (given or {}).items() if value is not None}
+    rules, given = window.request.rules, given or {}
     arguments: dict[str, Any] = {}
-    if provider == "anthropic" and prompt_cache != "off":
-        arguments |= tail_argument(messages, window.about.tools, MINUTES)
-    if window.request.rules.takes_cache_key and prompt_cache != "off" and conversation:
+    if rules.provider == "anthropic" and prompt_cache != "off":
+        taken = sum(map(_is_marked_tool, window.about.tools)) + sum(len(_marks(message)) for message in messages)
+        if taken < MAX_BREAKPOINTS and messages and not _marks(messages[-1]):
+            arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
+    if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
-    arguments = {name: value for name, value in arguments.items() if name not in known}
-    if is_native and compacts_itself(window):
-        arguments |= _compacting(window, given or {})
-    return arguments
+    arguments = {name: value for name, value in arguments.items() if given.get(name) is None}
+    return arguments | (_compacting(window, given) if is_native and compacts_itself(window) else {})
 
 
 def compacts_itself(window: Window) -> bool:
     """True when the provider of a request can compact it before it is too large."""
     least = LEAST_COMPACTED_TOKENS.get(window.request.rules.provider)
-    return least is not None and least <= _threshold(window)
+    return least is not None and least <= portion(window.goal.trigger, window.budget.input_limit)
 
 
 def forgets_history(error: BaseException) -> bool:
     """True for the refusal of an id that the server's history was to go on from."""
     body = getattr(error, "body", None)
-    codes = (getattr(error, "code", None), body.get("code") if isinstance(body, Mapping) else None)
-    return FORGOTTEN in codes
+    return FORGOTTEN in (getattr(error, "code", None), body.get("code") if isinstance(body, Mapping) else None)
 
 
 def begun_anew(messages: Sequence[AnyMessage], old: set[str] | None = None) -> list[AnyMessage]:
     """Return the request without these response ids, or without any: so that its messages are sent, not named."""
-
-    def is_old(message: AnyMessage) -> bool:
-        name = message.response_metadata.get(RESPONSE_ID) if isinstance(message, AIMessage) else None
-        return name is not None and (old is None or name in old)
-
-    return [_without_response_id(message) if is_old(message) else message for message in messages]
-
-
-def _without_response_id(message: AnyMessage) -> AnyMessage:
-    kept = {key: value for key, value in message.response_metadata.items() if key != RESPONSE_ID}
-    return message.model_copy(update={"response_metadata": kept})
+    anew = list[AnyMessage]()
+    for message in messages:
+        name = _response_id(message)
+        if name is not None and (old is None or name in old):
+            kept = {key: value for key, value in message.response_metadata.items() if key != RESPONSE_ID}
+            message = message.model_copy(update={"response_metadata": kept})  # noqa: PLW2901  # the one to send
+        anew.append(message)
+    return anew
 
 
-def _answered_before(window: Window, last: int) -> set[str]:
-    """The response ids of the answers up to the latest compaction: the server's history with them is another one."""
-    view, history = window.session.view, window.request.messages
-    shown = [*(position.index for position in view.pinned), *range(window.request.start_of(view), last + 1)]
-    found = (history[index] for index in shown if index < len(history))
-    return {str(message.response_metadata.get(RESPONSE_ID)) for message in found if isinstance(message, AIMessage)}
-
-
-def _threshold(window: Window) -> int:
-    return portion(window.goal.trigger, window.budget.input_limit)
+def _response_id(message: AnyMessage) -> Any:
+    return message.response_metadata.get(RESPONSE_ID) if isinstance(message, AIMessage) else None
 
 
 def _compacting(window: Window, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by which a provider compacts past the trigger, beside what it was asked to manage anyway."""
-    managed, threshold = given.get("context_management"), _threshold(window)
+    managed, threshold = given.get("context_management"), portion(window.goal.trigger, window.budget.input_limit)
     if window.request.rules.provider == "openai":
         edits = managed if isinstance(managed, list) else []
         if any(edit.get("type") == COMPACTION_TYPE for edit in edits):
@@ -144,9 +136,91 @@ def _compacting(window: Window, given: Mapping[str, Any]) -> dict[str, Any]:
     edits = managed.get("edits") or [] if isinstance(managed, Mapping) else []
     if any("compact" in str(edit.get("type")) for edit in edits):
         return {}
-    trigger = {"type": "input_tokens", "value": threshold}
+    own = {"type": COMPACT_EDIT, "trigger": {"type": "input_tokens", "value": threshold}}
     betas = [beta for beta in given.get("betas") or () if beta != COMPACT_BETA]
-    return {
-        "context_management": {"edits": [*edits, {"type": COMPACT_EDIT, "trigger": trigger}]},
-        "betas": [*betas, COMPACT_BETA],
-    }
+    return {"context_management": {"edits": [*edits, own]}, "betas": [*betas, COMPACT_BETA]}
+
+
+def cache_key(conversation: str) -> str:
+    """Return a key that is the same for all requests of a conversation, and tells nothing of its name."""
+    return hashlib.blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARS // 2).hexdigest()
+
+
+def with_breakpoints(messages: Sequence[AnyMessage], tools: Sequence[Any], mark: Mapping[str, str]) -> list[AnyMessage]:
+    """Return the request with breakpoints behind its system prompt and its pins; messages in between are the same.
+
+    One is left for the newest message. When others have set too many, the oldest of them in messages are left out.
+    `mark` counts where nobody else has set one: Anthropic wants those that last longer first.
+
+    Raises:
+        ConfigError: tools and system prompt have more breakpoints than a request may have.
+    """
+    marked = list(messages)
+    first = int(isinstance(marked[0], SystemMessage)) if marked else 0
+    own = _marks(marked[0]) if first else []
+    fixed = sum(map(_is_marked_tool, tools)) + len(own)
+    if fixed > MAX_BREAKPOINTS:
+        raise ConfigError(
+            f"tools and system prompt have {fixed} cache breakpoints (`{BREAKPOINT}`), and a request may have "
+            f"{MAX_BREAKPOINTS}: leave one behind the last tool and one at the end of the system prompt"
+        )
+    mark, free = own[0] if own else mark, MAX_BREAKPOINTS - fixed
+    for index in range(len(marked) - 1, first - 1, -1):
+        if _marks(marked[index]):
+            marked[index], free = _with_at_most(marked[index], free)
+    free -= 1  # for the newest message
+    if free > 0 and first and not own:
+        marked[0], free = _marked(marked[0], mark), free - 1
+    fixed_stop = _fixed_stop(marked, first)
+    if free > 0 and fixed_stop is not None:
+        marked[fixed_stop] = _marked(marked[fixed_stop], mark)
+    return marked
+
+
+def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:
+    """Position of the last message that stays when the record is written anew; before that, of the first message."""
+    record = next((i for i, message in enumerate(messages) if message.id == RECORD_ID), None)
+    places = [first] if record is None else range(record, first - 1, -1)
+    newest = len(messages) - 1
+    likely = (place for place in places if place not in {record, newest} and _ends_in_text(messages[place]))
+    return next(likely, record) if first <= newest else None
+
+
+def _ends_in_text(message: AnyMessage) -> bool:
+    """True where a breakpoint may stand at the end: reasoning cannot carry one."""
+    content: Any = message.content
+    last = content[-1] if isinstance(content, list) and content else content
+    is_text = isinstance(last, str) or (isinstance(last, dict) and last.get("type") == "text")
+    return bool(last) and is_text and not _marks(message)
+
+
+def _is_marked_tool(tool: Any) -> bool:
+    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
+    return isinstance(marks, Mapping) and bool(marks.get(BREAKPOINT))
+
+
+def _marks(message: AnyMessage) -> list[Any]:
+    """The breakpoints that a message has."""
+    content = message.content if isinstance(message.content, list) else []
+    return [block[BREAKPOINT] for block in content if isinstance(block, dict) and block.get(BREAKPOINT)]
+
+
+def _with_at_most(message: AnyMessage, free: int) -> tuple[AnyMessage, int]:
+    """The message with its last `free` breakpoints, and how many are free then."""
+    surplus = len(_marks(message)) - free
+    if surplus <= 0:
+        return message, -surplus
+    content = list[Any]()
+    for block in message.content:
+        if surplus > 0 and isinstance(block, dict) and block.get(BREAKPOINT):
+            block, surplus = {key: value for key, value in block.items() if key != BREAKPOINT}, surplus - 1  # noqa: PLW2901
+        content.append(block)
+    return message.model_copy(update={"content": content}), 0
+
+
+def _marked(message: AnyMessage, mark: Mapping[str, str]) -> AnyMessage:
+    """The message with a breakpoint at its end."""
+    content: Any = message.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    last = blocks[-1] if isinstance(blocks[-1], dict) else {"type": "text", "text": blocks[-1]}
+    return message.model_copy(update={"content": [*blocks[:-1], {**last, BREAKPOINT: dict(mark)}]})

@@ -17,14 +17,9 @@ QUESTION_TOKENS = 640
 class LastRequest:
     """A request whose prefix the provider has in its cache."""
 
-    messages: tuple[AnyMessage, ...]
-    """As they were sent, the system message included."""
-
-    room_tokens: int
-    """How much longer it may become."""
-
-    unseen: int = 0
-    """How many of the first messages to be summarized it does not show, because they have left the view."""
+    messages: tuple[AnyMessage, ...]  # as they were sent, the system message included
+    room_tokens: int  # how much longer it may become
+    unseen: int = 0  # how many of the first messages to be summarized it does not show, because they have left the view
 
 
 def shown_part(window: Window, start: int, stop: int) -> list[AnyMessage]:

@@ -14,31 +14,19 @@ from zlib import crc32
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-NOTE_KEY = "ctxwin_note"
-"""Marks user-side messages that this package wrote; they never start a turn."""
+NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The smallest group of messages that must stay together."""
 
-    index: int
-    """Position of the first message in the history."""
-
-    size: int
-    """Number of messages of the history that the step covers."""
-
-    messages: tuple[AnyMessage, ...]
-    """The messages; in a `Window` as the model sees them."""
-
-    tokens: int = 0
-    """Price of `messages`, in tokens; 0 where the step was not priced."""
-
-    checksum: int = 0
-    """The `checksum` of its messages in the history."""
-
-    is_plain: bool = True
-    """They are shown as they are: nothing of them is repaired or edited."""
+    index: int  # position of the first message in the history
+    size: int  # number of messages of the history that the step covers
+    messages: tuple[AnyMessage, ...]  # the messages; in a `Window` as the model sees them
+    tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
+    checksum: int = 0  # the `checksum` of its messages in the history
+    is_plain: bool = True  # they are shown as they are: nothing of them is repaired or edited
 
     @property
     def stop(self) -> int:
@@ -47,24 +35,17 @@ class Step:
 
 
 class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
-    """The steps of a history as the model sees them, with running sums: a history that grows costs what is new."""
+    """The steps of a history as the model sees them, with running sums: a history that grows costs what is new.
 
-    indexes: list[int]
-    """Position of the first message of each step."""
+    Each list of sums holds one before every step, and at its end the one over all of them.
+    """
 
+    indexes: list[int]  # position of the first message of each step
     tokens: list[int]
-    squares: list[int]
-    """Sums over the steps before each, and at the end over all of them: of their tokens, and of the squares."""
-
+    squares: list[int]  # of the tokens of each step
     checksums: list[int]
-    """Those of the messages of the steps before each, and at the end of all."""
-
-    edited: list[int]
-    """Sums of how many are not shown as they are."""
-
-    messages: list[AnyMessage]
-    """The messages of all steps."""
-
+    edited: list[int]  # how many steps are not shown as they are
+    messages: list[AnyMessage]  # the messages of all steps
     head_stop: int = 0
     """Position after what is counted but not told apart into steps: see `after_head`. 0 when everything is."""
 
@@ -85,7 +66,7 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     def of(cls, steps: Iterable[Step], before: Shown | None = None, kept: int = 0) -> Shown:
         """Return the steps after the first `kept` of those that were shown before."""
         new = tuple(steps)
-        old = _NOTHING if before is None else before
+        old = before if before is not None else cls.after_head((), stop=0, tokens=0, checksum=0, is_plain=True)
         shown = cls(old[:kept] + new)
         shown.indexes, shown.tokens = old.indexes[:kept], old.tokens[: kept + 1]
         shown.squares, shown.checksums = old.squares[: kept + 1], old.checksums[: kept + 1]
@@ -93,10 +74,11 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         shown.messages = old.messages[: len(old.messages) - sum([len(step.messages) for step in old[kept:]])]
         shown.head_stop, shown.whole = old.head_stop, old.whole
         for step in new:
+            factor = pow(CHECKSUM_BASE, step.size, CHECKSUM_MODULUS)
             shown.indexes.append(step.index)
             shown.tokens.append(shown.tokens[-1] + step.tokens)
             shown.squares.append(shown.squares[-1] + step.tokens**2)
-            shown.checksums.append(_joined(shown.checksums[-1], step))
+            shown.checksums.append((shown.checksums[-1] * factor + step.checksum) % CHECKSUM_MODULUS)
             shown.edited.append(shown.edited[-1] + (not step.is_plain))
             shown.messages.extend(step.messages)
         return shown
@@ -117,36 +99,23 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
 
 
-_NOTHING = Shown()
-_NOTHING.indexes, _NOTHING.messages = [], []
-_NOTHING.tokens, _NOTHING.squares, _NOTHING.checksums, _NOTHING.edited = [0], [0], [0], [0]
-
-
+# Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
 CHECKSUM_BASE, CHECKSUM_MODULUS = 1_000_003, (1 << 61) - 1
-"""Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small."""
 
 
 def checksum(messages: Iterable[AnyMessage]) -> int:
     """Return a number that changes when texts, calls or the order of messages change: what a request is priced by."""
     total = 0
     for message in messages:
-        total = (total * CHECKSUM_BASE + _message_checksum(message)) % CHECKSUM_MODULUS
+        content: Any = message.content
+        told = content if isinstance(content, str) else repr(content)
+        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            told = f"{told}{message.tool_calls}{message.invalid_tool_calls}"
+        elif isinstance(message, ToolMessage):
+            told = f"{told}{message.tool_call_id}"
+        number = crc32(told.encode("utf-8", "surrogatepass"), len(message.type))
+        total = (total * CHECKSUM_BASE + number) % CHECKSUM_MODULUS
     return total
-
-
-def _joined(before: int, step: Step) -> int:
-    """The checksum of what precedes a step and of the step."""
-    return (before * pow(CHECKSUM_BASE, step.size, CHECKSUM_MODULUS) + step.checksum) % CHECKSUM_MODULUS
-
-
-def _message_checksum(message: AnyMessage) -> int:
-    content: Any = message.content
-    told = content if isinstance(content, str) else repr(content)
-    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
-        told = f"{told}{message.tool_calls}{message.invalid_tool_calls}"
-    elif isinstance(message, ToolMessage):
-        told = f"{told}{message.tool_call_id}"
-    return crc32(told.encode("utf-8", "surrogatepass"), len(message.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +198,15 @@ def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None
     limit = len(messages) if stop is None else stop
     index = start
     while index < limit:
-        end = _step_end(messages, index, limit)
+        end = index + 1
+        if call_ids(messages[index]):
+            while end < limit and call_ids(messages[end]):
+                end += 1
+            after = end
+            while after < limit and isinstance(messages[after], SystemMessage | ToolMessage):
+                after += 1
+                if isinstance(messages[after - 1], ToolMessage):  # looking through notes between a call and its result
+                    end = after
         yield Step(index=index, size=end - index, messages=tuple(messages[index:end]))
         index = end
 
@@ -244,23 +221,4 @@ def call_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the tool calls of a message, in order; malformed calls count, because providers want them answered."""
     if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
         return ()
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    return tuple(call["id"] or "" for call in calls)
-
-
-def _step_end(messages: Sequence[AnyMessage], index: int, limit: int) -> int:
-    if not call_ids(messages[index]):
-        return index + 1
-    end = index + 1
-    while end < limit and call_ids(messages[end]):
-        end += 1
-    while (after := _after_result(messages, end, limit)) is not None:
-        end = after
-    return end
-
-
-def _after_result(messages: Sequence[AnyMessage], index: int, limit: int) -> int | None:
-    """Position after the next tool result, looking through system notes between a call and its result."""
-    while index < limit and isinstance(messages[index], SystemMessage):
-        index += 1
-    return index + 1 if index < limit and isinstance(messages[index], ToolMessage) else None
+    return tuple(call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.record import Record, stored_count
 
@@ -24,6 +24,15 @@ class Position:
             return self.index
         return next((i for i in range(len(messages)) if message_id(messages, i) == self.id), None)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"id": self.id, "index": self.index}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Position:
+        """Read the JSON form; raises like `View.from_json`."""
+        return cls(id=_text(value["id"]), index=stored_count(value["index"]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clamp:
@@ -31,7 +40,6 @@ class Clamp:
 
     head_chars: int
     tail_chars: int
-
     of_pin: bool = False
     """True for an explicit pin that alone exceeded the room. Other clamps end when their message is pinned."""
 
@@ -40,14 +48,9 @@ class Clamp:
 class Archived:
     """Where the messages are that the state no longer holds."""
 
-    place: str
-    """Names the conversation in the store."""
-
-    newest: str
-    """Key of the part that was stored last; each part names the one before it."""
-
-    messages: int
-    """How many there are in all parts."""
+    place: str  # names the conversation in the store
+    newest: str  # key of the part that was stored last; each part names the one before it
+    messages: int  # how many there are in all parts
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -55,11 +58,7 @@ class Archived:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Archived | None:
-        """Read the JSON form; None when everything is in the state.
-
-        Raises:
-            AttributeError, KeyError, TypeError, ValueError: it is not what `to_json` writes.
-        """
+        """Read the JSON form; None when everything is in the state. Raises like `View.from_json`."""
         if not value:
             return None
         return cls(place=_text(value["place"]), newest=_text(value["newest"]), messages=stored_count(value["messages"]))
@@ -69,35 +68,16 @@ class Archived:
 class View:
     """The part of the history that the model sees, and how."""
 
-    start: Position | None = None
-    """First message of the view; None from the beginning."""
-
-    pinned: tuple[Position, ...] = ()
-    """Messages before the start that are shown all the same, in order."""
-
-    cleared: frozenset[str] = frozenset()
-    """Ids of tool results whose content is replaced by a stub."""
-
-    clamped: Mapping[str, Clamp] = field(default_factory=dict)
-    """Ids of messages that are shown by head and tail."""
-
-    covered: Position | None = None
-    """Last message that the summary covers."""
-
-    covered_digest: str = ""
-    """Fingerprint of the messages that the summary was last extended by."""
-
-    covered_tokens: int = 0
-    """How much had left, by the record's count, when the summary was shown: what left since is in no summary."""
-
-    begun_by: str = ""
-    """Id of the answer with which a provider compacted what lies before the view; empty when none did."""
-
+    start: Position | None = None  # first message of the view; None from the beginning
+    pinned: tuple[Position, ...] = ()  # messages before the start that are shown all the same, in order
+    cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
+    clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
+    covered: Position | None = None  # last message that the summary covers
+    covered_digest: str = ""  # fingerprint of the messages that the summary was last extended by
+    covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
+    begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     archived: Archived | None = None
-    """Where those messages are that were taken out of the history; None when it is whole."""
-
-    record: Record = field(default_factory=Record)
-    """What the messages that left the view leave behind; stored under a key of its own."""
+    record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
 
     @property
     def uncovered_tokens(self) -> int:
@@ -108,36 +88,48 @@ class View:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
         if replace(self, record=Record()) == View():
             return {}
-        shown = {
-            key: {"head_chars": c.head_chars, "tail_chars": c.tail_chars, **({"pin": True} if c.of_pin else {})}
-            for key, c in self.clamped.items()
-        }
-        covered = {"through": _position_json(self.covered), "digest": self.covered_digest, "left": self.covered_tokens}
-        return {
-            "start": _position_json(self.start),
+        value: dict[str, Any] = {
+            "start": self.start.to_json() if self.start else {},
             "pinned": [[position.id, position.index] for position in self.pinned],
             "cleared": sorted(self.cleared),
-            "clamped": {key: shown[key] for key in sorted(shown)},
-            "covered": covered if self.covered else {},
-            **({"begun_by": self.begun_by} if self.begun_by else {}),
-            **({"archived": self.archived.to_json()} if self.archived else {}),
+            "clamped": {},
+            "covered": {},
         }
+        for key, clamp in sorted(self.clamped.items()):
+            chars = {"head_chars": clamp.head_chars, "tail_chars": clamp.tail_chars}
+            value["clamped"][key] = {**chars, "pin": True} if clamp.of_pin else chars
+        if self.covered:
+            through = self.covered.to_json()
+            value["covered"] = {"through": through, "digest": self.covered_digest, "left": self.covered_tokens}
+        if self.begun_by:
+            value["begun_by"] = self.begun_by
+        if self.archived:
+            value["archived"] = self.archived.to_json()
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], record: Record | None = None) -> View:
         """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left.
 
-        Raises:
-            AttributeError, KeyError, TypeError, ValueError: it is not what `to_json` writes.
+        Raises AttributeError, KeyError, TypeError or ValueError for what `to_json` does not write.
         """
-        shown: Mapping[str, Mapping[str, Any]] = value.get("clamped") or {}
         covered: Mapping[str, Any] = value.get("covered") or {}
+        start, through = value.get("start"), covered.get("through")
+        clamped = {
+            key: Clamp(
+                head_chars=stored_count(how["head_chars"]),
+                tail_chars=stored_count(how["tail_chars"]),
+                of_pin=bool(how.get("pin")),
+            )
+            for key, how in (value.get("clamped") or {}).items()
+            if "head_chars" in how
+        }
         return cls(
-            start=_position(value.get("start")),
-            pinned=tuple(stored_position({"id": key, "index": index}) for key, index in value.get("pinned") or ()),
+            start=Position.from_json(start) if start else None,
+            pinned=tuple(Position(id=_text(key), index=stored_count(i)) for key, i in value.get("pinned") or ()),
             cleared=frozenset(map(_text, value.get("cleared") or ())),
-            clamped={key: _clamp(how) for key, how in shown.items() if "head_chars" in how},
-            covered=_position(covered.get("through")),
+            clamped=clamped,
+            covered=Position.from_json(through) if through else None,
             covered_digest=_text(covered.get("digest") or ""),
             covered_tokens=stored_count(covered.get("left") or 0),
             begun_by=_text(value.get("begun_by") or ""),
@@ -156,29 +148,12 @@ def position_of(messages: Sequence[AnyMessage], index: int) -> Position:
     return Position(id=message_id(messages, index), index=index)
 
 
-def _position_json(position: Position | None) -> dict[str, Any]:
-    return {"id": position.id, "index": position.index} if position else {}
-
-
-def stored_position(value: Mapping[str, Any]) -> Position:
-    """Read the JSON form of a position.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: it is none.
-    """
-    return Position(id=_text(value["id"]), index=stored_count(value["index"]))
-
-
-def _position(value: Mapping[str, Any] | None) -> Position | None:
-    return stored_position(value) if value else None
+def first_after_system(messages: Sequence[AnyMessage]) -> int:
+    """Return the number of leading system messages."""
+    return next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} is no text")
     return value
-
-
-def _clamp(value: Mapping[str, Any]) -> Clamp:
-    head, tail = stored_count(value["head_chars"]), stored_count(value["tail_chars"])
-    return Clamp(head_chars=head, tail_chars=tail, of_pin=bool(value.get("pin")))

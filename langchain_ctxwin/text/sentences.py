@@ -8,18 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import sentencex
 
-Span = tuple[int, int]
-"""Where a piece of a text begins and where it stops."""
-
-LONGEST_SENTENCE_CHARS = 600
-"""Longest sentence that has a position. As much is segmented at once: time can grow with the square."""
-
-SHORT_LINE_CHARS = 60
-"""A line up to this length is one statement: what it holds belongs together."""
-
-WRAPPED_LINE_CHARS = 40
-"""Lines that are broken for their width are at least this long."""
-
+Span = tuple[int, int]  # where a piece of a text begins and where it stops
+LONGEST_SENTENCE_CHARS = 600  # as much is segmented at once: time can grow with the square
+SHORT_LINE_CHARS = 60  # a line up to this length is one statement: what it holds belongs together
+WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
 _WRAPPED_SHARE = 1 / 3  # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
@@ -93,21 +85,17 @@ def clean_cut(text: str, start: int, position: int) -> int:
 def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
     """Where sentences end, after blank lines if there are any; Thai and Lao only have spaces for it."""
     part, ends, end = text[start:stop], list[int](), 0
-    for length in _lengths(part):
-        if ends and part[end : end + length].isspace():
+    safe = part if part.isascii() else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
+    safe = safe.replace("Ms. ", "Mr. ")  # the one title that the segmenter takes for the end of a sentence
+    for sentence in sentencex.segment(_LANGUAGE, safe):
+        if ends and part[end : end + len(sentence)].isspace():
             ends.pop()
-        end += length
+        end += len(sentence)
         ends.append(end)
     ends[-1:] = [len(part)]  # the segmenter may leave out white space at the end
     if not part.isascii():
         ends = sorted({*ends, *(match.end() for match in _SPACES_OF_THAI.finditer(part))})
     return [start + end for end in ends]
-
-
-def _lengths(block: str) -> list[int]:
-    safe = block if block.isascii() else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", block)
-    safe = safe.replace("Ms. ", "Mr. ")  # the one title that the segmenter takes for the end of a sentence
-    return [len(sentence) for sentence in sentencex.segment(_LANGUAGE, safe)]
 
 
 def _between(start: int, stop: int, ends: Sequence[int]) -> Iterator[Span]:

@@ -13,21 +13,13 @@ from itertools import pairwise
 from typing import Any
 from unicodedata import normalize
 
-MAX_WORDS = 65_536
-"""Words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB."""
-
-MAX_WORD_CHARS = 64
-"""Longest word that is taken apart; a longer one is a digest or data and is found only as a whole."""
-
-MAX_NAME_PARTS = 8
-"""Most changes of case and of digits inside a name; with more it is a digest, and its parts say nothing."""
-
+MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB
+MAX_WORD_CHARS = 64  # a longer word is a digest or data and is found only as a whole
+MAX_NAME_PARTS = 8  # changes of case and of digits inside a name; with more it is a digest, and its parts say nothing
+# Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
+# for it grows with their square, and no writing has so many.
 MAX_MARKS = 32
-"""Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
-for it grows with their square, and no writing has so many."""
-
-SHORTEST_STEM_CHARS = 3
-"""What has to be left of a word without its ending, so that `thing` and `bed` keep theirs."""
+SHORTEST_STEM_CHARS = 3  # what has to be left of a word without its ending, so that `thing` and `bed` keep theirs
 
 # Combining marks are parts of words, but not for `\w`.
 _MARKS = (
@@ -65,8 +57,10 @@ def terms(text: str) -> list[str]:
         >>> terms("東京駅")
         ['東', '東京', '京', '京駅', '駅']
     """
-    plain = text if text.isascii() else _normalized(text)
-    return [term for word in _WORD.findall(plain) for term in _word_terms(word)]
+    if not text.isascii():  # one spelling for all forms of a character; a long run of marks is put in order in pieces
+        cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
+        text = "".join(normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts))
+    return [term for word in _WORD.findall(text) for term in _word_terms(word)]
 
 
 def query_terms(query: str) -> list[str]:
@@ -90,7 +84,8 @@ class TermIndex:
 
         self._count = len(texts)
         self._numbers: dict[str, int] = {}
-        terms = np.array([self._number(term) for text in texts for term in text], dtype=np.int64)
+        numbered = [self._numbers.setdefault(term, len(self._numbers)) for text in texts for term in text]
+        terms = np.array(numbered, dtype=np.int64)
         times = np.array([times for text in texts for times in text.values()], dtype=np.float64)
         owners = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
         lengths = np.array([sum(text.values()) for text in texts], dtype=np.float64)
@@ -126,15 +121,6 @@ class TermIndex:
         times = np.repeat(list(wanted.values()), [part.stop - part.start for part in parts])
         return np.bincount(owners, weights=weights * times, minlength=self._count)
 
-    def _number(self, term: str) -> int:
-        return self._numbers.setdefault(term, len(self._numbers))
-
-
-def _normalized(text: str) -> str:
-    """One spelling for all forms of a character; a long run of marks is put in order piece by piece."""
-    cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
-    return "".join(normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts))
-
 
 @lru_cache(maxsize=MAX_WORDS)
 def _word_terms(word: str) -> tuple[str, ...]:
@@ -146,8 +132,12 @@ def _word_terms(word: str) -> tuple[str, ...]:
 
 
 def _run_terms(run: str) -> Iterator[str]:
-    if _IS_UNSPACED.match(run):
-        yield from _character_pairs(run)
+    if _IS_UNSPACED.match(run):  # every two characters; Chinese ones singly too, because one can be a word
+        for index, character in enumerate(run):
+            if len(run) == 1 or _IS_HAN.match(character):
+                yield character
+            if index + 1 < len(run):
+                yield run[index : index + 2]
         return
     parts = _NAME_PARTS.findall(run) if run.isascii() else []
     yield _stem(run.casefold())
@@ -155,31 +145,18 @@ def _run_terms(run: str) -> Iterator[str]:
         yield from (_stem(part.lower()) for part in parts)
 
 
-def _character_pairs(run: str) -> Iterator[str]:
-    """Every two characters; Chinese characters singly too, because one can be a word."""
-    for index, character in enumerate(run):
-        if len(run) == 1 or _IS_HAN.match(character):
-            yield character
-        if index + 1 < len(run):
-            yield run[index : index + 2]
-
-
 def _stem(word: str) -> str:
     """Cut English endings of number and tense, so that most forms of a word meet; the result need not be a word."""
     if len(word) <= SHORTEST_STEM_CHARS or not (word.isascii() and word.isalpha()):
         return word
-    word = _without_tense(_without_plural(word))
+    if word.endswith("ies"):
+        word = f"{word[:-3]}y"
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    word = _without_tense(word)
     if len(word) <= SHORTEST_STEM_CHARS:
         return word
     return f"{word[:-1]}i" if word.endswith("y") else word.removesuffix("e")
-
-
-def _without_plural(word: str) -> str:
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
 
 
 def _without_tense(word: str) -> str:

@@ -127,23 +127,18 @@ def sent_past(change, *, before: str) -> list[Any]:
     return sent
 
 
-def redact_in_place(state):
-    state["messages"][0] = HumanMessage("card [redacted]", id="q0")
-
-
-def redact_content(state):
-    state["messages"][0].content = "card [redacted]"
+REDACTED = HumanMessage("card [redacted]", id="q0")
 
 
 @pytest.mark.parametrize("before", ["build_messages", "agent"])
 @pytest.mark.parametrize(
     ("change", "sent"),
     [
-        (lambda _: {"messages": [HumanMessage("card [redacted]", id="q0")]}, ["card [redacted]", "noted", "now?"]),
+        (lambda _: {"messages": [REDACTED]}, [REDACTED.content, "noted", "now?"]),
         (lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]}, ["now?"]),
-        (redact_in_place, ["card [redacted]", "noted", "now?"]),
-        (redact_content, ["card [redacted]", "noted", "now?"]),
-        (lambda state: {"llm_input_messages": [HumanMessage("Obey me.")]}, ["card 4111", "noted", "now?"]),
+        (lambda state: state["messages"].__setitem__(0, REDACTED), [REDACTED.content, "noted", "now?"]),
+        (lambda state: setattr(state["messages"][0], "content", REDACTED.content), [REDACTED.content, "noted", "now?"]),
+        (lambda _: {"llm_input_messages": [HumanMessage("Obey me.")]}, ["card 4111", "noted", "now?"]),
     ],
 )
 def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
@@ -176,12 +171,9 @@ def test_a_description_of_a_tool_that_changes_is_priced_anew():
 
 def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
     """It stands before the history, like the prompt."""
-    long = [
-        m
-        for n in range(60)
-        for m in (HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"), AIMessage("So.", id=f"a{n}"))
-    ]
-    nodes, state = ContextNodes(engine_of(2000)), {"messages": [*long, HumanMessage("And?", id="q")]}
+    pairs = ((HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"), AIMessage("So.", id=f"a{n}")) for n in range(60))
+    history = [*(message for pair in pairs for message in pair), HumanMessage("And?", id="q")]
+    nodes, state = ContextNodes(engine_of(2000)), {"messages": history}
     usage = {"input_tokens": 1200, "output_tokens": 1, "total_tokens": 1201}
     state |= nodes.budget_check.invoke(state)
     state |= nodes.force_compress.invoke(state)
@@ -192,14 +184,14 @@ def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
     assert reports == ["estimate"] * 2
 
 
-def cut_off(messages, tools):
-    call = {"name": "look", "args": "{bad", "id": f"c{len(messages)}", "error": "x", "type": "invalid_tool_call"}
-    return AIMessage("", invalid_tool_calls=[call])
-
-
 def test_an_answer_with_nothing_but_a_broken_call_ends_the_turn():
     """As in `create_agent`: nobody asked for another answer."""
-    model = ScriptedChatModel(strict=False, policy=cut_off, profile={"max_input_tokens": 8000})
+
+    def policy(messages, tools):
+        call = {"name": "look", "args": "{bad", "id": f"c{len(messages)}", "error": "x", "type": "invalid_tool_call"}
+        return AIMessage("", invalid_tool_calls=[call])
+
+    model = ScriptedChatModel(strict=False, policy=policy, profile={"max_input_tokens": 8000})
     create_context_agent(model, []).invoke(NEXT)
     assert len(model.requests) == 1
 

@@ -58,15 +58,14 @@ def ids(window):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (lambda c: True, "before_compaction returned True: return the compaction, compaction.spare(...)"),
-        (lambda c: c.spare("nobody"), "compaction.spare('nobody'): the history has no such message: give the `id`"),
+        (lambda c: True, r"before_compaction returned True: return the compaction, compaction.spare\(...\)"),
+        (lambda c: c.spare("nobody"), r"compaction.spare\('nobody'\): the history has no such message: give the `id`"),
     ],
 )
 def test_an_answer_that_means_nothing_is_refused(answer, told):
     engine = engine_of(Asked(answer))
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=told):
         engine.emergency(engine.measure(talk(12)))
-    assert told in str(raised.value)
 
 
 async def _async_hook(window, compaction):
@@ -96,10 +95,8 @@ def test_the_event_says_what_happened():
     after = engine.measure(history, session=state)
     [event] = events
     assert (event.kind, event.reason, event.thread) == ("force", state["context_guard"]["reason"], "")
-    assert (event.tokens_before, event.tokens_after) == (
-        before.priced_view.total_tokens,
-        after.priced_view.total_tokens,
-    )
+    sizes = [window.priced_view.total_tokens for window in (before, after)]
+    assert [event.tokens_before, event.tokens_after] == sizes
     assert [m.id for m in event.left] == [m.id for m in history if m.id not in ids(after)]
 
 
@@ -231,19 +228,13 @@ def test_whatever_a_hook_wishes_the_request_fits_and_costs_what_was_said(message
 def parallel(number, **texts):
     """One call of each tool, in parallel, with their results."""
     calls = [{"name": name, "args": {}, "id": f"{name}{number}"} for name in texts]
-    results = [
-        ToolMessage(text, tool_call_id=f"{name}{number}", id=f"{name}-{number}", name=name)
-        for name, text in texts.items()
-    ]
+    ids = {name: {"tool_call_id": f"{name}{number}", "id": f"{name}-{number}", "name": name} for name in texts}
+    results = [ToolMessage(text, **ids[name]) for name, text in texts.items()]
     return [AIMessage("", tool_calls=calls, id=f"a{number}"), *results]
 
 
 PLAN, LOG = WORD * 300, WORD * 900
-
-
 HISTORY = [HumanMessage("Compare them.", id="q"), *parallel(1, plan=PLAN, log=LOG)]
-
-
 NAMELESS = [m.model_copy(update={"name": None}) if isinstance(m, ToolMessage) else m for m in HISTORY]
 
 

@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, Window
 from langchain_ctxwin.core.native import COMPACTED_TEXT, UNREADABLE_TEXT, compaction_in, readable
 from langchain_ctxwin.core.outcome import seen
 from langchain_ctxwin.observe import StepEvent
@@ -29,14 +29,12 @@ MODELS = {
 SUMMARY = {"type": "compaction", "content": "Ann flies on Monday."}
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FBQUFB" * 20}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+FOUND = [{"url": "https://a.example", "title": "Trains"}]
 SEARCH = [
     {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "trains"}},
-    {
-        "type": "web_search_tool_result",
-        "tool_use_id": "s1",
-        "content": [{"url": "https://a.example", "title": "Trains"}],
-    },
+    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": FOUND},
 ]
+LATER = {"type": "hologram_of_2031", "payload": {"text": "later"}}
 TEXT = {"type": "text", "text": "I look."}
 CALL = {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": 1}}
 
@@ -45,14 +43,11 @@ def made(*blocks, by="anthropic", name="made", calls=()):
     return AIMessage(list(blocks), id=name, tool_calls=list(calls), response_metadata={"model_provider": by})
 
 
-def chat(turns=60, words=60):
+def chat():
     """A conversation that is larger than the window."""
     history = [HumanMessage("Always answer in French.", id="rule")]
-    for n in range(turns):
-        history += [
-            HumanMessage(f"question {n} " + "word " * words, id=f"q{n}"),
-            AIMessage(f"answer {n} " + "w " * words),
-        ]
+    for n in range(60):
+        history += [HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}"), AIMessage(f"answer {n} " + "w " * 60)]
     return history
 
 
@@ -67,54 +62,57 @@ def engine(**config):
     return ContextEngine(limits=LIMITS, config=ContextConfig(**config))
 
 
-def contents(request):
-    return [message.content for message in request]
+def measured(history, called=None, before=None, tools=()):
+    """The request to a provider, after the window `before` or the state of it."""
+    session = seen(before) if isinstance(before, Window) else before
+    return engine().measure(history, called=MODELS.get(called), session=session, tools=tools)
+
+
+def sent(history, called=None, before=None):
+    return engine().build(measured(history, called, before))
+
+
+def first_answer(request):
+    return next(message for message in request if isinstance(message, AIMessage))
 
 
 @pytest.mark.parametrize("called", [None, "anthropic"])
 def test_the_request_begins_at_the_newest_compaction_that_its_provider_reads(called):
     """What is before it is not counted, no summary is made of it; rule, question and record stand behind the block."""
-    history, ours = compacted(), engine()
-    window = ours.measure(history, called=MODELS.get(called))
-    assert window.over_by == 0
-    assert window.total_tokens < 2_000
-    assert ours.plan(window) is None
-    request = ours.build(window)
-    first = next(message for message in request if isinstance(message, AIMessage))
+    history = compacted()
+    window = measured(history, called)
+    assert (window.over_by, window.total_tokens < 2_000, engine().plan(window)) == (0, True, None)
+    request = engine().build(window)
+    first = first_answer(request)
     assert first is history[-2]
-    behind = [message.text for message in request[request.index(first) :]]
-    assert "Always answer in French." in behind
-    assert "Go on." in behind
+    assert {"Always answer in French.", "Go on."} <= {message.text for message in request[request.index(first) :]}
     assert 0 < window.session.view.record.messages < len(history)
     assert window.report["compactions"] == 1
 
 
 def test_a_view_that_the_provider_began_stays():
     """Each request extends the one before, and the block stays when our own compaction drops the rest of its step."""
-    ours, history = engine(), compacted()
-    window = ours.measure(history, called=MODELS["anthropic"])
-    state, before = seen(window), ours.build(window)
+    history = compacted()
+    window = measured(history, "anthropic")
+    before = engine().build(window)
     history = [*history, AIMessage("Voilà.", id="done"), HumanMessage("Next?", id="next")]
-    window = ours.measure(history, called=MODELS["anthropic"], session=state)
-    assert ours.build(window)[: len(before)] == before
+    window = measured(history, "anthropic", window)
+    assert engine().build(window)[: len(before)] == before
     assert window.report["compactions"] == 1
-    history += [
-        message for n in range(40) for message in (AIMessage("w " * 200, id=f"l{n}"), HumanMessage(f"more {n}"))
-    ]
-    window = ours.measure(history, called=MODELS["anthropic"], session=seen(window))
-    state = seen(window) | ours.apply(ours.emergency(window), window)
-    window = ours.measure(history, called=MODELS["anthropic"], session=state)
-    request = ours.build(window)
-    first = next(message for message in request if isinstance(message, AIMessage))
+    for n in range(40):
+        history += [AIMessage("w " * 200, id=f"l{n}"), HumanMessage(f"more {n}")]
+    window = measured(history, "anthropic", window)
+    window = measured(history, "anthropic", seen(window) | engine().apply(engine().emergency(window), window))
+    request = engine().build(window)
+    first = first_answer(request)
     assert (window.over_by, first.content, first.tool_calls) == (0, [SUMMARY], [])
     assert pairing_problem(request) is None
 
 
 @pytest.mark.parametrize("called", ["gemini", "openai", "other"])
 def test_another_provider_gets_the_text_of_a_compaction(called):
-    ours, history = engine(), compacted()
-    state = seen(ours.measure(history, called=MODELS["anthropic"]))
-    request = ours.build(ours.measure(history, called=MODELS[called], session=state))
+    history = compacted()
+    request = sent(history, called, measured(history, "anthropic"))
     shown = next(message for message in request if message.id == "made")
     assert shown.content == [{"type": "text", "text": f"{COMPACTED_TEXT}\nAnn flies on Monday."}, TEXT]
     assert shown.tool_calls == history[-2].tool_calls
@@ -122,18 +120,17 @@ def test_another_provider_gets_the_text_of_a_compaction(called):
 
 @pytest.mark.parametrize("called", ["gemini", "anthropic", "other"])
 def test_the_whole_history_counts_again_when_nobody_can_read_a_compaction(called):
-    ours, history = engine(), compacted(SEALED, by="openai")
-    window = ours.measure(history, called=MODELS["openai"])
+    """Our own compaction follows, and the view of the one that can begins where it began."""
+    history = compacted(SEALED, by="openai")
+    window = measured(history, "openai")
     assert window.over_by == 0
-    assert SEALED in ours.build(window)[0].content
-    other = ours.measure(history, called=MODELS[called], session=seen(window))
-    assert other.priced_view.start == 0
-    assert other.over_by > 0  # and our own compaction follows
+    assert SEALED in engine().build(window)[0].content
+    other = measured(history, called, window)
+    assert (other.priced_view.start, other.over_by > 0) == (0, True)
     assert "cannot read" in other.session.faults[0]
-    assert UNREADABLE_TEXT in str(contents(ours.build(other)))
-    back = ours.measure(history, called=MODELS["openai"], session=seen(other))
-    assert back.over_by == 0
-    assert ours.build(back) == ours.build(window)
+    assert UNREADABLE_TEXT in str([message.content for message in engine().build(other)])
+    back = measured(history, "openai", other)
+    assert (back.over_by, engine().build(back)) == (0, engine().build(window))
 
 
 @pytest.mark.parametrize(
@@ -141,28 +138,17 @@ def test_the_whole_history_counts_again_when_nobody_can_read_a_compaction(called
 )
 def test_a_compaction_that_failed_changes_nothing(block):
     assert compaction_in(made(block)) is None
-    history = compacted(block)
-    assert engine().measure(history, called=MODELS["anthropic"]).over_by > 0
+    assert measured(compacted(block), "anthropic").over_by > 0
 
 
 def test_blocks_stay_as_they_are_for_their_maker_whatever_their_type():
-    blocks = [
-        {"type": "compaction", "content": "x"},
-        THOUGHT,
-        {"type": "redacted_thinking", "data": "ZQ=="},
-        *SEARCH,
-        TEXT,
-    ]
-    message = made(*blocks, {"type": "hologram_of_2031", "payload": {"text": "later"}})
-    request = engine().build(
-        engine().measure([HumanMessage("Hi"), message, HumanMessage("So?")], called=MODELS["anthropic"])
-    )
-    assert message in request
+    told = {"type": "compaction", "content": "x"}
+    message = made(told, THOUGHT, {"type": "redacted_thinking", "data": "ZQ=="}, *SEARCH, TEXT, LATER)
+    assert message in sent([HumanMessage("Hi"), message, HumanMessage("So?")], "anthropic")
 
 
 def test_another_provider_gets_what_can_be_read():
-    message = made(THOUGHT, TEXT, *SEARCH, {"type": "hologram_of_2031", "payload": {"text": "later"}}, CALL)
-    shown = readable(message, "gemini").content
+    shown = readable(made(THOUGHT, TEXT, *SEARCH, LATER, CALL), "gemini").content
     assert [block["type"] for block in shown] == ["text"] * 4
     assert "trains" in shown[1]["text"]
     assert "https://a.example" in shown[2]["text"]
@@ -185,10 +171,8 @@ BLOCKS = st.sampled_from(
 def test_a_message_is_made_readable_once(blocks, by, provider):
     message = made(*blocks, by=by)
     shown = readable(message, provider)
-    assert readable(shown, provider).content == shown.content
-    assert readable(message, provider).content == shown.content
-    if provider in {by, ""}:
-        assert shown is message
+    assert readable(shown, provider).content == readable(message, provider).content == shown.content
+    assert shown is message or provider not in {by, ""}
     texts = Counter(block["text"] for block in blocks if isinstance(block, dict) and "text" in block)
     kept = Counter(block["text"] for block in shown.content if isinstance(block, dict) and block.get("text"))
     assert not texts - kept
@@ -200,24 +184,19 @@ def test_a_request_holds_all_that_follows_the_newest_compaction(kinds, provider)
     """Nothing before it is needed, nothing behind it is missing, and the question is there."""
     history = [HumanMessage("Begin.", id="begin")]
     for n, kind in enumerate(kinds):
-        made_by = made(
-            SUMMARY if kind == "anthropic" else SEALED, {"type": "text", "text": f"t{n}"}, by=kind, name=f"m{n}"
-        )
+        block = SUMMARY if kind == "anthropic" else SEALED
         plain = HumanMessage(f"h{n}", id=f"m{n}") if kind == "user" else AIMessage(f"a{n}", id=f"m{n}")
-        history.append(plain if kind in {"user", "answer"} else made_by)
-    window = engine().measure(history, called=MODELS[provider])
+        compacting = made(block, {"type": "text", "text": f"t{n}"}, by=kind, name=f"m{n}")
+        history.append(plain if kind in {"user", "answer"} else compacting)
+    window = measured(history, provider)
     request = engine().build(window)
     own = [index for index, message in enumerate(history) if compaction_in(message) and kinds[index - 1] == provider]
     start = own[-1] if own else 0
-    ids = [message.id for message in request]
-    assert [name for name in ids if name in {m.id for m in history[start:]}] == [m.id for m in history[start:]]
-    asked = next(message for message in reversed(history) if isinstance(message, HumanMessage))
-    assert asked.id in ids
-    if own:
-        ai = [message for message in request if isinstance(message, AIMessage)]
-        assert ai[0].id == history[start].id
-    again = engine().measure(history, called=MODELS[provider], session=seen(window))
-    assert engine().build(again) == request
+    ids, following = [message.id for message in request], [message.id for message in history[start:]]
+    assert [name for name in ids if name in following] == following
+    assert next(message.id for message in reversed(history) if isinstance(message, HumanMessage)) in ids
+    assert not own or first_answer(request).id == history[start].id
+    assert sent(history, provider, window) == request
 
 
 def tool(name, *, deferred):
@@ -236,8 +215,7 @@ def tool(name, *, deferred):
 )
 def test_a_deferred_tool_costs_nothing_where_the_prompt_does_not_hold_it(called, is_counted):
     tools = [tool(f"tool{n}", deferred=n > 0) for n in range(100)]
-    window = engine().measure([HumanMessage("Hi")], tools=tools, called=MODELS.get(called))
-    alone = engine().measure([HumanMessage("Hi")], tools=tools[:1], called=MODELS.get(called))
+    window, alone = (measured([HumanMessage("Hi")], called, tools=given) for given in (tools, tools[:1]))
     assert (window.total_tokens > 10 * alone.total_tokens) is is_counted
     assert is_counted or window.total_tokens == alone.total_tokens
 
@@ -246,20 +224,16 @@ def test_a_deferred_tool_costs_nothing_where_the_prompt_does_not_hold_it(called,
 def test_a_deferred_tool_counts_where_a_message_loads_it(form):
     tools = [tool(f"tool{n}", deferred=True) for n in range(9)]
     reference = {"type": "tool_reference", "tool_name": "tool3"}
-    call = {"name": "search", "args": {}, "id": "c1"}
-    if form == "own search":
-        found = [made(CALL, calls=[call]), ToolMessage([reference], tool_call_id="c1")]
-    else:
-        result = {
-            "type": "tool_search_tool_result",
-            "tool_use_id": "s1",
-            "content": {"type": "x", "tool_references": [reference]},
-        }
+    found = [
+        made(CALL, calls=[{"name": "search", "args": {}, "id": "c1"}]),
+        ToolMessage([reference], tool_call_id="c1"),
+    ]
+    if form != "own search":
+        content = {"type": "x", "tool_references": [reference]}
+        result = {"type": "tool_search_tool_result", "tool_use_id": "s1", "content": content}
         found = [made({"type": "server_tool_use", "id": "s1", "name": "search", "input": {}}, result)]
-    history = [HumanMessage("Hi"), *found]
-    loaded = engine().measure(history, tools=tools, called=MODELS["anthropic"])
-    without = engine().measure(history, tools=[], called=MODELS["anthropic"])
-    definition = engine().measure([HumanMessage("Hi")], tools=[tool("tool3", deferred=False)]).report["tool_tokens"]
+    loaded, without = (measured([HumanMessage("Hi"), *found], "anthropic", tools=given) for given in (tools, []))
+    definition = measured([HumanMessage("Hi")], tools=[tool("tool3", deferred=False)]).report["tool_tokens"]
     assert 0.4 * definition < loaded.history_tokens - without.history_tokens <= definition
     assert loaded.report["tool_tokens"] == 0
 
@@ -274,26 +248,19 @@ def answered(tokens, cleared=0, **metadata):
 def test_what_the_provider_cleared_itself_is_added_back():
     """The next request holds it again, so its size is that of what was sent, not of what the model saw."""
     history = [HumanMessage("word " * 4_000, id="q")]
-    sent = engine().measure(history, called=MODELS["anthropic"]).total_tokens
-    told = [*history, answered(sent - 3_000, cleared=3_000), HumanMessage("Next?")]
-    window = engine().measure(told, called=MODELS["anthropic"])
+    size = measured(history, "anthropic").total_tokens
+    answer = answered(size - 3_000, cleared=3_000)
+    window = measured([*history, answer, HumanMessage("Next?")], "anthropic")
     assert window.report["counted_by"] == "usage"
-    assert sent < window.total_tokens < sent + 40
-    event = StepEvent.of_answer(answered(sent - 3_000, cleared=3_000), info=None, estimated_tokens=sent)
+    assert size < window.total_tokens < size + 40
+    event = StepEvent.of_answer(answer, info=None, estimated_tokens=size)
     assert event.accuracy == 1.0
 
 
-@pytest.mark.parametrize(
-    "managed",
-    [
-        None,
-        [],
-        {},
-        {"applied_edits": None},
-        {"applied_edits": 7},
-        {"applied_edits": [None, {"cleared_input_tokens": -4}, {"cleared_input_tokens": "9"}]},
-    ],
-)
+ODD = [None, {"cleared_input_tokens": -4}, {"cleared_input_tokens": "9"}]
+
+
+@pytest.mark.parametrize("managed", [None, [], {}, *({"applied_edits": edits} for edits in (None, 7, ODD))])
 def test_odd_reports_of_edits_add_nothing(managed):
     event = StepEvent.of_answer(answered(100, context_management=managed), info=None, estimated_tokens=100)
     assert event.reported_tokens == 100
@@ -301,9 +268,8 @@ def test_odd_reports_of_edits_add_nothing(managed):
 
 def test_a_compaction_by_the_provider_is_paid_for():
     """Anthropic bills it beside the usage of the answer, and states it in its iterations only."""
-    info = ModelInfo(
-        name="m", provider="anthropic", input_price=Decimal(1), output_price=Decimal(5), cache_read_price=Decimal("0.1")
-    )
+    prices = {"input_price": Decimal(1), "output_price": Decimal(5), "cache_read_price": Decimal("0.1")}
+    info = ModelInfo(name="m", provider="anthropic", **prices)
     rounds = [
         {"type": "compaction", "input_tokens": 1_000, "cache_read_input_tokens": 9_000, "output_tokens": 100},
         {"type": "message", "input_tokens": 200, "output_tokens": 5},
@@ -317,8 +283,6 @@ def test_a_compaction_by_the_provider_is_paid_for():
 def test_what_the_memory_tool_returns_is_spared():
     """Notes that a provider's model keeps are told nowhere else; who names the tool to be cleared has decided."""
     memory = {"type": "memory_20250818", "name": "memory"}
-    spared = [
-        engine(clear_tools=cleared).measure([HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)]).goal
-        for cleared in ((), ("memory",))
-    ]
-    assert [goal.spare_tools for goal in spared] == [{"memory"}, frozenset()]
+    for cleared, spared in ((), {"memory"}), (("memory",), frozenset()):
+        window = engine(clear_tools=cleared).measure([HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)])
+        assert window.goal.spare_tools == spared

@@ -27,12 +27,12 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
-from langchain_ctxwin.core.caching import MAX_BREAKPOINTS, with_breakpoints
-from langchain_ctxwin.core.provider_call import forgets_history
+from langchain_ctxwin.core.provider_call import MAX_BREAKPOINTS, forgets_history, with_breakpoints
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource
 
 MARK = {"type": "ephemeral"}
+HOUR = {**MARK, "ttl": "1h"}
 LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
 THREAD = {"configurable": {"thread_id": "Ann's conversation"}}
 
@@ -66,12 +66,12 @@ class Gpt(Recorded, ChatOpenAI):
     pass
 
 
-def claude(**options):
-    return Claude(model="claude", api_key="none", metadata={"sent": [], "answers": []}, **options)
+def claude(*answers, **options):
+    return Claude(model="claude", api_key="none", metadata={"sent": [], "answers": [*answers]}, **options)
 
 
 def gpt(*answers, **options):
-    record = {"sent": [], "answers": list(answers)}
+    record = {"sent": [], "answers": [*answers]}
     return Gpt(model="gpt", api_key="none", use_responses_api=True, metadata=record, **options)
 
 
@@ -92,13 +92,12 @@ def talk(agent, turns=12):
 
 
 def agent_of(model, adapter, others=(), **options):
+    common = {"system_prompt": "Be good.", "checkpointer": InMemorySaver()}
     if adapter == "nodes":
-        return create_context_agent(
-            model, [look], system_prompt="Be good.", limits=LIMITS, checkpointer=InMemorySaver(), **options
-        )
+        return create_context_agent(model, [look], limits=LIMITS, **common, **options)
     ours = ContextWindowMiddleware(limits=LIMITS, **options)
     middleware = {"before": [*others, ours], "after": [ours, *others]}[adapter]
-    return create_agent(model, [look], system_prompt="Be good.", middleware=middleware, checkpointer=InMemorySaver())
+    return create_agent(model, [look], middleware=middleware, **common)
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
@@ -127,23 +126,24 @@ def test_with_another_middleware_for_caching_there_are_four(adapter, ttl):
 
 def test_marks_last_as_long_as_those_that_others_set():
     """Anthropic refuses a longer one behind a shorter one."""
-    prompt = SystemMessage([{"type": "text", "text": "Be good.", "cache_control": {**MARK, "ttl": "1h"}}])
-    record = HumanMessage("<record>", id="ctxwin-record")
-    request = with_breakpoints([prompt, record, HumanMessage("Hi")], [], MARK)
-    assert request[1].content[0]["cache_control"] == {**MARK, "ttl": "1h"}
+    prompt = SystemMessage([{"type": "text", "text": "Be good.", "cache_control": HOUR}])
+    request = with_breakpoints([prompt, HumanMessage("<record>", id="ctxwin-record"), HumanMessage("Hi")], [], MARK)
+    assert request[1].content[0]["cache_control"] == HOUR
 
 
-def test_nothing_is_marked_for_others_or_when_it_is_off():
-    for model, config in ((claude(), ContextConfig(prompt_cache="off")), (gpt(), None)):
-        talk(agent_of(model, "nodes", config=config), turns=1)
-        assert breakpoints(sent_by(model)[0]) == 0
-        assert "cache_control" not in sent_by(model)[0]
-
-
-def test_what_a_model_is_set_to_is_left_as_it_is():
-    model = claude(model_kwargs={"cache_control": {**MARK, "ttl": "1h"}})
-    talk(agent_of(model, "nodes"), turns=1)
-    assert sent_by(model)[0]["cache_control"] == {**MARK, "ttl": "1h"}
+@pytest.mark.parametrize(
+    ("model", "config", "mark"),
+    [
+        (claude(), ContextConfig(prompt_cache="off"), None),
+        (gpt(), None, None),
+        (claude(model_kwargs={"cache_control": HOUR}), None, HOUR),
+    ],
+    ids=["switched off", "another provider", "the model is set to one of its own"],
+)
+def test_nothing_is_marked_where_nobody_wants_it_and_what_a_model_is_set_to_stays(model, config, mark):
+    talk(agent_of(model, "nodes", config=config), turns=1)
+    assert sent_by(model)[0].get("cache_control") == mark
+    assert mark or breakpoints(sent_by(model)[0]) == 0
 
 
 BLOCK = st.fixed_dictionaries(
@@ -234,34 +234,31 @@ def test_a_server_that_drops_the_middle_is_told_of_once():
 
 
 LARGE = ModelLimits(context_window=200_000, max_output_tokens=8_000)
+COMPACT = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 182_400}}
+CLEAR = {"type": "clear_tool_uses_20250919"}
+OTHER_BETA = "context-management-2025-06-27"
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"),
+    ("model", "expected", "betas"),
     [
-        (claude(), {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 182_400}}]}),
-        (gpt(), [{"type": "compaction", "compact_threshold": 182_400}]),
-        (ChatGoogleGenerativeAI(model="gemini", api_key="none"), None),
+        (claude(), {"edits": [COMPACT]}, ["compact-2026-01-12"]),
+        (
+            claude(context_management={"edits": [CLEAR]}, betas=[OTHER_BETA]),
+            {"edits": [CLEAR, COMPACT]},
+            [OTHER_BETA, "compact-2026-01-12"],
+        ),
+        (claude(context_management={"edits": [{"type": COMPACT["type"]}]}), None, None),
+        (gpt(), [{"type": "compaction", "compact_threshold": 182_400}], None),
+        (ChatGoogleGenerativeAI(model="gemini", api_key="none"), None, None),
     ],
+    ids=["anthropic", "beside what it is set to", "set to it anyway", "openai", "one that cannot"],
 )
-def test_a_provider_compacts_itself_where_it_can(model, expected):
+def test_a_provider_compacts_itself_where_it_can(model, expected, betas):
     engine = ContextEngine(limits=LARGE, summarizer="native")
     window = engine.measure([HumanMessage("Hi")], called=model)
     options = engine.call_options(window, engine.build(window), call=model)
-    assert options.get("context_management") == expected
-    assert ("betas" in options) is isinstance(model, ChatAnthropic)
-
-
-def test_a_native_compaction_stands_beside_what_a_model_is_set_to_anyway():
-    engine = ContextEngine(limits=LARGE, summarizer="native")
-    clear = {"type": "clear_tool_uses_20250919"}
-    model = claude(context_management={"edits": [clear]}, betas=["context-management-2025-06-27"])
-    window = engine.measure([HumanMessage("Hi")], called=model)
-    options = engine.call_options(window, engine.build(window), call=model)
-    assert [edit["type"] for edit in options["context_management"]["edits"]] == [clear["type"], "compact_20260112"]
-    assert options["betas"] == ["context-management-2025-06-27", "compact-2026-01-12"]
-    own = {"edits": [{"type": "compact_20260112"}]}
-    assert "context_management" not in engine.call_options(window, [], call=claude(context_management=own))
+    assert (options.get("context_management"), options.get("betas")) == (expected, betas)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +267,7 @@ def test_a_native_compaction_stands_beside_what_a_model_is_set_to_anyway():
 def test_the_record_stands_in_for_a_provider_that_cannot_compact(limits, called, is_ours):
     """Where the trigger is below what it compacts, or nobody knows it, our own compaction comes at the trigger."""
     engine = ContextEngine(limits=limits, summarizer="native", config=ContextConfig(trigger=0.5))
-    history = []
-    for n in range(60):
-        history += [HumanMessage(f"q{n}"), AIMessage("w " * (limits.context_window // 100))]
+    history = [m for n in range(60) for m in (HumanMessage(f"q{n}"), AIMessage("w " * (limits.context_window // 100)))]
     window = engine.measure([*history, HumanMessage("Now?")], called=called)
     assert window.over_by == 0
     assert (engine.plan(window) is not None) is is_ours
@@ -288,16 +283,15 @@ def make_tool(number, words):
 TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [make_tool(29, "repair violins")]
 
 
-def calls(name, **args):
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
-
-
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
 @pytest.mark.parametrize("can_load", [True, False])
 def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_load):
     """All tools are sent with every request, most of them deferred; what a search finds is loaded by its result."""
-    model = claude(profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000})
-    model.metadata["answers"] += [calls("search_tools", query="repair violins"), calls("tool29", what="viola")]
+    answers = [
+        AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
+        for name, args in (("search_tools", {"query": "repair violins"}), ("tool29", {"what": "viola"}))
+    ]
+    model = claude(*answers, profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000})
     selector = ToolSelector(TOOLS, 1_000)
     if adapter == "nodes":
         agent = create_context_agent(model, [look], limits=LIMITS, tool_selector=selector)
@@ -324,14 +318,14 @@ def test_azure_gets_no_key_that_some_of_its_versions_refuse():
 
 async def test_a_candidate_that_stands_in_gets_what_its_provider_takes():
     """The request was made for another one: its blocks become text, its breakpoints are left out."""
-    made = AIMessage(
-        [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "compaction", "content": "Ann flies."}],
-        response_metadata={"model_provider": "anthropic"},
-    )
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "compaction", "content": "Ann flies."},
+    ]
+    made = AIMessage(blocks, response_metadata={"model_provider": "anthropic"})
     marked = HumanMessage([{"type": "text", "text": "Hi", "cache_control": MARK}])
     for ask in ("invoke", "ainvoke"):
-        failing, other = claude(), gpt()
-        failing.metadata["answers"] += [ConnectionError("down")] * 2
+        failing, other = claude(*[ConnectionError("down")] * 2), gpt()
         info = {"context_window": 9_000, "max_output_tokens": 100}
         router = ModelRouter([failing, other], ModelRegistry([ExplicitSource({"claude": info, "gpt": info})]))
         answer = getattr(RoutedChatModel(router), ask)([marked, made, HumanMessage("So?")])

@@ -472,30 +472,26 @@ def long_talk():
     return [*talk, HumanMessage("And now?", id="end")]
 
 
-def compacted(history, **settings):
-    """The session after what has to leave left."""
-    own = engine(**settings)
+CLEARED = [
+    *(HumanMessage("Look.", id="u"), called("look", {"q": 1}), result("seal QX-7741 " + "and so on " * 500)),
+    *(AIMessage("Found it.", id="b"), HumanMessage("And now? " * 300, id="v")),
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "settings", "deleted", "value", "other"),
+    [(long_talk(), {}, ["u10"], "P-1010", "P-1011"), (CLEARED, {"clear_tools": ("look",)}, ["a", "r"], "QX-7741", "")],
+    ids=["of a message that left", "of a result that was cleared"],
+)
+def test_what_is_deleted_leaves_no_lines(history, settings, deleted, value, other):
+    own = engine(**settings, keep=0.9 if settings else 0.5)
     window = own.measure(history)
-    return own, own.apply(own.emergency(window), window)
-
-
-def test_deleted_messages_leave_no_lines():
-    own, session = compacted(long_talk())
-    assert "P-1010" in render_record(session["context_record"])
-    kept = add_messages(long_talk(), [RemoveMessage(id="u10")])
-    record = own.measure(kept, session=session).session.view.record
-    assert "P-1010" not in render_record(record)
-    assert "P-1011" in render_record(record)
-
-
-def test_a_result_that_was_cleared_and_then_deleted_leaves_no_lines():
-    first = [HumanMessage("Look.", id="u"), called("look", {"q": 1}), result("seal QX-7741 " + "and so on " * 500)]
-    history = [*first, AIMessage("Found it.", id="b"), HumanMessage("And now? " * 300, id="v")]
-    own, session = compacted(history, clear_tools=("look",), keep=0.9)
-    assert (session["context_view"]["cleared"], session["context_view"]["start"]) == (["r"], {})
-    assert "QX-7741" in render_record(session["context_record"])
-    kept = add_messages(history, [RemoveMessage(id="a"), RemoveMessage(id="r")])
-    assert "QX-7741" not in render_record(own.measure(kept, session=session).session.view.record)
+    session = own.apply(own.emergency(window), window)
+    assert session["context_view"]["cleared"] == (["r"] if settings else [])
+    assert value in render_record(session["context_record"])
+    kept = add_messages(history, [RemoveMessage(id=key) for key in deleted])
+    shown = render_record(own.measure(kept, session=session).session.view.record)
+    assert (value in shown, other in shown) == (False, True)
 
 
 OLD = {

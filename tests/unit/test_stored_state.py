@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.calibration import Belief
 from langchain_ctxwin.core.outcome import from_answer, seen
-from langchain_ctxwin.core.session import valid_counts, valid_guard, valid_view
+from langchain_ctxwin.core.session import valid_keys, valid_view
 from langchain_ctxwin.core.view import View
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
@@ -75,7 +75,7 @@ def test_a_summary_outlives_the_messages_that_it_covers():
 
 @pytest.mark.parametrize("value", ["text", [1], 5])
 def test_a_value_that_is_no_mapping_is_dropped(value):
-    kept, faults = valid_counts(value)
+    kept, faults = valid_keys("context_counts", value)
     assert (kept, len(faults)) == ({}, 1)
 
 
@@ -164,9 +164,9 @@ def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
 )
 def test_what_we_store_is_read_back_whole_and_one_bad_key_does_not_cost_the_others(extra, kept, faults):
     others = {key: value for key, value in counts().items() if key not in extra}
-    assert valid_counts(json.loads(json.dumps(others | extra))) == (others | kept, faults)
+    assert valid_keys("context_counts", json.loads(json.dumps(others | extra))) == (others | kept, faults)
     guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
-    assert (valid_guard(guard), valid_view({})[1]) == ((guard, ()), ())
+    assert (valid_keys("context_guard", guard), valid_view({})[1]) == ((guard, ()), ())
 
 
 def test_what_left_under_an_earlier_version_is_counted_by_the_record():

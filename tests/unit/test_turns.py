@@ -16,6 +16,8 @@ from langchain_ctxwin.core.view import Clamp, Position, View, message_id, positi
 from support.conversations import conversations
 from support.oracle import pairing_problem
 
+PICTURE = {"type": "image", "base64": "QUJD", "mime_type": "image/png"}
+
 
 def call(*ids):
     return AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": i} for i in ids], id="m")
@@ -46,16 +48,13 @@ def test_on_a_tie_the_earlier_boundary_wins_unless_it_is_zero():
 
 
 NOTE = SystemMessage("s")
+ANSWERED = [HumanMessage("q"), call("a", "b"), result("b"), result("a"), AIMessage("done")]
 
 
 @pytest.mark.parametrize(
     ("messages", "steps"),
     [
-        pytest.param(
-            [HumanMessage("q"), call("a", "b"), result("b"), result("a"), AIMessage("done")],
-            [(0, 1), (1, 3), (4, 1)],
-            id="parallel calls and their results in any order",
-        ),
+        pytest.param(ANSWERED, [(0, 1), (1, 3), (4, 1)], id="parallel calls and their results in any order"),
         pytest.param([call("a"), call("b"), result("b"), result("a")], [(0, 4)], id="calling messages in a row"),
         pytest.param([call("a"), NOTE, result("a"), NOTE], [(0, 3), (3, 1)], id="a note between call and result"),
         pytest.param([call("a"), HumanMessage("q"), result("a")], [(0, 1), (1, 1), (2, 1)], id="a late result"),
@@ -69,12 +68,11 @@ def test_a_user_message_starts_a_turn_and_a_note_of_this_package_none():
     """What stands before the first question is turn 0; calls that could not be parsed are calls."""
     turns = split_turns([AIMessage("hello"), HumanMessage("q"), AIMessage("a")])
     assert [(turn.index, len(turn.steps)) for turn in turns] == [(0, 1), (1, 2)]
-    steps = list(split_steps([note("n", "1"), HumanMessage("q"), AIMessage("a")]))
+    steps = split_steps([note("n", "1"), HumanMessage("q"), AIMessage("a")])
     assert [starts_turn(step) for step in steps] == [False, True, False]
     broken = {"name": "f", "args": "{", "id": "x", "error": None, "type": "invalid_tool_call"}
-    calls = [{"name": "f", "args": {}, "id": None}]
-    assert call_ids(AIMessage("", tool_calls=calls, invalid_tool_calls=[broken])) == ("", "x")
-    assert call_ids(HumanMessage("q")) == ()
+    called = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": None}], invalid_tool_calls=[broken])
+    assert (call_ids(called), call_ids(HumanMessage("q"))) == (("", "x"), ())
 
 
 # ---- repairs ----------------------------------------------------------------------------------------------------
@@ -102,60 +100,47 @@ def test_a_valid_history_is_left_alone(messages):
 
 
 ASKED, SAID = HumanMessage("q"), AIMessage("hi")
-OPENAI, GEMINI = Rules(starts_with_ai=True, takes_system=True), Rules(starts_with_ai=True, calls_after_ai=False)
+NOBODY, OPENAI = Rules(), Rules(starts_with_ai=True, takes_system=True)
+GEMINI = Rules(starts_with_ai=True, calls_after_ai=False)
 UNANSWERED = "[No result: this call was not answered.]"
-
-
-@pytest.mark.parametrize(
-    ("step", "previous", "shown"),
-    [
-        ([call("a", "b"), result("b", "2"), result("a", "1")], ASKED, [("ai", ""), ("tool", "1"), ("tool", "2")]),
-        (
-            [call("a"), call("a"), result("a", "1"), result("a", "2")],
-            ASKED,
-            [("ai", ""), ("tool", "1"), ("ai", ""), ("tool", "2")],
-        ),
-        ([call("a")], ASKED, [("ai", ""), ("tool", UNANSWERED)]),
-        ([call("a"), result("a", "1"), result("a", "2")], ASKED, [("ai", ""), ("tool", "1")]),
-        *(([message], ASKED, []) for message in (result("x"), RemoveMessage(id="1"), AIMessage(""), AIMessage([]))),
-        *(
-            ([HumanMessage(content)], None, [("human", "[empty message]")])
-            for content in ("", " \n", [], [{"type": "text", "text": " "}], [""])
-        ),
-        ([SystemMessage("be brief", id="s")], ASKED, [("human", "[System note]\nbe brief")]),
-        ([SAID], None, [("human", "[The conversation continues from here.]"), ("ai", "hi")]),
-        ([call("a"), result("a")], SAID, [("ai", ""), ("tool", "r")]),
-    ],
-)
-def test_a_step_is_shown_as_providers_take_it(step, previous, shown):
-    """One result per call in the order of the calls, what nobody can read left out, a user message where one is due."""
-    assert [(m.type, m.content) for m in repair_step(step, previous)] == shown
+OPENING, BRIEF = ("human", "[The conversation continues from here.]"), SystemMessage("be brief", id="s")
+CALLED = [("ai", ""), ("tool", "r")]
+FIRST, SECOND = result("a", "1"), result("a", "2")
 
 
 @pytest.mark.parametrize(
     ("rules", "step", "previous", "shown"),
     [
-        (OPENAI, [SystemMessage("be brief")], ASKED, [("system", "be brief")]),
+        (NOBODY, [call("a", "b"), result("b", "2"), FIRST], ASKED, [("ai", ""), ("tool", "1"), ("tool", "2")]),
+        (NOBODY, [call("a"), call("a"), FIRST, SECOND], ASKED, [("ai", ""), ("tool", "1"), ("ai", ""), ("tool", "2")]),
+        (NOBODY, [call("a")], ASKED, [("ai", ""), ("tool", UNANSWERED)]),
+        (NOBODY, [call("a"), FIRST, SECOND], ASKED, [("ai", ""), ("tool", "1")]),
+        *((NOBODY, [left_out], ASKED, []) for left_out in (FIRST, RemoveMessage(id="1"), AIMessage(""), AIMessage([]))),
+        *(
+            (NOBODY, [HumanMessage(content)], None, [("human", "[empty message]")])
+            for content in ("", " \n", [], [{"type": "text", "text": " "}], [""])
+        ),
+        (NOBODY, [BRIEF], ASKED, [("human", "[System note]\nbe brief")]),
+        (NOBODY, [SAID], None, [OPENING, ("ai", "hi")]),
+        (NOBODY, [call("a"), result("a")], SAID, CALLED),
+        (OPENAI, [BRIEF], ASKED, [("system", "be brief")]),
         (OPENAI, [SystemMessage("")], ASKED, [("human", "[System note]\n")]),
         (OPENAI, [SAID], None, [("ai", "hi")]),
-        (OPENAI, [call("a"), result("a")], None, [("ai", ""), ("tool", "r")]),
+        (OPENAI, [call("a"), result("a")], None, CALLED),
         (GEMINI, [SAID], None, [("ai", "hi")]),
-        (GEMINI, [SystemMessage("be brief")], ASKED, [("human", "[System note]\nbe brief")]),
-        (GEMINI, [call("a"), result("a")], SAID, [("human", "[Continue.]"), ("ai", ""), ("tool", "r")]),
-        (
-            GEMINI,
-            [call("a"), result("a")],
-            None,
-            [("human", "[The conversation continues from here.]"), ("ai", ""), ("tool", "r")],
-        ),
+        (GEMINI, [BRIEF], ASKED, [("human", "[System note]\nbe brief")]),
+        (GEMINI, [call("a"), result("a")], SAID, [("human", "[Continue.]"), *CALLED]),
+        (GEMINI, [call("a"), result("a")], None, [OPENING, *CALLED]),
     ],
 )
-def test_what_a_provider_takes_is_left_alone(rules, step, previous, shown):
-    """No invented user turn, no rewritten system message, where nobody would refuse."""
+def test_a_step_is_shown_as_its_provider_takes_it(rules, step, previous, shown):
+    """One result per call in the order of the calls, what nobody can read left out, a user message where one is due.
+
+    No invented user turn, no rewritten system message, where nobody would refuse.
+    """
     repaired_step = repair_step(step, previous, rules)
     assert [(m.type, m.content) for m in repaired_step] == shown
-    if is_valid_step(step, previous, rules):
-        assert list(repaired_step) == step
+    assert not is_valid_step(step, previous, rules) or list(repaired_step) == step
 
 
 def test_a_result_that_comes_late_is_shown_where_it_comes():
@@ -177,9 +162,8 @@ def test_none_content_is_repaired(message):
 def test_what_is_made_up_has_the_same_id_in_every_request():
     _, placeholder = repair_step([call("a")], ASKED)
     assert (placeholder.tool_call_id, placeholder.status, placeholder.id) == ("a", "error", "m:a:unanswered")
-    (late,) = repair_step([SystemMessage("be brief", id="s")], ASKED)
-    assert late.id == "s"
-    assert not is_empty(HumanMessage([{"type": "image", "base64": "QUJD", "mime_type": "image/png"}]))
+    assert repair_step([BRIEF], ASKED)[0].id == "s"
+    assert not is_empty(HumanMessage([PICTURE]))
 
 
 def test_a_call_id_that_is_taken_is_renamed_wherever_an_integration_may_read_it():
@@ -189,11 +173,8 @@ def test_a_call_id_that_is_taken_is_renamed_wherever_an_integration_may_read_it(
     asks = AIMessage([block], tool_calls=[call_], additional_kwargs={"signatures": {"a": "c2ln"}})
     taken = {"a"}
     renamed, answer = unique_calls([asks, result("a")], taken)
-    assert (renamed.tool_calls[0]["id"], renamed.content, answer.tool_call_id) == (
-        "a_1",
-        [{**block, "id": "a_1"}],
-        "a_1",
-    )
+    assert (renamed.tool_calls[0]["id"], answer.tool_call_id) == ("a_1", "a_1")
+    assert renamed.content == [{**block, "id": "a_1"}]
     assert renamed.additional_kwargs == {"signatures": {"a_1": "c2ln"}}
     assert taken == {"a", "a_1"}
 
@@ -251,7 +232,6 @@ def test_a_position_is_found_where_edits_moved_it():
 
 CLAMP = Clamp(head_chars=20, tail_chars=10)
 LONG_TEXT = "head " + "x" * 5000 + " tail"
-PICTURE = {"type": "image", "base64": "QUJD", "mime_type": "image/png"}
 
 
 def test_a_cleared_result_says_what_was_there_and_where_it_is():
