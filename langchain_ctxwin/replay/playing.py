@@ -26,6 +26,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.needed import needed_values
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, Tell
@@ -35,7 +36,6 @@ CACHED_PRICE = 0.1
 
 RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
 MILLION = 1_000_000  # tokens that providers state their prices for
-MAX_REASON_CHARS = 200  # of an error's first line
 WAITING = 4  # conversations that are read ahead for each process
 TOLERATED_LOSS = 0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
 
@@ -275,8 +275,7 @@ def _played(conversation: Conversation, policies: Sequence[Policy], window: int)
     except ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-        reason = str(error).strip().partition("\n")[0][:MAX_REASON_CHARS]
-        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {reason})"
+        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {short(error)})"
 
 
 def input_limit(window: int, policy: Policy) -> int:
@@ -340,7 +339,7 @@ class _Play:
             is_last = False
             if isinstance(message, AIMessage) and is_asked:
                 has_to_leave = sum(map(self.size, history)) > self.room
-                self.needs = [one.value for one in needed_values(message, texts)] if has_to_leave else []
+                self.needs = needed_values(message, texts) if has_to_leave else []
                 self._ask(message, history)
                 is_last = not (message.tool_calls or message.invalid_tool_calls)  # of its turn
             is_asked = is_asked or isinstance(message, HumanMessage)

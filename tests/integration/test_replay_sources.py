@@ -15,7 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langsmith._internal._serde import dumps_json as serialized
 
@@ -90,11 +89,13 @@ def test_a_server_without_threads_is_named_without_its_password(postgres_dsn, ca
     assert "secret" not in said
 
 
-def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
+@pytest.mark.parametrize("kind", [str, Path])
+def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn, kind):
+    """By an address, also one that was taken for a path."""
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
         said = talk(saver, "a", "b")
-        found, faults = read(postgres_dsn)
+        found, faults = read(kind(postgres_dsn))
     assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
 
 
@@ -132,20 +133,6 @@ def test_a_damaged_database_and_a_server_that_is_not_there_are_named(database, c
     assert main(["replay", "postgresql://me:secret@127.0.0.1:9/none"]) == 2
     assert "127.0.0.1:9/none cannot be read" in (said := capsys.readouterr().err)
     assert "secret" not in said
-
-
-def test_a_thread_that_cannot_be_read_is_told_and_the_others_are(database, capsys):
-    with SqliteSaver.from_conn_string(str(database)) as saver:
-        talk(saver, "good", "bad")
-    with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 'bad'")
-    found, (fault,) = read(database)
-    assert list(found) == ["good"]
-    assert fault.startswith(f"{database}: left out thread bad: ")
-    assert main(["inspect", str(database), "--thread", "good"]) == 0
-    assert "thread good: 18 messages" in capsys.readouterr().out
-    assert main(["inspect", str(database), "--thread", "bad"]) == 2
-    assert fault in capsys.readouterr().err
 
 
 def test_a_database_without_threads_is_told(database):
@@ -252,16 +239,6 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
         assert why in capsys.readouterr().err
 
 
-def test_a_thread_whose_messages_another_graph_shaped_is_read(database):
-    """Plain lists, as graphs without any reducer store them."""
-    with SqliteSaver.from_conn_string(str(database)) as saver:
-        history = [HumanMessage("hi"), AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])]
-        history += [ToolMessage("x", tool_call_id="1"), AIMessage("done")]
-        agent = create_context_agent(model_of(900), [], checkpointer=saver, store=InMemoryStore())
-        agent.update_state({"configurable": {"thread_id": "t"}}, {"messages": history}, as_node="agent")
-    assert read(database)[0] == {"t": told(history)}
-
-
 NO_ADDRESS = r" is no address: @ / : \? in a password are written %40 %2F %3A %3F"
 UNREADABLE = " cannot be read: connection"
 
@@ -290,14 +267,6 @@ def test_no_error_tells_a_password(address, shown, kind):
     assert "secret" not in str(raised.value)
 
 
-def test_an_address_that_was_a_path_is_read(postgres_dsn):
-    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
-        saver.setup()
-        said = talk(saver, "a")
-    found, faults = read(Path(postgres_dsn))
-    assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
-
-
 def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
@@ -319,7 +288,7 @@ def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
         "writes SET value = X'C1C1'",
     ],
 )
-def test_whatever_a_thread_holds_the_others_are_read(database, change):
+def test_whatever_a_thread_holds_the_others_are_read(database, change, capsys):
     with SqliteSaver.from_conn_string(str(database)) as saver:
         talk(saver, "a", "b")
     with sqlite3.connect(database) as connection:
@@ -327,6 +296,10 @@ def test_whatever_a_thread_holds_the_others_are_read(database, change):
     found, (fault,) = read(database)
     assert list(found) == ["b"]
     assert fault.startswith(f"{database}: left out thread a: ")
+    assert main(["inspect", str(database), "--thread", "b"]) == 0
+    assert "thread b: 18 messages" in capsys.readouterr().out
+    assert main(["inspect", str(database), "--thread", "a"]) == 2
+    assert fault in capsys.readouterr().err
 
 
 def keep(database, messages):
@@ -355,8 +328,10 @@ def test_a_thread_of_another_program_is_told(database, messages, why):
 
 
 def test_a_thread_that_holds_messages_as_objects_is_read(database):
-    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x")])
-    assert read(database) == ({"t": [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None)]}, [])
+    called = [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), ToolMessage("x", tool_call_id="1")]
+    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x"), *called])
+    said = [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None), *told(called)]
+    assert read(database) == ({"t": said}, [])
 
 
 @pytest.mark.parametrize("damage", ["pages", "table", "locked"])

@@ -193,15 +193,10 @@ def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatc
 
 
 @pytest.mark.parametrize("command", ["check", "show"])
-def test_a_missing_file_is_named_in_one_line(tmp_path, capsys, command):
-    path = tmp_path / "none.toml"
+def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
+    path = tmp_path / "settings.json"
     assert main(["config", command, str(path)]) == 2
     assert _complaint(capsys) == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
-
-
-@pytest.mark.parametrize("command", ["check", "show"])
-def test_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
-    path = tmp_path / "settings.json"
     path.write_text(r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}')
     assert main(["config", command, str(path)]) == 0
     out = capsys.readouterr().out

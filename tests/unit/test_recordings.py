@@ -87,7 +87,7 @@ def said(conversation):
 )
 def test_commands_of_agents_without_tool_calls_are_known_by_their_marks(text):
     history = ["There are src/a.py and src/b.py."]
-    assert [one.value for one in needed_values(AIMessage(text), history)] == ["src/a.py"]
+    assert needed_values(AIMessage(text), history) == ["src/a.py"]
 
 
 @pytest.mark.parametrize("text", ["See src/a.py.", "see <b>src/a.py</b>", "<command>cat src/a.py", "```\nsrc/a.py"])
@@ -97,7 +97,7 @@ def test_what_is_only_said_is_no_command(text):
 
 def test_broken_arguments_name_what_they_need():
     reply = AIMessage("", invalid_tool_calls=[{"name": "f", "args": '{"path": "src/a.py', "id": "1", "error": "x"}])
-    assert [one.value for one in needed_values(reply, ["src/a.py"])] == ["src/a.py"]
+    assert needed_values(reply, ["src/a.py"]) == ["src/a.py"]
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "runs.json", "runs.JSONL", "runs.jsonl.gz"])
