@@ -131,11 +131,9 @@ def _sqlite(path: Path) -> Iterator[_Opened]:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             _require_known(str(path), tables, {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")})
             threads = [str(name) for (name,) in connection.execute(THREADS)]
-            saver = SqliteSaver(connection)
-            store = SqliteStore(connection) if "store" in tables else None
-            for one in filter(None, (saver, store)):
-                one.is_setup = True  # else it would make its tables
-            yield _Opened(saver, store, threads, sqlite3.Error)
+            saver, store = SqliteSaver(connection), SqliteStore(connection)
+            saver.is_setup = store.is_setup = True  # else they would make their tables
+            yield _Opened(saver, store if "store" in tables else None, threads, sqlite3.Error)
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
 

@@ -71,14 +71,17 @@ def test_a_window_below_what_every_request_holds_shows_the_table(folder, capsys,
     assert ("input limit" in complaint, "tools" in complaint) == (True, True)
 
 
+@pytest.mark.parametrize("command", ["demo", "replay"])
 @pytest.mark.parametrize(
-    "arguments", [["--window", "0"], ["--window", "-5"], ["--steps", "many"], ["--nothing"], ["--window"]]
+    "arguments", [*(["--window", n] for n in ("0", "-5", "1.5", "9" * 5_000)), ["--no"], ["--window"]]
 )
-def test_wrong_arguments_end_with_the_usage(folder, capsys, arguments):
+def test_wrong_arguments_end_with_the_usage(folder, capsys, command, arguments):
     with pytest.raises(SystemExit) as exit_:
-        main(["demo", str(folder), *arguments])
+        main([command, str(folder), *arguments])
     assert exit_.value.code == 2
-    assert "usage: ctxwin" in _complaint(capsys)
+    complaint = _complaint(capsys)
+    assert "usage: ctxwin" in complaint
+    assert ("give a whole number, at least 1" in complaint) is (len(arguments) > 1)
 
 
 @pytest.mark.parametrize(

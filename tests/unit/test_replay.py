@@ -394,13 +394,6 @@ def test_progress_is_for_people(recorded, capsys, monkeypatch):
     assert "2 conversations" in run(capsys, recorded, "--policy", "keep-last")[1].err
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "9" * 5_000])
-def test_a_number_that_is_none_is_refused(recorded, capsys, number):
-    with pytest.raises(SystemExit):
-        main(["replay", str(recorded), "--window", number])
-    assert "give a whole number, at least 1" in capsys.readouterr().err
-
-
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, capsys, tmp_path):
     code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
     (tmp_path / "best.toml").write_text(out.out)

@@ -164,21 +164,8 @@ def test_the_order_of_an_export_does_not_matter(order):
     assert list(joined.rows()) == list(straight.rows())
 
 
-NAMES = [
-    "id",
-    "role",
-    "type",
-    "content",
-    "messages",
-    "tool_calls",
-    "tools",
-    "run_type",
-    "inputs",
-    "outputs",
-    "lc",
-    "data",
-]
-NAMES += ["runs", "extra", "metadata", "system", "generations", "function", "name", "args", "tool_call_id"]
+NAMES = ["id", "role", "type", "content", "messages", "tool_calls", "tools", "run_type", "inputs", "outputs", "lc"]
+NAMES += ["data", "runs", "extra", "metadata", "system", "generations", "function", "name", "args", "tool_call_id"]
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
