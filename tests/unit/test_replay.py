@@ -1,7 +1,6 @@
 """Does a replay read what was recorded, send what an agent would send, and count what that costs and loses?"""
 
 import csv
-import gzip
 import io
 import json
 import os
@@ -13,14 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
     convert_to_openai_messages,
-    messages_to_dict,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -37,7 +34,6 @@ from langchain_ctxwin.replay import (
     candidates,
     compare,
     page,
-    read_conversations,
     recommended,
     replay,
 )
@@ -64,55 +60,6 @@ def recording(turns=30, name="one"):
 def conversation_of(messages, name="one"):
     named = tuple(message.model_copy(update={"id": f"{name}-{i}"}) for i, message in enumerate(messages))
     return Conversation(name=name, messages=named)
-
-
-def told(paths):
-    faults = []
-    return list(read_conversations(paths, tell=faults.append)), faults
-
-
-FORMS = {
-    "openai.jsonl": lambda messages: json.dumps(
-        {"id": "a", "messages": convert_to_openai_messages(messages), "tools": []}
-    ),
-    "loose.jsonl": lambda messages: "\n".join(map(json.dumps, convert_to_openai_messages(messages))),
-    "dicts.json": lambda messages: json.dumps(messages_to_dict(messages)),
-    "dumped.json": lambda messages: json.dumps({"messages": [dumpd(message) for message in messages]}),
-    "several.json": lambda messages: json.dumps([{"messages": convert_to_openai_messages(messages)}] * 1),
-}
-
-
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_form_is_read_alike(tmp_path, name, packed):
-    messages, text = recording(3).messages, FORMS[name](recording(3).messages)
-    path = tmp_path / (f"{name}.gz" if packed else name)
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    (found,), faults = told([path])
-    assert faults == []
-    assert [(m.type, m.text) for m in found.messages] == [(m.type, m.text) for m in messages]
-    assert [getattr(m, "tool_calls", None) for m in found.messages] == [
-        getattr(m, "tool_calls", None) for m in messages
-    ]
-    assert len({message.id for message in found.messages}) == len(messages)
-
-
-def test_what_cannot_be_read_is_told_with_its_place(tmp_path):
-    good = FORMS["openai.jsonl"](recording(2).messages)
-    orphan = [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", "tool_call_id": "x"}]
-    orphan.append({"role": "assistant", "content": None})
-    lone = '{"messages": [{"role": "user", "content": "x"}]}'
-    wizard = '{"messages": [{"role": "wizard", "content": "x"}]}'
-    lines = [good, "{broken", '"a text"', '{"messages": []}', wizard, lone, '{"messages": [7]}']
-    lines += [json.dumps({"messages": orphan}), "", good[:90]]
-    path = tmp_path / "mixed.jsonl"
-    path.write_bytes("\n".join(lines).encode() + b"\xff\xfe")
-    found, faults = told([path])
-    assert [len(one.messages) for one in found] == [9, 2]
-    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "7", "8", "10", "10"]
-    assert "1 results of calls that are not there" in faults[6]
-    (tmp_path / "cut.json").write_text("[")
-    assert "no JSON" in told([tmp_path / "cut.json"])[1][0]
 
 
 @tool

@@ -109,6 +109,11 @@ def test_a_part_of_a_trace_that_hands_on_a_text_is_no_conversation(tmp_path):
     assert faults == [f"{tmp_path / 'runs.jsonl'}: left out 1 runs that hold no messages"]
 
 
+def test_a_thread_without_a_name_is_that_of_its_trace_and_tools_are_no_part_of_it(tmp_path):
+    rows = [{**run([user("a")], ai("b"), trace="x"), "extra": {}}, {"run_type": "tool", "inputs": {}, "outputs": None}]
+    assert read(tmp_path / "runs.jsonl", rows) == ({"x": WHOLE[:2]}, [])
+
+
 @pytest.mark.parametrize("start", [[], [user("0"), ai("1")]])
 def test_what_a_run_adds_follows_what_it_was_given(tmp_path, start):
     row = {**run([*start, user("a")]), "outputs": {"messages": [ai("b")]}}
