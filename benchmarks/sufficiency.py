@@ -71,10 +71,10 @@ class Needed:
 
     @classmethod
     def of(cls, value: str, history: Sequence[str]) -> Needed:
-        last = max(i for i, text in enumerate(history) if value in text)
-        everything, words = "\n".join(history), set[str]()
-        is_far, at = len(history) - last > FAR_MESSAGES, len(everything)
-        for _ in range(MOST_MENTIONS if is_far else 0):
+        is_far = not any(value in text for text in history[-FAR_MESSAGES:])
+        everything, words = "\n".join(history) if is_far else "", set[str]()
+        at = len(everything)
+        for _ in range(MOST_MENTIONS):
             at = everything.rfind(value, 0, at)
             if at < 0:
                 break
@@ -201,12 +201,8 @@ class Play:
 
     def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
         """Count what the requests show, from when something had to leave."""
-        texts = self.texts[:at]
-        needed = (
-            [Needed.of(value, texts) for value in needed_values(reply, texts)]
-            if sum(self.sizes[:at]) > self.room
-            else []
-        )
+        texts, has_to_leave = self.texts[:at], sum(self.sizes[:at]) > self.room
+        needed = [Needed.of(value, texts) for value in needed_values(reply, texts)] if has_to_leave else []
         if not needed:
             return
         far = sum(n.is_far for n in needed)

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -38,15 +38,8 @@ NEEDED = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata
 # oldest thread first; checkpoint ids are in order of time
 THREADS = "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY thread_id ORDER BY MIN(checkpoint_id)"
 
-
-class _Opened(NamedTuple):
-    saver: BaseCheckpointSaver[str]
-    store: Any
-    """What agents archived to, if it lies there; else None."""
-
-    threads: list[str]
-    error: type[Exception]
-    """What is raised when the database as a whole cannot be read."""
+Opened = tuple[BaseCheckpointSaver[str], Any, list[str], type[Exception]]
+"""Saver, store (None where agents archived to none here), threads, and the error of the whole database."""
 
 
 def is_address(text: str | Path) -> bool:
@@ -98,19 +91,19 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
             not installed.
     """
     name = shown_address(place) if is_address(place) else str(place)
-    with _postgres(place) if is_address(place) else _sqlite(Path(place)) as opened:
+    with _postgres(place) if is_address(place) else _sqlite(Path(place)) as (saver, store, threads, unreadable):
         graph = StateGraph(ContextState).add_node("none", lambda _: {}).add_edge(START, "none")
-        compiled = graph.compile(checkpointer=opened.saver)
-        for thread in opened.threads:
+        compiled = graph.compile(checkpointer=saver)
+        for thread in threads:
             try:
                 state = dict(compiled.get_state({"configurable": {"thread_id": thread}}).values)
                 archived, state["messages"] = archived_in(state), list(state.get("messages") or ())
                 if archived is not None:
                     try:
-                        state["messages"] = full_history(state, opened.store)
+                        state["messages"] = full_history(state, store)
                     except ContextWindowError:
                         state["archived"] = archived.messages
-            except opened.error:  # of the whole database
+            except unreadable:
                 raise
             except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
                 tell(f"{name}: left out thread {thread}: {short(error)}")
@@ -119,7 +112,7 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
 
 
 @contextmanager
-def _sqlite(path: Path) -> Iterator[_Opened]:
+def _sqlite(path: Path) -> Iterator[Opened]:
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
         from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415
@@ -133,13 +126,13 @@ def _sqlite(path: Path) -> Iterator[_Opened]:
             threads = [str(name) for (name,) in connection.execute(THREADS)]
             saver, store = SqliteSaver(connection), SqliteStore(connection)
             saver.is_setup = store.is_setup = True  # else they would make their tables
-            yield _Opened(saver, store if "store" in tables else None, threads, sqlite3.Error)
+            yield saver, store if "store" in tables else None, threads, sqlite3.Error
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
 
 
 @contextmanager
-def _postgres(place: str | Path) -> Iterator[_Opened]:
+def _postgres(place: str | Path) -> Iterator[Opened]:
     shown, (scheme, rest) = shown_address(place), _parts(place)
     if scheme not in {"postgresql", "postgres"}:
         raise ConfigError(f"{shown}: the address of a server begins with postgresql:// or postgres://")
@@ -163,7 +156,7 @@ def _postgres(place: str | Path) -> Iterator[_Opened]:
             _require_known(shown, tables, {row["column_name"] for row in listed if row["table_name"] == "checkpoints"})
             threads = [str(row["thread_id"]) for row in connection.execute(THREADS)]
             store = PostgresStore(connection) if "store" in tables else None
-            yield _Opened(PostgresSaver(connection), store, threads, psycopg.Error)
+            yield PostgresSaver(connection), store, threads, psycopg.Error
     except psycopg.Error as error:
         raise ConfigError(f"{shown} cannot be read: {_cleared(short(error), rest)}") from error
 
