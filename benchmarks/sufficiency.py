@@ -13,6 +13,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -27,7 +28,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 import exact
 from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.replay.needed import Needed, needed_values
+from langchain_ctxwin.replay.needed import needed_values
 from plain_tails import Dropped, Newest
 from replay import common_tokens
 from transcripts import Transcript, load
@@ -42,6 +43,11 @@ HALVES = ("a", "b")
 KEEPS = (0.1, 0.15, 0.2, 0.3, 0.5)
 RECORD_SHARES = (0.1, 0.15, 0.25, 0.4)
 
+FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
+BEFORE_CHARS, AROUND_CHARS = 60, 120  # a line of text; what a request shows beside a value may be twice as far off
+MOST_MENTIONS, MOST_PLACES = 6, 40  # mentions in the history and in a request that are looked at: linear time
+PLAIN = re.compile(r"[A-Za-z]{4,}")
+
 OURS, NEWEST, TO_HALF, LISTED = ARMS = ("ours", "newest only", "drop to half", "drop and list")
 GROUPS = ("all", "far", "context", "near", "steps")
 GOALS = {
@@ -52,6 +58,45 @@ GOALS = {
 
 Tally = Counter[tuple[str, str]]
 """Sums by arm and column; "" is the arm of what all have in common: values, steps, calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """A value in the arguments of the next call that the history has, too."""
+
+    value: str
+    is_far: bool
+    beside: frozenset[str]
+    """Plain words that stood before it in the history."""
+
+    @classmethod
+    def of(cls, value: str, history: Sequence[str]) -> Needed:
+        is_far = not any(value in text for text in history[-FAR_MESSAGES:])
+        everything, words = "\n".join(history) if is_far else "", set[str]()
+        at = len(everything)
+        for _ in range(MOST_MENTIONS):
+            at = everything.rfind(value, 0, at)
+            if at < 0:
+                break
+            words |= plain_words(everything[max(0, at - BEFORE_CHARS) : at])
+        return cls(value=value, is_far=is_far, beside=frozenset(words))
+
+    def in_context(self, request: str) -> bool:
+        """True when a request shows the value beside such a word, not in a bare list."""
+        at = -1
+        for _ in range(MOST_PLACES):
+            at = request.find(self.value, at + 1)
+            if at < 0:
+                return False
+            end = at + len(self.value)
+            around = f"{request[max(0, at - AROUND_CHARS) : at]} {request[end : end + BEFORE_CHARS]}"
+            if self.beside & plain_words(around):
+                return True
+        return False
+
+
+def plain_words(text: str) -> set[str]:
+    return {word.lower() for word in PLAIN.findall(text)}
 
 
 class Policy(Protocol):
@@ -156,7 +201,8 @@ class Play:
 
     def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
         """Count what the requests show, from when something had to leave."""
-        needed = needed_values(reply, self.texts[:at]) if sum(self.sizes[:at]) > self.room else []
+        texts, has_to_leave = self.texts[:at], sum(self.sizes[:at]) > self.room
+        needed = [Needed.of(value, texts) for value in needed_values(reply, texts)] if has_to_leave else []
         if not needed:
             return
         far = sum(n.is_far for n in needed)

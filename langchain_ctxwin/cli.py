@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, p
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
-from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, Report, quality_report, report, requests_of
+from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, quality_report, report, requests_of
 from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
@@ -44,16 +44,9 @@ from langchain_ctxwin.tool_results.cursors import parsed
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-DEFAULT_WINDOW_TOKENS = 8_192
-"""A small window, so that a short run outgrows it many times."""
-
-DEFAULT_STEPS = 60
-"""Model calls about a folder: a dozen turns, a few seconds."""
-
-LARGER = 2
-"""Windows of the small model that the larger one has."""
-
-CHOICE_STEPS = 20
+DEFAULT_WINDOW_TOKENS = 8_192  # small, so that a short run outgrows it many times
+DEFAULT_STEPS, CHOICE_STEPS = 60, 20  # model calls about a folder: a dozen turns, a few seconds
+LARGER = 2  # windows of the small model that the larger one has
 
 SOURCE_KINDS = {
     "openai": "OpenAICompatibleSource",
@@ -63,28 +56,24 @@ SOURCE_KINDS = {
 }
 """Servers that can be asked about models; `openai` is anything that speaks its protocol."""
 
-MAX_DIGITS = 15
-"""Of a number: no window and no number of calls has more."""
+SOURCES = (
+    "OpenAI chat or LangChain messages or LangSmith runs (.jsonl or .json, also gzipped), LangGraph's checkpoints (a "
+    "SQLite file, or postgresql://...)"
+)
+"""What conversations are read from."""
 
-MAX_PRICE = 1e9
-"""Of a million tokens: more is a slip of the keyboard in any currency."""
+MAX_DIGITS = 15  # of a number: no window and no number of calls has more
+MAX_PRICE = 1e9  # of a million tokens: more is a slip of the keyboard in any currency
 
-UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
-"""Units of `--since`."""
-
-MAX_SINCE_CHARS = 9
-"""Longer numbers are before all history, and some are none that a clock can count back to."""
+UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
+MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
 
 GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
 BOUNDS = {">=": "at_least", "<=": "at_most"}
 
-PROBED_BEYOND = 1.25
-"""How far a probe goes beyond the limit that is stated: one that is stated too low is found, too."""
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-"""What shells report for a program that was interrupted."""
+PROBED_BEYOND = 1.25  # times the limit that is stated: one that is stated too low is found, too
+EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_INTERRUPTED = 130  # what shells report for a program that was interrupted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,14 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), EXIT_USAGE)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # the reader is gone; without this Python would complain once more when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        is_closed = isinstance(error, BrokenPipeError)  # the reader is gone
+        if not is_closed and error.errno != errno.ENOSPC:
             raise
+        # without this Python would complain once more when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if is_closed:
+            return EXIT_FAILED
         return _complain("no space is left where the output goes: free some, or write it elsewhere", EXIT_FAILED)
     return code
 
@@ -127,10 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
     demo.add_argument("--big-results", action="store_true", help="only the questions about a huge tool result")
     demo.set_defaults(run=_demo)
-    _add_config(commands)
-    _add_models(commands)
-    _add_history(commands)
-    _add_replay(commands)
+    for add in (_add_config, _add_models, _add_history, _add_replay):
+        add(commands)
     cursor = commands.add_parser("cursor", help="explain a cursor of a large tool result, as far as it tells by itself")
     cursor.add_argument("text", help="the cursor, as a page shows it")
     help_text = "how long results are kept (default: that of the settings)"
@@ -185,13 +172,6 @@ def _add_history(commands: Any) -> None:
         command.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
 
 
-SOURCES = (
-    "OpenAI chat or LangChain messages or LangSmith runs (.jsonl or .json, also gzipped), LangGraph's checkpoints (a "
-    "SQLite file, or postgresql://...)"
-)
-"""What conversations are read from."""
-
-
 def _add_replay(commands: Any) -> None:
     replayed = commands.add_parser("replay", help="what recorded conversations would cost, and lose, under a policy")
     replayed.add_argument("files", nargs="+", metavar="FILES", help=f"folders, or {SOURCES}")
@@ -243,11 +223,15 @@ def _demo(args: argparse.Namespace) -> int:
         return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
     if args.model and args.larger_window:
         raise ConfigError("a second window is for the offline models: leave out --model or --larger-window")
-    model = _real_model(args.model) if args.model else None
+    model = _real_model(args.model, "--model") if args.model else None
     try:
         held = [screen.claims(claims) for claims in _stories(screen, args, model)]
-    except Exception as error:  # noqa: BLE001  # providers have no common error; what is not theirs is raised again
-        return _model_failed(error, screen.report, is_real=model is not None)
+    except Exception as error:  # providers have no common error
+        if classify_overflow(error) is not None:  # nothing could help
+            return _complain(f"raise --window, {error}\n\n{budget_table(screen.report)}", EXIT_USAGE)
+        if model is None or isinstance(error, ContextWindowError | BrokenPipeError):
+            raise
+        return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
     return 0 if all(held) else EXIT_FAILED
 
 
@@ -289,7 +273,13 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _models(args: argparse.Namespace) -> int:
-    registry = ModelRegistry.standard(sources=list(map(_source, args.source)), catalogs=args.catalog)
+    asked = list[ModelSource]()
+    for text in args.source:
+        kind, _, url = text.partition("=")
+        if kind not in SOURCE_KINDS or not url:
+            raise ConfigError(f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}")
+        asked.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
+    registry = ModelRegistry.standard(sources=asked, catalogs=args.catalog)
     try:
         code = _show_models(registry, args)
     finally:
@@ -334,15 +324,13 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     cost = most_cost(info, low=LOW_TOKENS, high=high)
     money = "at a price that no source states" if cost is None else f"and cost up to ${cost:.2f}"
     print(f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}")
-    if not args.yes and not _agrees():
+    agrees = args.yes or (sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"})
+    if not agrees:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
     found = probe_limit(model, high=high)
     print(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
-    for name, tokens in (
-        ("took", found.accepted_tokens),
-        ("refused", found.refused_tokens),
-        ("stated", found.stated_limit),
-    ):
+    results = {"took": found.accepted_tokens, "refused": found.refused_tokens, "stated": found.stated_limit}
+    for name, tokens in results.items():
         print(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
     if found.stopped_by:
         return _complain(f"the probe ended early: {found.stopped_by}", EXIT_FAILED)
@@ -352,15 +340,11 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     return 0
 
 
-def _agrees() -> bool:
-    return sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"}
-
-
 def _cursor(args: argparse.Namespace) -> int:
     found = parsed(args.text)
     ttl_seconds = args.ttl or ToolResultConfig().ttl_seconds
-    now, made = time.time(), found.time_seconds
-    left = made + ttl_seconds - now
+    made = found.time_seconds
+    left = made + ttl_seconds - time.time()
     state = f"in {left:,.0f} seconds" if left > 0 else f"{-left:,.0f} seconds ago"
     print(f"result   {found.result_id}")
     print(f"offset   {found.offset:,}")
@@ -386,21 +370,23 @@ def _report(args: argparse.Namespace) -> int:
         _print_lines(found.table().splitlines())
         _print_skipped(history)
     if args.plot:
-        _plot(found, args.plot)
+        try:
+            plot_usage(found.usage, args.plot)
+        except ImportError as error:
+            raise ConfigError("--plot needs matplotlib: pip install 'langchain-ctxwin[report]'") from error
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--plot {args.plot}: {_first_line(error)}") from error
     return 0
 
 
-def _plot(found: Report, path: Path) -> None:
-    try:
-        plot_usage(found.usage, path)
-    except ImportError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'langchain-ctxwin[report]'") from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--plot {path}: {_first_line(error)}") from error
-
-
 def _check_history(args: argparse.Namespace) -> int:
-    gates = _gates(args.gate, {} if args.only else DEFAULT_GATES)
+    asked: dict[str, dict[str, float]] = {}  # two bounds of one name belong together
+    for text in args.gate:
+        found = GATE.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'")
+        asked.setdefault(found["name"], {})[BOUNDS[found["sign"]]] = float(found["bound"])
+    gates = {**({} if args.only else DEFAULT_GATES), **{name: Gate(**bounds) for name, bounds in asked.items()}}
     history = History(args.file)
     requests = requests_of(history.events(since=_since(args.since)))
     judged = quality_report((request.record() for request in requests), gates=gates)
@@ -418,17 +404,6 @@ def _print_skipped(history: History) -> None:
         print(f"left out {history.skipped:,} events that this version does not know")
 
 
-def _gates(texts: Iterable[str], default: Mapping[str, Gate]) -> dict[str, Gate]:
-    """The gates by default, and those that are asked for: two bounds of one name belong together."""
-    asked: dict[str, dict[str, float]] = {}
-    for text in texts:
-        found = GATE.fullmatch(text)
-        if found is None:
-            raise ConfigError(f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'")
-        asked.setdefault(found["name"], {})[BOUNDS[found["sign"]]] = float(found["bound"])
-    return {**default, **{name: Gate(**bounds) for name, bounds in asked.items()}}
-
-
 def _since(text: str | None) -> float | None:
     """The earliest time that is asked for, in seconds since the epoch."""
     if text is None:
@@ -442,29 +417,12 @@ def _since(text: str | None) -> float | None:
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
-def _source(text: str) -> ModelSource:
-    kind, _, url = text.partition("=")
-    if kind not in SOURCE_KINDS or not url:
-        raise ConfigError(f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}")
-    made: ModelSource = getattr(sources, SOURCE_KINDS[kind])(base_url=url)
-    return made
-
-
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(escaped(line))
 
 
-def _model_failed(error: Exception, report: Mapping[str, object], *, is_real: bool) -> int:
-    """Answer a refusal that nothing could help, and whatever a real provider raises; anything else is a fault."""
-    if classify_overflow(error) is not None:
-        return _complain(f"raise --window, {error}\n\n{budget_table(report)}", EXIT_USAGE)
-    if not is_real or isinstance(error, ContextWindowError | BrokenPipeError):
-        raise error
-    return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
-
-
-def _real_model(name: str, option: str = "--model") -> BaseChatModel:
+def _real_model(name: str, option: str) -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # extra `agents`
     except ImportError as error:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -20,14 +19,9 @@ from pydantic import Field
 Count = Callable[..., int]
 Answer = Callable[[Sequence[BaseMessage]], AIMessage]
 
-SLOW_SECONDS = 0.2
-"""How long a slow summarizer takes: enough to be noticed, little enough to wait for."""
-
-SUMMARY_MARK = "SUMMARY-MARK"
-"""Begins every summary, so that one is known wherever it turns up."""
-
-LYING_WORDS = 4_000
-"""Length of a summary that is longer than what it is made of."""
+SLOW_SECONDS = 0.2  # what a slow summarizer takes: enough to be noticed, little enough to wait for
+SUMMARY_MARK = "SUMMARY-MARK"  # begins every summary, so that one is known wherever it turns up
+LYING_WORDS = 4_000  # of a summary that is longer than what it is made of
 
 
 class InvalidRequestError(ValueError):
@@ -72,22 +66,10 @@ class StrictChatModel(BaseChatModel):
         """Bind tools in OpenAI's form."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._answered(messages, kwargs.get("tools")))])
 
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         whole = self._answered(messages, kwargs.get("tools"))
         calls = [{**call, "args": json.dumps(call["args"]), "index": n} for n, call in enumerate(whole.tool_calls)]
         fields = {"content": whole.content, "usage_metadata": whole.usage_metadata, "tool_call_chunks": calls}
@@ -150,13 +132,7 @@ class Summaries(BaseChatModel):
     def _llm_type(self) -> str:
         return f"summaries-{self.kind}"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **_: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         self.calls.append(messages)
         if self.kind == "failing":
             raise ConnectionError("the summarizer is down")

@@ -7,7 +7,6 @@ import random
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -50,17 +49,16 @@ ROW_QUESTIONS = {
 ROW_PATTERNS = patterns(ROW_QUESTIONS)
 FOUND = "Its {field} is {value}."
 TOTAL = "There are {rows} rows; their {field} adds up to {total}."
-REFUSED = "It is refused"
-CUT = "characters left out"
+REFUSED, CUT = "It is refused", "characters left out"
 
 CURSOR = re.compile(r'cursor="([^"]+)"')
 NEXT_PAGE = re.compile(r'Next page: read_more\(cursor="([^"]+)"')
 FETCH_ROWS, READ_MORE = "fetch_rows", "read_more"
 
-ROWS = 2_400
-"""With some 210 tokens each, half a million tokens in all."""
-
-LAST_ROWS = 70
+ROWS, LAST_ROWS = (
+    2_400,
+    70,
+)  # with some 210 tokens each, half a million tokens in all; some questions are about the last
 AN_HOUR_SECONDS = 3_600.0
 TOWNS = ("Graz", "Brno", "Turin", "Lyon", "Ghent", "Malmo", "Porto", "Varna", "Riga", "Cork", "Split", "Basel")
 NAMES = ("Ahlgren", "Bertani", "Corvin", "Duarte", "Elmsworth", "Fontaine", "Grabner", "Holloway", "Ilves", "Jansen")
@@ -87,18 +85,11 @@ class ReaderModel(OfflineChatModel):
         kind, fields = understood
         if kind == "recall":
             return recall(fields, sight)
-        return _borrowed(fields, sight) if kind == "borrowed" else _search(kind, fields, sight)
-
-
-@dataclass(slots=True)
-class DemoClock:
-    """The time of day, and what the scenario lets pass at once."""
-
-    passed_seconds: float = 0.0
-
-    def __call__(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time() + self.passed_seconds
+        if kind != "borrowed":
+            return _search(kind, fields, sight)
+        if not sight.results:
+            return Move("I try it.", ((READ_MORE, {"cursor": fields["cursor"]}),))
+        return Move(f"{REFUSED}: {sight.results[0].text}" if sight.results[0].is_error else "It shows a page.")
 
 
 def play(
@@ -112,7 +103,11 @@ def play(
     """
     dice = random.Random(seed)  # noqa: S311  # sample data, no secret
     shipments = [_shipment(dice, number) for number in range(rows)]
-    text, clock, limits = json.dumps(shipments), DemoClock(), limits_of(window_tokens)
+    text, limits, passed_seconds = json.dumps(shipments), limits_of(window_tokens), 0.0
+
+    def clock() -> float:
+        return time.time() + passed_seconds
+
     guard = ToolResultGuard(store=MemoryResultStore(clock=clock), clock=clock)
     graph = create_context_agent(
         model or ReaderModel(context_window=window_tokens, max_tokens=limits.output_reserve()),
@@ -137,10 +132,9 @@ def play(
     first = _find(dice.choice(shipments[-LAST_ROWS:]), "quantity")
     talk.ask(*first)
     talk.ask(*_total(shipments, dice.choice(TOWNS)))
-    cursor = newest_cursor(shown)
-    if cursor:  # a real model may have found another way
+    if cursor := newest_cursor(shown):  # a real model may have found another way
         talk.ask(ROW_QUESTIONS["borrowed"].format(cursor=changed(cursor)), REFUSED)
-    clock.passed_seconds += AN_HOUR_SECONDS
+    passed_seconds += AN_HOUR_SECONDS
     screen.line((f"{INDENT}An hour passes. Results are kept for ten minutes after they were last read.", REASON))
     talk.ask(*_find(dice.choice(shipments[-LAST_ROWS:]), "status"))
     talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=first[1]))
@@ -171,9 +165,8 @@ def _search(kind: str, fields: Fields, sight: Sight) -> Move:
     if latest and latest.name == FETCH_ROWS and not cursor:
         return lost(f"a cursor in {latest.text}")
     if cursor and not (latest and latest.is_error):
-        return Move(
-            "Too much to read row by row, so I search.", ((READ_MORE, {"cursor": cursor, **wanted}),), sight.note
-        )
+        call = (READ_MORE, {"cursor": cursor, **wanted})
+        return Move("Too much to read row by row, so I search.", (call,), sight.note)
     if sight.note:
         return lost("a cursor that is good")
     return Move("I fetch the rows.", ((FETCH_ROWS, {}),), {"fetched": 1})
@@ -191,13 +184,6 @@ def _read_on(kind: str, field: str, page: Result, note: Mapping[str, Any], wante
         return Move(TOTAL.format(rows=rows, field=field, total=total))
     call = (READ_MORE, {"cursor": following[1], **wanted})
     return Move(f"{rows} so far.", (call,), {"rows": rows, "total": total})
-
-
-def _borrowed(fields: Fields, sight: Sight) -> Move:
-    """Try the cursor, and say what the tool says."""
-    if not sight.results:
-        return Move("I try it.", ((READ_MORE, {"cursor": fields["cursor"]}),))
-    return Move(f"{REFUSED}: {sight.results[0].text}" if sight.results[0].is_error else "It shows a page.")
 
 
 def _column(page: str, field: str) -> Iterator[str]:

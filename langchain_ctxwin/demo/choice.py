@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import RoutingConfig
-from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview, converse
+from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
 from langchain_ctxwin.demo.story import Claim, Conversation, Screen, limits_of
@@ -30,7 +30,6 @@ CHEAPEST_FIRST = RoutingConfig(quality=0, cost=1, when_full="move")
 """What is shown is how a conversation moves on; which model is worth its price is another story."""
 
 TOOL_TOKENS = 800
-
 VERBS = ("book", "cancel", "change", "confirm", "pay", "print")
 THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 
@@ -46,17 +45,15 @@ def play(
     """
     if larger_tokens <= window_tokens:
         raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
-    limits = dict(zip(PRICES, map(limits_of, (window_tokens, larger_tokens)), strict=True))
-    models = [
-        OfflineChatModel(model=name, context_window=one.context_window, max_tokens=one.output_reserve())
-        for name, one in limits.items()
-    ]
-    facts = {
-        chat.model: {"context_window": chat.context_window, "input_price": price, "output_price": price}
-        for chat, price in zip(models, PRICES.values(), strict=True)
-    }
-    tools = [*FolderTools(folder).tools(), *_other_tools()]
-    selector = ToolSelector(tools, TOOL_TOKENS, counter=count)
+    limits, models, facts = {}, [], {}
+    for (name, price), tokens in zip(PRICES.items(), (window_tokens, larger_tokens), strict=True):
+        limits[name] = limits_of(tokens)
+        facts[name] = {"context_window": tokens, "input_price": price, "output_price": price}
+        models.append(OfflineChatModel(model=name, context_window=tokens, max_tokens=limits[name].output_reserve()))
+    described = [(f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.") for verb in VERBS for thing in THINGS]
+    others = [StructuredTool.from_function(_act, name=name, description=text) for name, text in described]
+    tools = [*FolderTools(folder).tools(), *others]
+    selector = ToolSelector(tools, TOOL_TOKENS, counter=_count)
     graph = create_context_agent(
         RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), CHEAPEST_FIRST)),
         [],
@@ -66,32 +63,25 @@ def play(
     )
     talk = Conversation(graph=graph, screen=screen, limits=limits["offline-large"])
     screen.opening(f"Choices: the same agent has {len(tools)} tools and two models", talk.limits)
-    converse(talk, Interview(folder, window_tokens=window_tokens, seed=seed), steps=steps)
+    Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)
     sent = talk.recorder
     answers = zip(sent.sizes, sent.models, strict=True)
     fits = [tokens <= limits[name].input_limit(limits[name].output_reserve()) for tokens, name in answers]
-    shown = max(count([], tools=tools) for tools in sent.tools)
+    shown, whole = max(_count([], tools=tools) for tools in sent.tools), _count([], tools=tools)
+    few = shown <= TOOL_TOKENS + selector.search_tokens
     answered = ", then ".join(f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models))
     return [
-        Claim(
-            "tools that a request shows",
-            f"up to {shown:,} of {count([], tools=tools):,} tokens",
-            shown <= TOOL_TOKENS + selector.search_tokens,
-        ),
+        Claim("tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few),
         Claim("each request fits the model it went to", answered, all(fits) and sent.models[0] == "offline-small"),
         *talk.claims(),
         *talk.savings(),
     ]
 
 
-def count(messages: Sequence[BaseMessage], *, tools: Sequence[Any] | None = None) -> int:
+def _act(reference: str, remark: str = "") -> str:
+    return f"{reference}: done. {remark}"
+
+
+def _count(messages: Sequence[BaseMessage], *, tools: Sequence[Any] | None = None) -> int:
     """Count as the offline models do."""
     return request_tokens(messages, [convert_to_openai_tool(tool) for tool in tools or ()])
-
-
-def _other_tools() -> list[BaseTool]:
-    def act(reference: str, remark: str = "") -> str:
-        return f"{reference}: done. {remark}"
-
-    described = [(f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.") for verb in VERBS for thing in THINGS]
-    return [StructuredTool.from_function(act, name=name, description=text) for name, text in described]

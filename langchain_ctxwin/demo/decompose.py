@@ -9,15 +9,10 @@ from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import Move, OfflineChatModel, Sight
 from langchain_ctxwin.demo.story import Claim, Recorder, Screen, limits_of
 
-QUESTION = "How many lines have the word `{term}`?"
 TERMS = ("return", "import", "the", "with", "from")
 ANSWER = "lines have it."
-TEXT_WINDOWS = 12
-"""Size of the text in windows, about."""
-
-CHARS_PER_TOKEN = 4
-MARKS = ("<document", "</document")
-"""Lines around the data begin with these; in the data such marks are spelled otherwise."""
+TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
+MARKS = ("<document", "</document")  # lines around the data begin so; in the data such marks are spelled otherwise
 
 
 class CountingModel(OfflineChatModel):
@@ -48,7 +43,7 @@ def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -
     screen.opening(f"Any size: one question about {sum(map(len, lines)):,} characters", limits)
     term = random.Random(seed).choice(TERMS)  # noqa: S311  # no secret
     graph = create_map_reduce_graph(CountingModel(context_window=window_tokens, max_tokens=limits.output_reserve()))
-    question = QUESTION.format(term=term)
+    question = f"How many lines have the word `{term}`?"
     done = graph.invoke({"question": question, "text": "\n".join(lines)}, {"callbacks": [recorder]})
     screen.line((f"     {question}  ", ""), (f"=> {done['answer']}", "bold"))
     limit, largest = limits.input_limit(limits.output_reserve()), max(recorder.sizes)

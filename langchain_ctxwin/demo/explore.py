@@ -23,15 +23,10 @@ SYSTEM_PROMPT = (
     "that you need."
 )
 
-PAGE_CHARS_PER_TOKEN = 0.7
-"""Most characters of one page of a tour per token of the window: a page then takes up to a quarter of it."""
-
-TOUR_PAGES = 13
-"""Pages of one tour: many more than a window holds."""
-
+PAGE_CHARS_PER_TOKEN = 0.7  # of the window: one page of a tour then takes up to a quarter of it
+TOUR_PAGES = 13  # many more than a window holds
 PAGE_LINES = (70, 50, 35, 25, 15, 10, 5)
-COMPARED_FILES = 4
-COMMON_WORDS = 40
+COMPARED_FILES, COMMON_WORDS = 4, 40
 WORD = re.compile(r"[^\W\d_]{4,16}")
 
 Asked = tuple[str, str]
@@ -44,13 +39,30 @@ class Interview:
     def __init__(self, folder: Folder, *, window_tokens: int, seed: int = 0) -> None:
         self._folder = folder
         self._dice = random.Random(seed)  # noqa: S311  # no secret
-        self._words: list[str] = []
-        self._lines: dict[str, int] = {}
-        self._tours: list[tuple[str, int]] = []
-        self._look_through(int(window_tokens * PAGE_CHARS_PER_TOKEN))
+        self._lines: dict[str, int] = {}  # of each file that says something
+        words, tours = Counter[str](), list[tuple[str, int]]()
+        for file in folder.texts:
+            lines = folder.lines(file.path)
+            if any(map(str.strip, lines)):
+                self._lines[file.path] = len(lines)
+                words.update(word for line in lines for word in set(WORD.findall(line[:LINE_CHARS])))
+                tours.append((file.path, _page_lines(lines, int(window_tokens * PAGE_CHARS_PER_TOKEN))))
+        self._words = [word for word, _ in words.most_common(COMMON_WORDS)]
+        # files to read page by page, long ones if there are
+        tours = sorted((tour for tour in tours if tour[1]), key=lambda tour: -self._lines[tour[0]] / tour[1])
+        self._tours = [tour for tour in tours if self._lines[tour[0]] >= TOUR_PAGES * tour[1]] or tours[:1]
         readable = [file for file in folder.texts if file.path in self._lines and file.size_bytes <= MAX_WHOLE_BYTES]
         ordered = sorted(readable, key=lambda file: -file.size_bytes)
         self._large = [file for file in ordered if file.size_bytes > 4 * window_tokens] or ordered[:1]
+
+    def hold(self, talk: Conversation, *, steps: int) -> None:
+        """Ask the first question, others until there were about `steps` model calls, and the last one."""
+        talk.ask(*self.opening())
+        for asked in self.questions():
+            if len(talk.recorder.sizes) >= steps:
+                break
+            talk.ask(*asked)
+        talk.ask(*self.closing())
 
     def opening(self) -> Asked:
         """Return the first question."""
@@ -61,11 +73,11 @@ class Interview:
 
     def questions(self) -> Iterator[Asked]:
         """Yield the questions that follow, without end."""
-        for number in count():
-            kinds = [self._whole] if self._large else []
-            kinds += [self._tour] if self._tours and self._words else []
-            kinds += [self._compare] if self._words else []
-            yield (kinds or [self.opening])[number % max(1, len(kinds))]()
+        kinds = [self._whole] if self._large else []
+        kinds += [self._tour] if self._tours and self._words else []
+        kinds += [self._compare] if self._words else []
+        kinds = kinds or [self.opening]
+        yield from (kinds[number % len(kinds)]() for number in count())
 
     def closing(self) -> Asked:
         """Return the last question."""
@@ -94,21 +106,6 @@ class Interview:
         question = QUESTIONS["compare"].format(term=term, files=FILE_SEPARATOR.join(files))
         return question, ANSWERS["compare"].format(file=best, found=found[best])
 
-    def _look_through(self, page_chars: int) -> None:
-        """Find what there is to ask about: common words, and files to read page by page, long ones if there are."""
-        words: Counter[str] = Counter()
-        tours: list[tuple[str, int]] = []
-        for file in self._folder.texts:
-            lines = self._folder.lines(file.path)
-            if not any(map(str.strip, lines)):
-                continue
-            self._lines[file.path] = len(lines)
-            words.update(word for line in lines for word in set(WORD.findall(line[:LINE_CHARS])))
-            tours += [(file.path, page)] if (page := _page_lines(lines, page_chars)) else []
-        self._words = [word for word, _ in words.most_common(COMMON_WORDS)]
-        tours.sort(key=lambda tour: -self._lines[tour[0]] / tour[1])
-        self._tours = [tour for tour in tours if self._lines[tour[0]] >= TOUR_PAGES * tour[1]] or tours[:1]
-
 
 def play(
     screen: Screen,
@@ -119,15 +116,7 @@ def play(
     seed: int = 0,
     model: BaseChatModel | None = None,
 ) -> list[Claim]:
-    """Ask until the model was called about `steps` times; a turn that began is finished.
-
-    Args:
-        screen: shows what happens.
-        folder: what is explored.
-        window_tokens: window of the model.
-        steps: model calls, about.
-        seed: another number asks other questions.
-        model: a chat model; without one the offline model explores.
+    """Ask until the model, the offline one by default, was called about `steps` times; a turn that began is finished.
 
     Raises:
         ConfigError: the window leaves no room for input.
@@ -146,18 +135,8 @@ def play(
     talk = Conversation(graph=graph, screen=screen, limits=limits, is_strict=is_strict)
     size = f"{len(folder.files):,} files, {sum(file.size_bytes for file in folder.files) / 1e6:,.1f} MB"
     screen.opening(f"Long work: an agent explores {folder.root}: {size}", limits)
-    converse(talk, Interview(folder, window_tokens=window_tokens, seed=seed), steps=steps)
+    Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)
     return [*talk.claims(), *talk.savings()]
-
-
-def converse(talk: Conversation, interview: Interview, *, steps: int) -> None:
-    """Ask the first question, others until there were about `steps` model calls, and the last one."""
-    talk.ask(*interview.opening())
-    for asked in interview.questions():
-        if len(talk.recorder.sizes) >= steps:
-            break
-        talk.ask(*asked)
-    talk.ask(*interview.closing())
 
 
 def _page_lines(lines: Sequence[str], page_chars: int) -> int:
@@ -165,10 +144,7 @@ def _page_lines(lines: Sequence[str], page_chars: int) -> int:
     for page in PAGE_LINES:
         start = lines[: TOUR_PAGES * page]
         pages = (start[at : at + page] for at in range(0, len(start), page))
-        if len(lines) > page and max(map(len, start)) <= LINE_CHARS and max(map(_chars, pages)) <= page_chars:
+        largest = max((len(one) + sum(map(len, one)) for one in pages), default=0)
+        if len(lines) > page and max(map(len, start)) <= LINE_CHARS and largest <= page_chars:
             return page
     return 0
-
-
-def _chars(lines: Sequence[str]) -> int:
-    return sum(map(len, lines)) + len(lines)

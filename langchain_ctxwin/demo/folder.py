@@ -10,15 +10,11 @@ from pathlib import Path
 
 from langchain_ctxwin.errors import ConfigError
 
-MAX_FILES = 3_000
-MAX_TOTAL_BYTES = 32_000_000
+MAX_FILES, MAX_TOTAL_BYTES = 3_000, 32_000_000
 """A folder with more files or bytes of text is cut off in path order, so that a search stays well under a second."""
 
-MAX_TEXT_BYTES = 8_000_000
-"""Largest file that counts as text; nobody reads a larger one line by line."""
-
-SNIFFED_BYTES = 8_192
-"""Bytes at the beginning of a file that decide whether it is binary, as git and grep do."""
+MAX_TEXT_BYTES = 8_000_000  # of a file that counts as text; nobody reads a larger one line by line
+SNIFFED_BYTES = 8_192  # at the beginning of a file, to decide whether it is binary, as git and grep do
 
 LEFT_OUT_FOLDERS = frozenset({"__pycache__", "node_modules"})
 """Folders of generated or foreign files; hidden files and folders are left out too, they may hold secrets."""

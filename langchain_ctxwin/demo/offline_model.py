@@ -11,7 +11,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -39,24 +38,17 @@ ANSWERS = {
     "recall": "It was: {answer}",
 }
 
-RULE = re.compile(r"end every answer with the word (\w+)")
-"""What a message may ask for that holds until the end."""
-
-NOT_ASKED = ("[", "<record>")
-"""User-side messages that somebody put in between begin with these: a request to continue, the record."""
-
+RULE = re.compile(r"end every answer with the word (\w+)")  # what a message may ask for that holds until the end
+NOT_ASKED = (
+    "[",
+    "<record>",
+)  # begin messages that somebody put in between: a request to continue, the record
 GONE = ("[Tool result cleared", "[No result")
-SEARCH_TOOLS = "search_tools"
-NOTE = "Note to myself: "
-FILE_SEPARATOR = ", "
-QUOTE_CHARS = 80
-FRAME_TOKENS = 4
-"""Role and separators around each message, and what wraps a tool's definition."""
+SEARCH_TOOLS, NOTE, FILE_SEPARATOR, QUOTE_CHARS = "search_tools", "Note to myself: ", ", ", 80
+FRAME_TOKENS = 4  # role and separators around each message, and what wraps a tool's definition
 
 PIECE = re.compile(r"[^\x00-\u024f]|\s?[A-Za-z\u00c0-\u024f]{1,6}|\d{1,3}|\n\s*|[^\w\s]{1,2}|_|\s{1,8}")
 """About what byte-pair encodings make of text: short words whole, long words in parts, numbers in threes."""
-
-REMEMBERED_TEXTS = 4_096
 
 Fields = Mapping[str, str]
 
@@ -78,33 +70,26 @@ class Result:
     is_error: bool
 
     @property
-    def lines(self) -> list[str]:
-        """The lines without the last one, which says what the result covers."""
-        return self.text.split("\n")[:-1]
-
-    @property
     def totals(self) -> list[int]:
-        """The numbers in the last line."""
+        """The numbers in the last line, which says what the result covers."""
         return [int(number) for number in re.findall(r"\d+", self.text.rpartition("\n")[2])]
 
     def line(self, number: int) -> str | None:
         """Return a numbered line of a file; None when it is not visible as a whole, up to the line after it."""
         start, following = f"{number}: ", (f"{number + 1}: ", "[lines ")
-        lines = self.text.split("\n")
-        found = (line for line, after in pairwise(lines) if line.startswith(start) and after.startswith(following))
+        pairs = pairwise(self.text.split("\n"))
+        found = (line for line, after in pairs if line.startswith(start) and after.startswith(following))
         return next((line.removeprefix(start) for line in found), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What one request shows."""
+    """What one request shows; a field is empty for what it does not show."""
 
     messages: Sequence[BaseMessage] = ()
     question: str = ""
-    """The current user message; empty when none is visible."""
-
     rule_word: str = ""
-    """The word that answers must end with; empty when no visible message asks for one."""
+    """What answers must end with."""
 
     note: Mapping[str, Any] = field(default_factory=dict)
     """What the model wrote down for itself beside its latest calls."""
@@ -122,9 +107,6 @@ class Move:
     text: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     note: Mapping[str, Any] = field(default_factory=dict)
-
-
-Skill = Callable[[Fields, Sight], Move]
 
 
 class OfflineChatModel(BaseChatModel):
@@ -159,12 +141,10 @@ class OfflineChatModel(BaseChatModel):
     def _generate(
         self,
         messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002  # the base class's signature
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # same
-        *,
+        *_: Any,
         tools: Sequence[dict[str, Any]] = (),
         max_tokens: int | None = None,
-        **_: Any,
+        **__: Any,
     ) -> ChatResult:
         tokens, requested = request_tokens(messages, tools), max_tokens or self.max_tokens
         if tokens + requested > self.context_window:
@@ -208,13 +188,8 @@ class OfflineChatModel(BaseChatModel):
 
 def patterns(questions: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     """Turn templates of questions into the patterns that read them back."""
-
-    def place(name: re.Match[str]) -> str:
-        return f"(?P<{name[1]}>[^`]+)"
-
-    return {
-        kind: re.compile(re.sub(r"\\{(\w+)\\}", place, re.escape(template))) for kind, template in questions.items()
-    }
+    filled = {kind: re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^`]+)", re.escape(text)) for kind, text in questions.items()}
+    return {kind: re.compile(text) for kind, text in filled.items()}
 
 
 PATTERNS = patterns(QUESTIONS)
@@ -234,16 +209,24 @@ def look(messages: Sequence[BaseMessage]) -> Sight:
         return Sight(messages=messages)
     after = messages[asked[-1] + 1 :]
     called = [message for message in after if isinstance(message, AIMessage) and message.tool_calls]
-    acted = [message for message in called if message.tool_calls[0]["name"] != SEARCH_TOOLS]
-    caller = acted[-1] if acted else None
+    caller = next((one for one in reversed(called) if one.tool_calls[0]["name"] != SEARCH_TOOLS), AIMessage(""))
+    try:
+        note = json.loads(caller.text.partition(NOTE)[2] or "{}")
+    except ValueError:  # it was clamped
+        note = {}
+    results, answered = [], {m.tool_call_id: m for m in reversed(after) if isinstance(m, ToolMessage)}
+    for call in caller.tool_calls:
+        result = answered.get(str(call["id"]), ToolMessage("[No result]", tool_call_id="none"))
+        is_error = result.status == "error"
+        results.append(Result(name=call["name"], args=call["args"], text=result.text, is_error=is_error))
     rules = (RULE.search(messages[index].text) for index in asked)
     answers = [message for message in messages[asked[0] : asked[-1]] if isinstance(message, AIMessage)]
     return Sight(
         messages=messages,
         question=messages[asked[-1]].text,
         rule_word=next((rule[1] for rule in rules if rule), ""),
-        note=_note(caller.text) if caller else {},
-        results=tuple(_result(call, after) for call in caller.tool_calls) if caller else (),
+        note=note,
+        results=tuple(results),
         first_answer=next((answer.text.partition("\n")[0] for answer in answers if not answer.tool_calls), ""),
     )
 
@@ -262,24 +245,10 @@ def request_tokens(messages: Sequence[BaseMessage], tools: Sequence[dict[str, An
     return sum(FRAME_TOKENS + text_tokens(text) for text in texts)
 
 
-@lru_cache(maxsize=REMEMBERED_TEXTS)
+@lru_cache(maxsize=4_096)
 def text_tokens(text: str) -> int:
     """Return the tokens of a text: words, numbers and punctuation."""
     return sum(1 for _ in PIECE.finditer(text))
-
-
-def _note(text: str) -> dict[str, Any]:
-    try:
-        note: dict[str, Any] = json.loads(text.partition(NOTE)[2] or "{}")
-    except ValueError:
-        return {}  # it was clamped
-    return note
-
-
-def _result(call: Mapping[str, Any], messages: Sequence[BaseMessage]) -> Result:
-    found = (m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call["id"])
-    message = next(found, ToolMessage("[No result]", tool_call_id="none"))
-    return Result(name=call["name"], args=call["args"], text=message.text, is_error=message.status == "error")
 
 
 def _largest(_fields: Fields, sight: Sight) -> Move:
@@ -310,13 +279,12 @@ def _tour(fields: Fields, sight: Sight) -> Move:
     note: dict[str, Any] = {"at": 0, "hits": 0, "longest": 0, "chars": -1}
     last, text = int(fields["last"]), "I begin."
     if sight.results:
-        result = sight.results[0]
-        note = dict(sight.note)
+        lines, note = sight.results[0].text.split("\n")[:-1], dict(sight.note)
         stop = min(note.get("at", 0) + int(fields["page"]), last)
-        numbers = [int(line.partition(": ")[0]) for line in result.lines if line[:1].isdigit()]
+        numbers = [int(line.partition(": ")[0]) for line in lines if line[:1].isdigit()]
         if not note or numbers != list(range(note["at"] + 1, stop + 1)):
             return lost(f"all lines up to {stop}, or my note about those before")
-        for number, line in zip(numbers, result.lines, strict=True):
+        for number, line in zip(numbers, lines, strict=True):
             found = line.partition(": ")[2]
             note["hits"] += fields["term"] in found
             if len(found) > note["chars"]:
@@ -345,7 +313,7 @@ def recall(_fields: Fields, sight: Sight) -> Move:
     return Move(ANSWERS["recall"].format(answer=sight.first_answer)) if sight.first_answer else lost("my first answer")
 
 
-SKILLS: dict[str, Skill] = {
+SKILLS: dict[str, Callable[[Fields, Sight], Move]] = {
     "largest": _largest,
     "whole": _whole,
     "tour": _tour,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -23,26 +23,16 @@ Part = tuple[str, str]
 """A piece of a line and its style, in rich's words; text of files is never read as markup this way."""
 
 GOOD, BAD, REASON, DID = "green", "bold red", "dim", "magenta"
-INDENT = " " * 5
-PLAIN_WIDTH = 110
-"""Characters of a line that is not written to a terminal."""
-
-GAUGE_CHARS = 32
-MAX_CHARS = 240
-"""Longest text of a file or a model that is printed; a line may be endless."""
-
-OUTPUT_SHARE = 8
-"""The window divided by this is reserved for the answer: answers here are short."""
-
-MAX_SUPERSTEPS = 1_000
-"""Graph steps of one turn, about 250 model calls: a real model that never answers is stopped."""
-
+INDENT, BLOCK = " " * 5, "\u2588"
+PLAIN_WIDTH, GAUGE_CHARS = 110, 32  # of a line that is not written to a terminal, and of the bar in it
+MAX_CHARS = 240  # of a text of a file or a model that is printed; a line may be endless
+OUTPUT_SHARE = 8  # the window divided by this is reserved for the answer: answers here are short
+MAX_SUPERSTEPS = 1_000  # of one turn, about 250 model calls: a real model that never answers is stopped
 THREAD: Any = {"configurable": {"thread_id": "demo"}}
 
 RULE = "From now on, end every answer with the word juniper on a line of its own."
 RULE_WORD = "juniper"
 
-BLOCK = "\u2588"
 REGIONS = (
     ("system", "system_tokens", "blue", "s"),
     ("tools", "tool_tokens", "cyan", "t"),
@@ -138,28 +128,37 @@ class Screen:
         return all(claim.holds is not False for claim in claims)
 
 
+def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
+    """Return a bar over the whole window: `width` cells, shared among its regions, in colored blocks or in letters."""
+    sizes = {"free_tokens": max(0, report["input_limit"] - report["total_tokens"]), **report}
+    window = sum(sizes[key] for _, key, _, _ in REGIONS) or 1
+    parts, border, done = [], 0, 0
+    for _, key, color, letter in REGIONS:
+        done += sizes[key]
+        cells = round(done * width / window) - border
+        border += cells
+        parts.append(((letter if is_plain else BLOCK) * cells, color))
+    return parts
+
+
+def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
+    """Return a text on one line, without control characters, at most `max_chars` long."""
+    shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
+    return "".join(char if char.isprintable() else " " for char in shown)
+
+
 class Recorder(BaseCallbackHandler):
     """Sees every request on its way to the model and what came of it, the refused ones too."""
 
-    raise_error = True
-    """A fault in the checks must not pass for a clean run."""
+    raise_error = True  # a fault in the checks must not pass for a clean run
 
     def __init__(self) -> None:
         self.question = ""
-        self.faults: list[str] = []
-        """What a strict provider would refuse in the requests."""
-
-        self.without_question = 0
-        self.sizes: list[int] = []
-        """Tokens of the requests that were answered: as the model counted them, else as the offline model does."""
-
-        self.models: list[str] = []
-        """Who answered them, where there was a choice."""
-
-        self.tools: list[Sequence[Any]] = []
-        """Tools that each request showed."""
-
-        self.refused = 0
+        self.faults: list[str] = []  # what a strict provider would refuse in the requests
+        self.without_question = self.refused = 0
+        self.sizes: list[int] = []  # of what was answered: as the model counted, else as the offline model does
+        self.models: list[str] = []  # who answered, where there was a choice
+        self.tools: list[Sequence[Any]] = []  # that each request showed
         self._under_way: dict[UUID, int] = {}
 
     def on_chat_model_start(
@@ -220,108 +219,77 @@ class Conversation:
 
     def ask(self, question: str, expected: str) -> None:
         """Run the graph for one question; the answer has to begin as expected, and to end as the first one demanded."""
+        screen = self.screen
         if not self.turns:
-            self.screen.legend()
+            screen.legend()
             question = f"{RULE} {question}"
         self.turns += 1
-        self.screen.line()
-        self.screen.line((f"Turn {self.turns}", "bold"), (f"  {question}", ""))
-        self.recorder.question = question
+        screen.line()
+        screen.line((f"Turn {self.turns}", "bold"), (f"  {question}", ""))
+        answer = self._answer(question)
+        is_true, keeps_rule = answer.startswith(expected), answer.rstrip().split("\n")[-1].strip(" .*_`") == RULE_WORD
+        self.true_answers += is_true
+        self.kept_rules += keeps_rule
+        rule = ("rule kept", GOOD) if keeps_rule else ("RULE BROKEN", BAD)
+        truth = ("verified", GOOD) if is_true else (f"WRONG: {expected}", BAD)
+        screen.line((f"{INDENT}=> {' '.join(answer.split())}", "bold"))
+        screen.line((f"{INDENT}   ", ""), truth if self.is_strict else ("facts not checked", REASON), (", ", ""), rule)
+
+    def _answer(self, question: str) -> str:
+        """Stream what the graph does about a question to the screen; return the last text of the model."""
+        self.recorder.question, answer = question, ""
         config: Any = {**THREAD, "callbacks": [self.recorder], "recursion_limit": MAX_SUPERSTEPS}
-        start = {"messages": [HumanMessage(question)]}
-        stream: Iterator[Any] = self.graph.stream(start, config, stream_mode=["custom", "updates"])
-        answer = ""
-        for mode, chunk in stream:
+        start, modes = {"messages": [HumanMessage(question)]}, ["custom", "updates"]
+        chunk: Any
+        for mode, chunk in self.graph.stream(start, config, stream_mode=modes):  # type: ignore[arg-type]  # literals
             if mode == "custom":
                 self.compactions += chunk["type"] == "context.compacted"
                 self.screen.event(chunk)
                 continue
             for update in filter(None, chunk.values()):
-                answer = self._took(update) or answer
-        self._judge(answer, expected)
+                self.screen.report = update.get("context_report") or self.screen.report
+                for message in update.get("messages", ()):
+                    if isinstance(message, AIMessage):
+                        answer = message.text or answer
+                        self.screen.step(len(self.recorder.sizes), self.recorder.sizes[-1], message)
+                    self.wrote(message)
+        return answer
 
     def claims(self) -> list[Claim]:
         """Return what every conversation promises, and what it came to."""
-        sizes, steps = self.recorder.sizes, len(self.recorder.sizes)
-        largest, faults, lost = max(sizes), self.recorder.faults, self.recorder.without_question
-        true = f"{self.true_answers} of {self.turns}, as plain code finds them"
+        sizes, turns, limit = self.recorder.sizes, self.turns, self.input_limit
+        steps, largest, faults, lost = len(sizes), max(sizes), self.recorder.faults, self.recorder.without_question
         refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
+        true = Claim("answers", "not checked (not the offline model)")
+        if self.is_strict:
+            found = f"{self.true_answers} of {turns}, as plain code finds them"
+            true = Claim("every answer is true", found, self.true_answers == turns)
+        keeps_rule = self.kept_rules == turns if self.is_strict else None
+        orphans = f"{len(faults)} faults in {steps} requests {'; '.join(faults[:1])}"
         return [
-            Claim(
-                "every request fits", f"up to {largest:,} of {self.input_limit:,}{refused}", largest <= self.input_limit
-            ),
-            Claim(
-                "nothing is orphaned", f"{len(faults)} faults in {steps} requests {'; '.join(faults[:1])}", not faults
-            ),
+            Claim("every request fits", f"up to {largest:,} of {limit:,}{refused}", largest <= limit),
+            Claim("nothing is orphaned", orphans, not faults),
             Claim("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
-            Claim("every answer is true", true, self.true_answers == self.turns)
-            if self.is_strict
-            else Claim("answers", "not checked (not the offline model)"),
-            Claim(
-                "the rule of the first message is kept",
-                f"{self.kept_rules} of {self.turns} answers",
-                self.kept_rules == self.turns if self.is_strict else None,
-            ),
+            true,
+            Claim("the rule of the first message is kept", f"{self.kept_rules} of {turns} answers", keeps_rule),
         ]
 
     def savings(self) -> list[Claim]:
         """Return what was sent, beside what would have been with the whole history each time."""
         history = self.graph.get_state(THREAD).values["messages"]
-        whole = [self.recorder.sizes[0] - request_tokens(history[:1])]  # system prompt and tools
+        whole = self.recorder.sizes[0] - request_tokens(history[:1])  # system prompt and tools
         unmanaged = []
         for message in history:
             if isinstance(message, AIMessage):
-                unmanaged.append(sum(whole))
-            whole.append(request_tokens([message]))
+                unmanaged.append(whole)
+            whole += request_tokens([message])
         first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > self.input_limit), 0)
         failure = f"too large from step {first} on" if first else "never too large"
         sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"
         unsaved = f"{sum(unmanaged):,} tokens, {unmanaged[-1]:,} at the end, {failure}"
         return [Claim("sent in all", sent), Claim("with the whole history each time", unsaved)]
 
-    def _took(self, update: Mapping[str, Any]) -> str:
-        """Print what one node wrote; return the text of a message of the model."""
-        self.screen.report = update.get("context_report") or self.screen.report
-        text = ""
-        for message in update.get("messages", ()):
-            if isinstance(message, AIMessage):
-                text = message.text
-                self.screen.step(len(self.recorder.sizes), self.recorder.sizes[-1], message)
-            self.wrote(message)
-        return text
-
-    def _judge(self, answer: str, expected: str) -> None:
-        keeps_rule = answer.rstrip().split("\n")[-1].strip(" .*_`") == RULE_WORD
-        self.kept_rules += keeps_rule
-        is_true = answer.startswith(expected)
-        self.true_answers += is_true
-        rule = ("rule kept", GOOD) if keeps_rule else ("RULE BROKEN", BAD)
-        truth = ("verified", GOOD) if is_true else (f"WRONG: {expected}", BAD)
-        self.screen.line((f"{INDENT}=> {' '.join(answer.split())}", "bold"))
-        self.screen.line(
-            (f"{INDENT}   ", ""), truth if self.is_strict else ("facts not checked", REASON), (", ", ""), rule
-        )
-
-
-def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
-    """Return a bar over the whole window: `width` cells, shared among its regions, in colored blocks or in letters."""
-    sizes = {"free_tokens": max(0, report["input_limit"] - report["total_tokens"]), **report}
-    window = sum(sizes[key] for _, key, _, _ in REGIONS) or 1
-    parts, border, done = [], 0, 0
-    for _, key, color, letter in REGIONS:
-        done += sizes[key]
-        cells = round(done * width / window) - border
-        border += cells
-        parts.append(((letter if is_plain else BLOCK) * cells, color))
-    return parts
-
 
 def limits_of(window_tokens: int) -> ModelLimits:
     """Return the limits of a model with a window, most of which is for the request."""
     return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
-
-
-def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
-    """Return a text on one line, without control characters, at most `max_chars` long."""
-    shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
-    return "".join(char if char.isprintable() else " " for char in shown)

@@ -9,18 +9,10 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from langchain_ctxwin.demo.folder import FileEntry, Folder
 
-LINE_CHARS = 400
-"""Characters shown of one line of a range; a file may be one endless line."""
-
-HIT_CHARS = 160
-"""Characters shown of a line that was found: enough to recognise it."""
-
-MAX_HITS = 150
-"""Lines that one search shows; they can still be far more than a small window holds."""
-
-MAX_WHOLE_BYTES = 1_000_000
-"""Largest file that is read whole; anything larger has to be read by lines."""
-
+LINE_CHARS = 400  # shown of one line of a range; a file may be one endless line
+HIT_CHARS = 160  # shown of a line that was found: enough to recognise it
+MAX_HITS = 150  # lines that one search shows; they can still be far more than a small window holds
+MAX_WHOLE_BYTES = 1_000_000  # of a file that is read whole; anything larger has to be read by lines
 MAX_PATTERN_CHARS = 200
 
 
@@ -71,7 +63,11 @@ class FolderTools:
 
     def read_file(self, path: str, first_line: int = 1, last_line: int = 0) -> str:
         """Read a file, whole or from first_line to last_line (0 is the end); lines are numbered from 1."""
-        entry = self._file(path)
+        entry = self._entries.get(self._inside(path))
+        if entry is None:
+            raise ToolException(f"there is no file {path!r}: list_files shows what there is")
+        if not entry.is_text:
+            raise ToolException(f"{path} is binary or too large to be read as text: choose another file")
         is_whole = first_line <= 1 and last_line <= 0
         if is_whole and entry.size_bytes > MAX_WHOLE_BYTES:
             raise ToolException(f"{path} has {entry.size_bytes} bytes, {MAX_WHOLE_BYTES} are read whole: name lines")
@@ -89,14 +85,6 @@ class FolderTools:
         if not found:
             raise ToolException(f"there is nothing at {path!r}: list_files shows what there is")
         return found
-
-    def _file(self, path: str) -> FileEntry:
-        entry = self._entries.get(self._inside(path))
-        if entry is None:
-            raise ToolException(f"there is no file {path!r}: list_files shows what there is")
-        if not entry.is_text:
-            raise ToolException(f"{path} is binary or too large to be read as text: choose another file")
-        return entry
 
     def _inside(self, path: str) -> str:
         """Return the path relative to the folder, links followed; a path that leads out is refused."""

@@ -4,10 +4,9 @@ read_conversations(paths)  ->  compare(conversations, policies, window)  ->  Rep
 """
 
 from langchain_ctxwin.replay.page import page
-from langchain_ctxwin.replay.playing import ReplayResult, Sent, compare, quiet, replay
-from langchain_ctxwin.replay.policies import PLAIN, Policy
+from langchain_ctxwin.replay.playing import ReplayResult, Sent, compare, quiet, recommended, replay
+from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
-from langchain_ctxwin.replay.recommending import candidates, recommended
 
 __all__ = [
     "PLAIN",

@@ -12,19 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page, require_writable, write_page
-from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet
-from langchain_ctxwin.replay.policies import PLAIN, Policy
+from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, recommended
+from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
-from langchain_ctxwin.replay.recommending import candidates, recommended
 from langchain_ctxwin.replay.threads import is_address, shown_address
 from langchain_ctxwin.settings_faults import escaped
 from langchain_ctxwin.util.tables import aligned
 
-MOST_TOLD = 20
-"""Faults that are told one by one."""
-
-MIN_SECONDS = 1e-3
-"""What a replay takes at least: no speed is divided by zero."""
+MOST_TOLD = 20  # faults that are told one by one
+MIN_SECONDS = 1e-3  # what a replay takes at least: no speed is divided by zero
 
 COLUMNS = {
     "policy": "",
@@ -52,33 +48,29 @@ def run_replay(args: argparse.Namespace) -> int:
     _require_sense(args)
     names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
-    faults, results, began = Faults(), list[ReplayResult](), time.monotonic()
+    results, began, watch = list[ReplayResult](), time.monotonic(), _Watch(is_kept=bool(args.html))
     quiet()
-    watch = _Watch(is_kept=bool(args.html))
-    conversations = watch.passing(read_conversations(args.files, tell=faults.tell))
+    conversations = watch.passing(read_conversations(args.files, tell=watch.tell))
     try:
-        for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=faults.tell):
+        for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=watch.tell):
             results = so_far
             watch.show(results[0].conversations, time.monotonic() - began)
     finally:
         watch.end()
-        faults.sum_up()
     if not results:
         shown = ", ".join(shown_address(place) if is_address(place) else place for place in args.files)
-        raise ConfigError(f"{shown}: no conversation to replay{faults.hint}")
+        hint = f"; {counted(watch.faults, 'reason')} above" if watch.faults else ""
+        raise ConfigError(f"{shown}: no conversation to replay{hint}")
     done, seconds = results[0].conversations, max(time.monotonic() - began, MIN_SECONDS)
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
     print(f"{told}, {done / seconds:,.1f} a second", file=sys.stderr)
     chosen = recommended(results) if args.recommend else results[0]
-    if args.recommend:
-        _recommend(chosen, results)
-    else:
-        _print(results, args)
+    _print(results, chosen, args)
     if args.html and watch.longest is not None:
         sys.stdout.flush()
         policy = policies[results.index(chosen)]
-        priced = {"input_price": args.input_price, "cached_price": args.cached_price}
-        write_page(args.html, page(watch.longest, policy, args.window, results, **priced))
+        prices = {"input_price": args.input_price, "cached_price": args.cached_price}
+        write_page(args.html, page(watch.longest, policy, args.window, results, **prices))
         about = f"{watch.longest.name} under {' '.join(policy.name.split())}"
         print(f"drew {escaped(about)}: {escaped(str(args.html))}", file=sys.stderr)
     return 0
@@ -96,39 +88,22 @@ def _require_sense(args: argparse.Namespace) -> None:
         require_writable(args.html)
 
 
-class Faults:
-    """What could not be read: told at once, the first ones one by one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def tell(self, fault: str) -> None:
-        """Print a fault where people look."""
-        self.count += 1
-        if self.count <= MOST_TOLD:
-            print(escaped(fault), file=sys.stderr)
-
-    def sum_up(self) -> None:
-        """Say how many more there were."""
-        if self.count > MOST_TOLD:
-            print(f"{self.count - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
-
-    @property
-    def hint(self) -> str:
-        """Where to look for the reasons."""
-        return f"; {counted(self.count, 'reason')} above" if self.count else ""
-
-
 class _Watch:
-    """Tells where somebody watches how far the replay is, and keeps the longest conversation where it is drawn."""
+    """Tells what could not be read and, where somebody looks, how far it is; keeps what may have to be drawn."""
 
     def __init__(self, *, is_kept: bool) -> None:
         self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
         self.longest: Conversation | None = None
-        self.read = 0
+        self.read = self.faults = 0
+
+    def tell(self, fault: str) -> None:
+        """Print a fault, if it is one of the first."""
+        self.faults += 1
+        if self.faults <= MOST_TOLD:
+            print(escaped(fault), file=sys.stderr)
 
     def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
-        """Yield them as they come."""
+        """Yield conversations as they come."""
         for self.read, conversation in enumerate(conversations, 1):
             if self.is_kept and (self.longest is None or len(conversation.messages) > len(self.longest.messages)):
                 self.longest = conversation
@@ -142,9 +117,11 @@ class _Watch:
             print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line of the counter."""
+        """Leave the line of the counter, and say how many more faults there were."""
         if self.is_shown and self.read:
             print(file=sys.stderr)
+        if self.faults > MOST_TOLD:
+            print(f"{self.faults - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
 
 
 def counted(number: int, noun: str) -> str:
@@ -158,29 +135,30 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def _priced(result: ReplayResult, args: argparse.Namespace) -> dict[str, float]:
-    """What all requests cost, where their price is given."""
-    if args.input_price is None:
-        return {}
-    return {"cost": round(result.cost(args.input_price, args.cached_price), 6)}
-
-
-def _print(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
-    rows = [{**result.to_dict(), **_priced(result, args)} for result in results]
-    if args.output == "json":
+def _print(results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse.Namespace) -> None:
+    rows = [result.to_dict(args.input_price, args.cached_price) for result in results]
+    if args.recommend:
+        best = max(result.sufficiency for result in results if result.sufficiency is not None)
+        cheapest = min(result.billed_per_request for result in results)
+        print(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),")
+        print(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
+        print(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
+        print(chosen.policy)
+    elif args.output == "json":
         print(json.dumps(rows))
     elif args.output == "csv":
         writer = csv.DictWriter(sys.stdout, rows[0])
         writer.writeheader()
         writer.writerows(rows)
     else:
-        _print_table(results, args)
+        _print_table(results, [f"{row['cost']:,.4f}" for row in rows if "cost" in row])
 
 
-def _print_table(results: Sequence[ReplayResult], args: argparse.Namespace) -> None:
+def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
     first = results[0]
     about = f"{counted(first.conversations, 'conversation')}, {counted(first.requests, 'request')}"
     print(f"{about}, a window of {first.window:,} tokens")
+    explained = COLUMNS | ({"cost": COST} if costs else {})
     rows = [
         (
             result.policy,
@@ -192,23 +170,11 @@ def _print_table(results: Sequence[ReplayResult], args: argparse.Namespace) -> N
             f"{result.billed_per_request:,.0f}" if result.sent else "-",
             f"{result.utilization:.2f}",
             f"{result.prefix_stability:.2f}",
-            *(f"{cost:,.4f}" for cost in _priced(result, args).values()),
+            *costs[at : at + 1],
         )
-        for result in results
+        for at, result in enumerate(results)
     ]
-    columns = (*COLUMNS, *_priced(first, args))
-    for line in aligned([columns, *rows], right=columns[1:]):
+    for line in aligned([tuple(explained), *rows], right=[*explained][1:]):
         print(escaped(line))
-    for explained in filter(None, COLUMNS.values()):
-        print(explained)
-    if args.input_price is not None:
-        print(COST)
-
-
-def _recommend(chosen: ReplayResult, results: Sequence[ReplayResult]) -> None:
-    shown = max((result.sufficiency for result in results if result.sufficiency is not None), default=None)
-    cheapest = min(result.billed_per_request for result in results)
-    print(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {shown:.3f}),")
-    print(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
-    print(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
-    print(chosen.policy)
+    for line in filter(None, explained.values()):
+        print(line)

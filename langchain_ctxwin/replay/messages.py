@@ -23,12 +23,7 @@ from pydantic import ValidationError
 
 from langchain_ctxwin.errors import ConfigError
 
-CHUNK = "MessageChunk"
-"""How LangChain's types of streamed messages end, `AIMessageChunk`."""
-
-HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""How JSON escapes half of a character outside the first plane; two make a whole one."""
-
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON escapes half of a character outside the first plane
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
 
 
@@ -86,10 +81,10 @@ def read_message(said: Any) -> list[BaseMessage]:
 def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     """The messages of an object with `role` or `type`, whose other fields stand beside it."""
     role = said.get("role") or said.get("type")
-    if isinstance(role, str) and role.endswith(CHUNK):
-        role = role.removesuffix(CHUNK).lower()
     if not isinstance(role, str):
         raise ConfigError("it has no `role`")
+    if role.endswith("MessageChunk"):  # LangChain's types of streamed messages, `AIMessageChunk`
+        role = role.removesuffix("MessageChunk").lower()
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")
     # ids are given anew, null is what a message does not say
@@ -99,27 +94,23 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
         raise ConfigError(f"its content is {type(content).__name__}, neither text nor a list")
     if role == "tool" and "tool_call_id" not in fields:
         raise ConfigError("it is a tool result without `tool_call_id`")
+    # Anthropic's calls and results are blocks of the content
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     calls, invalid = fields.pop("tool_calls", None), fields.pop("invalid_tool_calls", [])
     if role in {"ai", "assistant"}:
-        yield _answer(fields, [*_blocks(content, "tool_use")] if calls is None else calls, invalid)
+        uses = [block for block in blocks if block.get("type") == "tool_use"]
+        yield _answer(fields, uses if calls is None else calls, invalid)
         return
-    for block in _blocks(content, "tool_result") if role in {"human", "user"} else ():
-        status = "error" if block.get("is_error") else "success"
-        answer = block.get("content") or ""
-        yield ToolMessage(answer, tool_call_id=block["tool_use_id"], status=status)
-        fields["content"] = [one for one in fields["content"] if one is not block]
+    for block in blocks if role in {"human", "user"} else ():
+        if block.get("type") == "tool_result":
+            status = "error" if block.get("is_error") else "success"
+            yield ToolMessage(block.get("content") or "", tool_call_id=block["tool_use_id"], status=status)
+            fields["content"] = [one for one in fields["content"] if one is not block]
     if fields["content"] or not content:
         yield from convert_to_messages([{**fields, "role": role}])
 
 
-def _blocks(content: str | list[Any], kind: str) -> Iterator[Mapping[str, Any]]:
-    """Anthropic's blocks of a kind; in text there are none."""
-    blocks = content if isinstance(content, list) else []
-    return (block for block in blocks if isinstance(block, Mapping) and block.get("type") == kind)
-
-
 def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:
-    """An answer with its calls, valid or not."""
     if not isinstance(calls, Sequence) or isinstance(calls, str):
         raise ConfigError(f"its tool_calls are {type(calls).__name__}, not a list")
     read = [_call(call) for call in calls]
@@ -130,7 +121,7 @@ def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:
 
 
 def _call(call: Any) -> Any:
-    """A call in OpenAI's, LangChain's or Anthropic's form."""
+    """A call in OpenAI's, LangChain's or Anthropic's form, valid or not."""
     if not isinstance(call, Mapping):
         raise ConfigError(f"a tool call is {type(call).__name__}, not an object")
     inner = call.get("function")

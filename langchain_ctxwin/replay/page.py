@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ REGIONS = {
 SHOWN_CHARS = 1_500
 """Text of a message that the page holds: enough to know it by, and 400 requests stay within 3 MB."""
 
-TEMPLATE, PLACE = "page.html", "__DATA__"
-
 
 def page(
     conversation: Conversation,
@@ -49,8 +47,7 @@ def page(
     Raises:
         ConfigError: the window leaves no room for input.
     """
-    first = next((i for i, m in enumerate(conversation.messages) if not isinstance(m, SystemMessage)), 0)
-    messages, sent = conversation.messages[first:], list[Sent]()
+    messages, sent = conversation.messages[conversation.begins :], list[Sent]()
     result = replay(conversation, policy, window, heard=sent.append)
     places = {message.id: place for place, message in enumerate(messages)}
     texts = dict[str, int]()
@@ -60,10 +57,7 @@ def page(
         "window": window,
         "limit": input_limit(window, policy),
         "result": result.to_dict(),
-        "results": [
-            one.to_dict() | ({} if input_price is None else {"cost": round(one.cost(input_price, cached_price), 6)})
-            for one in results
-        ],
+        "results": [one.to_dict(input_price, cached_price) for one in results],
         "regions": list(REGIONS.values()),
         "messages": [{"role": message.type, "text": _shown(message)} for message in messages],
         "steps": [_step(one, messages, places, texts) for one in sent],
@@ -71,7 +65,7 @@ def page(
     data["texts"] = list(texts)
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text ends the script
     told = told.encode(errors="replace").decode()  # recordings hold halves of characters, which no file takes
-    return (files(__package__) / TEMPLATE).read_text(encoding="utf-8").replace(PLACE, told)
+    return (files(__package__) / "page.html").read_text(encoding="utf-8").replace("__DATA__", told)
 
 
 def require_writable(path: Path) -> None:
@@ -103,59 +97,43 @@ def write_page(path: Path, text: str) -> None:
 def _step(
     sent: Sent, messages: Sequence[AnyMessage], places: dict[str | None, int], texts: dict[str, int]
 ) -> dict[str, Any]:
-    """What the page says of one request; texts that several requests show are kept once."""
+    """What the page says of one request; texts that several requests show are kept once, and named by number."""
+
+    def kept(message: AnyMessage) -> int:
+        return texts.setdefault(_shown(message), len(texts))
+
     known = [(places[message.id], message) for message in sent.request if message.id in places]
-    edited = [place for place, message in known if message.content != messages[place].content]
     notes = [m for m in sent.request if m.id not in places and not isinstance(m, SystemMessage)]
+    sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
+    if any(sizes):  # the report estimates: its proportions are those of what was counted
+        sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
+    else:  # of a plain policy, as far as they are known
+        sizes = [min(sent.fixed_tokens, sent.tokens), 0, 0, 0, max(0, sent.tokens - sent.fixed_tokens)]
+    runs = list[list[int]]()
+    for place in sorted(place for place, _ in known):
+        if runs and place == runs[-1][1] + 1:
+            runs[-1][1] = place
+        else:
+            runs.append([place, place])
     is_compaction = sent.fits and not sent.is_extended
     return {
         "tokens": sent.tokens,
         "fits": sent.fits,
         "cached": sent.cached_tokens,
-        "sizes": _sizes(sent),
+        "sizes": sizes,
         "history": sent.history,
-        "shown": list(_ranges(sorted(place for place, _ in known))),
-        "edited": [[place, _kept(texts, message)] for place, message in known if place in edited],
-        "notes": [_kept(texts, message) for message in notes],
+        "shown": runs,
+        "edited": [[place, kept(m)] for place, m in known if m.content != messages[place].content],
+        "notes": [kept(message) for message in notes],
         "missing": sent.missing,
         "compaction": is_compaction,
         "reason": sent.guard.get("reason", "") if is_compaction else "",
     }
 
 
-def _sizes(sent: Sent) -> list[int]:
-    """Tokens of each region: of ours in the proportions of its report, of a plain policy as far as they are known."""
-    sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
-    if not any(sizes):
-        return [min(sent.fixed_tokens, sent.tokens), 0, 0, 0, max(0, sent.tokens - sent.fixed_tokens)]
-    return [round(size * sent.tokens / sum(sizes)) for size in sizes]
-
-
-def _kept(texts: dict[str, int], message: AnyMessage) -> int:
-    """The number of a text, the same for the same text."""
-    return texts.setdefault(_shown(message), len(texts))
-
-
-def _ranges(places: Sequence[int]) -> Iterator[list[int]]:
-    """Places as runs of first and last."""
-    run: list[int] = []
-    for place in places:
-        if run and place == run[1] + 1:
-            run[1] = place
-        else:
-            if run:
-                yield run
-            run = [place, place]
-    if run:
-        yield run
-
-
 def _shown(message: AnyMessage) -> str:
     """The text of a message with its calls, its beginning where it is long."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    parts = [
-        text_of(message.content),
-        *(f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})" for call in calls),
-    ]
-    text = "\n".join(part for part in parts if part)
+    told = (f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})" for call in calls)
+    text = "\n".join(filter(None, (text_of(message.content), *told)))
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text):,} characters)"

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.core.edits import text_of
@@ -26,6 +26,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.needed import needed_values
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, Tell
@@ -33,17 +34,10 @@ from langchain_ctxwin.replay.reading import Conversation, Tell
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
 
-RESERVE_SHARE = 0.25
-"""Part of the window that is kept for the answer where nothing else is said, as everywhere in this package."""
-
-MILLION = 1_000_000
-"""Tokens that providers state their prices for."""
-
-MAX_REASON_CHARS = 200
-"""Of an error's first line."""
-
-WAITING = 4
-"""Conversations that are read ahead for each process."""
+RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
+MILLION = 1_000_000  # tokens that providers state their prices for
+WAITING = 4  # conversations that are read ahead for each process
+TOLERATED_LOSS = 0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
 
 VOCABULARY, FAMILY = "o200k_base", "openai"
 """What requests are counted with: exactly with the extra `exact`, else by the estimator of the same family."""
@@ -83,8 +77,13 @@ class ReplayResult:
 
     def __add__(self, other: ReplayResult) -> ReplayResult:
         """Return the sums of both."""
-        added = [one.name for one in fields(self) if one.name not in {"policy", "window"}]
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in added})
+        names = [one.name for one in fields(self) if one.name not in {"policy", "window"}]
+        return self.plus(**{name: getattr(other, name) for name in names})
+
+    def plus(self, **added: float) -> ReplayResult:
+        """Return the result with something added to its sums."""
+        sums: dict[str, Any] = {name: getattr(self, name) + amount for name, amount in added.items()}
+        return replace(self, **sums)
 
     @property
     def sufficiency(self) -> float | None:
@@ -101,16 +100,6 @@ class ReplayResult:
         """Input tokens that a request that was sent costs on average."""
         return self.billed_tokens / max(1, self.sent)
 
-    def cost(self, input_price: float, cached_price: float | None = None) -> float:
-        """Return what the input of all requests that were sent costs, in the currency of the prices.
-
-        Args:
-            input_price: of a million tokens.
-            cached_price: of a million tokens that the provider has in its cache; by default a tenth of the other.
-        """
-        cached = CACHED_PRICE * input_price if cached_price is None else cached_price
-        return ((self.sent_tokens - self.shared_tokens) * input_price + self.shared_tokens * cached) / MILLION
-
     @property
     def utilization(self) -> float:
         """Size of the requests over their limit."""
@@ -121,12 +110,23 @@ class ReplayResult:
         """Part of the requests that a prompt cache has from the one before."""
         return self.shared_tokens / max(1, self.sent_tokens)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return every figure as plain values."""
+    def cost(self, input_price: float, cached_price: float | None = None) -> float:
+        """Return what the input of all requests that were sent costs, in the currency of the prices.
+
+        Args:
+            input_price: of a million tokens.
+            cached_price: of a million tokens that the provider has in its cache; by default a tenth of the other.
+        """
+        cached = CACHED_PRICE * input_price if cached_price is None else cached_price
+        return ((self.sent_tokens - self.shared_tokens) * input_price + self.shared_tokens * cached) / MILLION
+
+    def to_dict(self, input_price: float | None = None, cached_price: float | None = None) -> dict[str, Any]:
+        """Return every figure as plain values, with the cost where the price of a million tokens is given."""
         figures = {one.name: getattr(self, one.name) for one in fields(self)}
         derived = ("unsent", "sufficiency", "billed_per_request", "utilization", "prefix_stability")
-        rounded = {name: None if (x := getattr(self, name)) is None else round(x, 4) for name in derived}
-        return {**figures, "billed_tokens": round(self.billed_tokens), **rounded}
+        figures |= {name: None if (x := getattr(self, name)) is None else round(x, 4) for name in derived}
+        cost = {} if input_price is None else {"cost": round(self.cost(input_price, cached_price), 6)}
+        return {**figures, "billed_tokens": round(self.billed_tokens), **cost}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +212,24 @@ def compare(
             yield totals
 
 
+def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
+    """Return the cheapest of the results that leave no more requests unsent, and show nearly as much, as the best.
+
+    Raises:
+        ConfigError: nothing had to leave, or nothing that was needed had been seen before: all settings are as good.
+    """
+    fewest = min((result.unsent for result in results), default=0)
+    telling = [result for result in results if result.unsent == fewest and result.sent and result.needed]
+    if not telling:
+        raise ConfigError(
+            "nothing to recommend by: no call needed what had to leave before it; give longer "
+            "conversations or a smaller --window"
+        )
+    best = max(result.shown / result.needed for result in telling)
+    good = [result for result in telling if result.shown / result.needed >= best - TOLERATED_LOSS]
+    return min(good, key=lambda result: result.billed_per_request)
+
+
 def _each(
     conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, workers: int
 ) -> Iterator[list[ReplayResult] | str]:
@@ -257,8 +275,7 @@ def _played(conversation: Conversation, policies: Sequence[Policy], window: int)
     except ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-        reason = str(error).strip().partition("\n")[0][:MAX_REASON_CHARS]
-        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {reason})"
+        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {short(error)})"
 
 
 def input_limit(window: int, policy: Policy) -> int:
@@ -268,8 +285,7 @@ def input_limit(window: int, policy: Policy) -> int:
         ConfigError: the output reserve leaves no room for input.
     """
     limits = _limits(window)
-    configured = policy.config.output_reserve if policy.config else None
-    return limits.input_limit(limits.output_reserve(configured))
+    return limits.input_limit(limits.output_reserve(policy.config.output_reserve if policy.config else None))
 
 
 def _limits(window: int) -> ModelLimits:
@@ -286,30 +302,27 @@ class _Play:
     def __init__(
         self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[Sent], None] | None
     ) -> None:
-        self.heard = heard
-        self.tools = list(conversation.tools) or None
-        self.count = _counter()
+        self.heard, self.tools = heard, list(conversation.tools) or None
+        try:
+            self.count: Callable[..., int] = VocabularyCounter(VOCABULARY)
+        except ConfigError:  # the extra is not installed
+            self.count = TokenEstimator(FAMILY)
         self.limit = input_limit(window, policy)
         self.result = ReplayResult(policy=policy.name, window=window, conversations=1)
-        messages = conversation.messages
-        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        messages, first = conversation.messages, conversation.begins
         self.system, self.rest = list(messages[:first]), list(messages[first:])
         self.sizes: dict[tuple[str | None, str], int] = {}
         self.fixed = self.count(self.system, tools=self.tools)
         self.room = self.limit - self.fixed
-        self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         self.state: dict[str, Any] = {"messages": []}
-        self.reply = AIMessage("")
-        self.before: list[AnyMessage] = []
-        """The request that was sent last."""
-        self.tried: list[AnyMessage] = []
-        """The request that was built last."""
-        self.needs: list[str] = []
-        self.moment: Mapping[str, Any] = {}
-        """The state of ours when its request was built."""
-        if policy.make is None:
+        self.reply, self.needs = AIMessage(""), list[str]()
+        self.before, self.tried = list[AnyMessage](), list[AnyMessage]()  # the request sent last, and built last
+        self.moment: Mapping[str, Any] = {}  # the state of ours when its request was built
+        self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
+        if self.plain is None:
             engine = ContextEngine(_limits(window), counter=TokenEstimator(FAMILY), config=policy.config)
-            self.nodes = ContextNodes(engine, system_prompt=_joined(self.system), tools=list(conversation.tools))
+            prompt = "\n\n".join(text_of(message.content) for message in self.system)
+            self.nodes = ContextNodes(engine, system_prompt=prompt, tools=list(conversation.tools))
             self.model = self.nodes.model_node(self._answer)
 
     def size(self, message: AnyMessage) -> int:
@@ -323,25 +336,26 @@ class _Play:
         """Take the conversation answer by answer."""
         history, texts, is_asked = list[AnyMessage](), list[str](), False
         for message in self.rest:
-            is_answer = isinstance(message, AIMessage) and is_asked
-            if isinstance(message, AIMessage) and is_answer:
-                self.needs = self._needs(message, history, texts)
+            is_last = False
+            if isinstance(message, AIMessage) and is_asked:
+                has_to_leave = sum(map(self.size, history)) > self.room
+                self.needs = needed_values(message, texts) if has_to_leave else []
                 self._ask(message, history)
+                is_last = not (message.tool_calls or message.invalid_tool_calls)  # of its turn
             is_asked = is_asked or isinstance(message, HumanMessage)
             history.append(message)
             texts.append(_text(message))
             self.state["messages"] = list(history)
-            if is_answer and self.plain is None and not _has_calls(message):
+            if is_last and self.plain is None:
                 self.state |= self.nodes.maybe_summarize.invoke(self.state)
         return self.result
 
     def _ask(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
         """Make the request for one recorded answer, and send it."""
         sent = self.result.sent
-        self.result = self._with(requests=1, needed=len(self.needs))
-        self.tried, self.moment = [], {}
+        self.result = self.result.plus(requests=1, needed=len(self.needs))
+        self.reply, self.tried, self.moment = reply, [], {}
         if self.plain is None:
-            self.reply = reply
             self._ask_ours()
         else:
             view = self.plain.view(history)
@@ -359,7 +373,7 @@ class _Play:
             self.moment = state
             state |= {key: value for key, value in self.model.invoke(state).items() if key != "messages"}
         except BudgetExceededError:
-            self.result = self._with(refused=1)
+            self.result = self.result.plus(refused=1)
         except _RefusedError:
             pass  # counted when it was said; nothing smaller was possible
         self.state = {key: value for key, value in state.items() if key != "llm_input_messages"}
@@ -374,15 +388,14 @@ class _Play:
 
     def _send(self, request: list[AnyMessage], *, is_sendable: bool = True) -> int:
         """Count, bill and search a request; return its size. One that is too large is billed nowhere."""
-        self.tried = request
-        tokens = self.count(request, tools=self.tools)
+        self.tried, tokens = request, self.count(request, tools=self.tools)
         if tokens > self.limit or not is_sendable:
-            self.result = self._with(over_limit=1)
+            self.result = self.result.plus(over_limit=1)
             return tokens
         text = "\n".join(map(_text, request))
         missing = tuple(value for value in self.needs if value not in text)
         heard = self._hear(request, tokens, missing)
-        self.result = self._with(
+        self.result = self.result.plus(
             sent=1,
             compactions=not heard.is_extended,
             sent_tokens=tokens,
@@ -396,7 +409,11 @@ class _Play:
 
     def _hear(self, request: list[AnyMessage], tokens: int, missing: tuple[str, ...], *, fits: bool = True) -> Sent:
         """Measure a request beside the one that was sent before it, and tell of it."""
-        shared = _shared(self.before, request) if fits else 0
+        shared = 0
+        if fits:
+            pairs = zip(map(_told, self.before), map(_told, request), strict=False)
+            shared = min(len(self.before), len(request))
+            shared = next((n for n, (one, other) in enumerate(pairs) if one != other), shared)
         sent = Sent(
             request=request,
             fits=fits,
@@ -413,43 +430,12 @@ class _Play:
             self.heard(sent)
         return sent
 
-    def _needs(self, reply: AIMessage, history: Sequence[AnyMessage], texts: Sequence[str]) -> list[str]:
-        """What the recorded answer names that was seen before, once something has to leave."""
-        if sum(map(self.size, history)) <= self.room:
-            return []
-        return [needed.value for needed in needed_values(reply, texts)]
-
-    def _with(self, **added: float) -> ReplayResult:
-        sums = {name: getattr(self.result, name) + amount for name, amount in added.items()}
-        return replace(self.result, **sums)
-
-
-def _counter() -> Callable[..., int]:
-    try:
-        return VocabularyCounter(VOCABULARY)
-    except ConfigError:  # the extra is not installed
-        return TokenEstimator(FAMILY)
-
-
-def _joined(system: Sequence[AnyMessage]) -> str:
-    return "\n\n".join(text_of(message.content) for message in system)
-
 
 def _text(message: AnyMessage) -> str:
     calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
     return " ".join([text_of(message.content), *(f"{call['name']} {call['args']}" for call in calls)])
 
 
-def _has_calls(message: AnyMessage) -> bool:
-    """True for an answer after which the turn goes on."""
-    return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
-
-
-def _shared(before: Sequence[AnyMessage], now: Sequence[AnyMessage]) -> int:
-    """How many messages at the beginning two requests share."""
-    pairs = zip(before, now, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if _told(a) != _told(b)), min(len(before), len(now)))
-
-
 def _told(message: AnyMessage) -> tuple[Any, ...]:
+    """What makes two messages the same for a prompt cache."""
     return message.type, message.content, getattr(message, "tool_calls", None)

@@ -13,17 +13,17 @@ from langchain_ctxwin.config import PRESETS, ContextConfig
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize import ExtractiveSummarizer
 
-TO_HALF = 0.5
-"""What `drop-to-half` keeps of the room."""
+TO_HALF = 0.5  # what `drop-to-half` keeps of the room
 
 FRACTION, KEPT_FRACTION, SUMMARY_SHARE = 0.8, 0.3, 0.1
 """When `summarize-at-a-fraction` summarizes, what it keeps of the room, and how long its summary may be: the documented
 example of LangChain's `SummarizationMiddleware`."""
 
-KEPT_RESULTS = 3
-"""Newest results that `clear-tool-results` leaves, the default of LangChain's `ClearToolUsesEdit`."""
-
+KEPT_RESULTS = 3  # newest results that `clear-tool-results` leaves, the default of LangChain's `ClearToolUsesEdit`
 CLEARED = "[cleared]"
+
+KEEPS, RECORD_SHARES = (0.1, 0.15, 0.3, 0.5), (0.15, 0.28)
+"""What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
 
 Sizes = Callable[[AnyMessage], int]
 """Tokens of a message."""
@@ -67,6 +67,12 @@ class Policy:
             return cls(name=text, config=ContextConfig.from_file(text))
         known = ", ".join((*PRESETS, *PLAIN))
         raise ConfigError(f"--policy {text}: give one of {known}, or a file with settings of ContextConfig")
+
+
+def candidates() -> list[Policy]:
+    """Return the settings that a recommendation chooses from, each named by the TOML that sets it."""
+    tried = [ContextConfig(keep=keep, record_share=share) for keep in KEEPS for share in RECORD_SHARES]
+    return [Policy(name=f"keep = {one.keep}\nrecord_share = {one.record_share}", config=one) for one in tried]
 
 
 class KeepLast:
@@ -117,8 +123,8 @@ class SummarizeAtAFraction(DropToHalf):
         """Sum up what left, with the summary before it."""
         previous = self.head[0].text if self.head else ""
         try:
-            summarizer, most = ExtractiveSummarizer(), int(SUMMARY_SHARE * self.room)
-            text = summarizer.summarize(messages, previous=previous, max_tokens=most)
+            most = int(SUMMARY_SHARE * self.room)
+            text = ExtractiveSummarizer().summarize(messages, previous=previous, max_tokens=most)
         except SummarizationError:  # there is nothing in it
             return
         self.head = [HumanMessage(text)]

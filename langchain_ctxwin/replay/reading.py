@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -30,31 +30,17 @@ from langchain_ctxwin.replay.threads import is_address, is_database, shown_addre
 from langchain_ctxwin.replay.traces import Traces, is_run, runs_in
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+SIDE_FILES = ("-wal", "-shm", "-journal")  # stand beside a SQLite database that is in use
 
-SIDE_FILES = ("-wal", "-shm", "-journal")
-"""What stands beside a SQLite database that is in use."""
-
+# UTF-32 comes first, because its mark begins with that of UTF-16
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""How a file in another encoding than UTF-8 begins; UTF-32 comes first, because its mark begins with that of UTF-16."""
-
-UTF_8 = "utf-8"
-
-MARK = "\ufeff"
-"""How a file in UTF-8 may begin, and a line of files that were joined."""
-
-REPLACED = "\ufffd"
-"""What stands in the place of bytes that cannot be read."""
-
-MAX_LINE_CHARS = 200_000_000
-"""A longer line is no conversation: that of a million-token agent has some five million characters."""
-
-MOST_NUMBERS = 10
-"""Messages of one conversation that a fault lists."""
+MAX_LINE_CHARS = 200_000_000  # of one conversation; that of a million-token agent has some five million
+MOST_NUMBERS = 10  # messages of one conversation that a fault lists
 
 Tell = Callable[[str], None]
 """Is told what was left out, and why."""
@@ -71,6 +57,12 @@ class Conversation:
     messages: tuple[AnyMessage, ...]
     tools: tuple[Any, ...] = ()
     """The definitions that its requests carried, where the recording has them."""
+
+    @property
+    def begins(self) -> int:
+        """Number of its leading system messages; what follows them is its history."""
+        messages = self.messages
+        return next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
 
 
 def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: None) -> Iterator[Conversation]:
@@ -92,56 +84,41 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
     taken = set[str]()
     for place, is_named in _places(paths, tell):
         try:
-            for conversation in _of_place(place, tell):
-                yield _named(conversation, taken)
+            is_stored = isinstance(place, str) or is_database(place)
+            for found in _of_database(place, tell) if is_stored else _of_file(Path(place), tell):
+                numbered = (found.name if number == 1 else f"{found.name} ({number})" for number in count(1))
+                name = next(name for name in numbered if name not in taken)
+                taken.add(name)
+                messages = [one.model_copy(update={"id": f"{name}-{i}"}) for i, one in enumerate(found.messages)]
+                yield replace(found, name=name, messages=tuple(messages))
         except ConfigError as error:
             if is_named:
                 raise
             tell(str(error))
 
 
-def _of_place(place: str | Path, tell: Tell) -> Iterator[Conversation]:
-    if isinstance(place, str) or is_database(place):
-        return _of_database(place, tell)
-    return _of_rows(place, _of_lines(place, tell) if ".jsonl" in place.name.lower() else _of_file(place, tell), tell)
-
-
-def _named(conversation: Conversation, taken: set[str]) -> Conversation:
-    """Give a conversation a name that no other has, and its messages ids."""
-    names = (conversation.name if number == 1 else f"{conversation.name} ({number})" for number in count(1))
-    name = next(name for name in names if name not in taken)
-    taken.add(name)
-    messages = [one.model_copy(update={"id": f"{name}-{index}"}) for index, one in enumerate(conversation.messages)]
-    return replace(conversation, name=name, messages=tuple(messages))
-
-
 def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, bool]]:
     """The files and addresses, checked before any of them is read, and whether they were named themselves."""
-    found = list[tuple[str | Path, bool]]()
+    found, known = list[tuple[str | Path, bool]](), ", ".join(SUFFIXES)
     for given in paths:
         place = Path(given)
         if is_address(given):
             found.append((str(given), True))
         elif place.is_dir():
-            found += [(path, False) for path in _in_folder(place, tell)]
+            files = [path for path in sorted(place.rglob("*")) if path.is_symlink() or not path.is_dir()]
+            read = [path for path in files if _is_known(path)]
+            if not read:
+                raise ConfigError(f"{place} holds no SQLite database, and no file that ends in {known}")
+            if others := [path for path in files if path not in {*read} and not path.name.endswith(SIDE_FILES)]:
+                tell(f"{place}: left out {len(others):,} files of other kinds, such as {others[0].name}")
+            found += [(path, False) for path in read]
         elif not place.exists():
             raise ConfigError(f"{place} does not exist: give files or folders with recorded conversations")
         elif not _is_known(place, is_named=True):
-            raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}")
+            raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {known}")
         else:
             found.append((place, True))
     return found
-
-
-def _in_folder(folder: Path, tell: Tell) -> list[Path]:
-    """The files of a folder that are known; that there are others is told."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
-    known = {path for path in files if _is_known(path)}
-    if not known:
-        raise ConfigError(f"{folder} holds no SQLite database, and no file that ends in {', '.join(SUFFIXES)}")
-    if others := [path for path in files if path not in known and not path.name.endswith(SIDE_FILES)]:
-        tell(f"{folder}: left out {len(others):,} files of other kinds, such as {others[0].name}")
-    return [path for path in files if path in known]
 
 
 def _is_known(path: Path, *, is_named: bool = False) -> bool:
@@ -165,14 +142,15 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
         tell(f"{shown}: no thread that can be read")
 
 
-def _of_rows(path: Path, rows: Iterable[Row], tell: Tell) -> Iterator[Conversation]:
-    """The conversations of a file; single messages are one, and runs are joined."""
+def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
+    """The conversations of a file; messages in lines of their own are one, and runs are joined."""
     loose, places, traces = list[Any](), list[str](), Traces()
-    for name, place, row in rows:
+    for name, place, row in _rows(path, tell):
+        is_message = "messages" not in row and ("role" in row or "type" in row) if isinstance(row, Mapping) else False
         if runs := runs_in(row):
             for run in runs:
                 traces.take(run)
-        elif _is_loose(row):
+        elif is_message or is_pair(row):
             loose.append(row)
             places.append(place)
         elif conversation := _conversation(row, name, place, tell):
@@ -186,15 +164,18 @@ def _of_rows(path: Path, rows: Iterable[Row], tell: Tell) -> Iterator[Conversati
         yield conversation
 
 
-def _is_loose(row: Any) -> bool:
-    """True for a message that stands alone in its line."""
-    if isinstance(row, Mapping):
-        return "messages" not in row and ("role" in row or "type" in row)
-    return is_pair(row)
-
-
-def _of_lines(path: Path, tell: Tell) -> Iterator[Row]:
-    for number, line in _lines(path, tell):
+def _rows(path: Path, tell: Tell) -> Iterator[Row]:
+    """What stands in the lines of a file, or in all of it: one conversation, or a list of conversations or runs."""
+    lines = _lines(path, tell)
+    if ".jsonl" not in path.name.lower():
+        text = "".join(line for _, line in lines)
+        for row in _parsed(text, str(path), tell) if text else ():
+            if isinstance(row, list) and any(map(_is_whole, row)):
+                yield from ((f"{path.name}:{n}", f"{path}: item {n}", one) for n, one in enumerate(row, 1))
+            else:
+                yield path.name, str(path), row
+        return
+    for number, line in lines:
         place = f"{path}:{number}"
         if len(line) > MAX_LINE_CHARS:
             tell(f"{place}: {len(line):,} characters are no conversation")
@@ -202,15 +183,11 @@ def _of_lines(path: Path, tell: Tell) -> Iterator[Row]:
             yield from ((f"{path.name}:{number}", place, row) for row in _parsed(line, place, tell))
 
 
-def _of_file(path: Path, tell: Tell) -> Iterator[Row]:
-    """One conversation, or a list of conversations or runs."""
-    text = "".join(line for _, line in _lines(path, tell))
-    for row in _parsed(text, str(path), tell) if text else ():
-        if isinstance(row, list) and any(map(_is_whole, row)):
-            for number, one in enumerate(row, 1):
-                yield f"{path.name}:{number}", f"{path}: item {number}", one
-        else:
-            yield path.name, str(path), row
+def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
+    try:
+        yield loads(text)
+    except (ValueError, RecursionError) as error:
+        tell(f"{place}: no JSON ({short(error)})")
 
 
 def _is_whole(item: Any) -> bool:
@@ -220,104 +197,67 @@ def _is_whole(item: Any) -> bool:
     return isinstance(item, list) and not is_pair(item)
 
 
-def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
-    """What a text holds, if it is JSON."""
-    try:
-        yield loads(text)
-    except (ValueError, RecursionError) as error:
-        tell(f"{place}: no JSON ({short(error)})")
-
-
 def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
     """The lines that hold something, with their numbers; a file that breaks off ends there."""
-    found = False
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    is_empty = True
     try:
-        file, encoding = _opened(path)
-        with file:
-            for number, line in enumerate(file, 1):
-                clean, is_whole = _readable(line, encoding)
-                if not is_whole:
+        with opener(path, "rb") as file:
+            start = file.read(4)
+        encoding = MARKS.get(start) or MARKS.get(start[:2]) or "utf-8"
+        # bytes that are no UTF-8 become surrogates: U+FFFD may stand in the file itself
+        errors = "surrogateescape" if encoding == "utf-8" else "replace"
+        with opener(path, "rt", encoding=encoding, errors=errors) as file:
+            for number, given in enumerate(file, 1):
+                line = given if errors == "replace" else given.lstrip("\ufeff")  # of each of files that were joined
+                clean = line.encode(errors="surrogateescape").decode(errors="replace")
+                if clean != line or (errors == "replace" and "\ufffd" in line):
                     tell(f"{path}:{number}: bytes that are no {encoding.upper()} were replaced")
                 if clean.strip():
-                    found = True
+                    is_empty = False
                     yield number, clean
     except (OSError, EOFError, zlib.error) as error:
         tell(f"{path}: left out the rest: broken off ({short(error)})")
         return
-    if not found:
+    if is_empty:
         tell(f"{path}: nothing in it")
-
-
-def _opened(path: Path) -> tuple[IO[str], str]:
-    """Open a file as text, in the encoding that its first bytes tell."""
-    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rb") as file:
-        start = file.read(4)
-    encoding = MARKS.get(start) or MARKS.get(start[:2]) or UTF_8
-    return opener(path, "rt", encoding=encoding, errors="surrogateescape" if encoding == UTF_8 else "replace"), encoding
-
-
-def _readable(line: str, encoding: str) -> tuple[str, bool]:
-    """A line as characters only, and whether it was that before."""
-    if encoding != UTF_8:
-        return line, REPLACED not in line
-    line = line.lstrip(MARK)
-    try:
-        line.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8 stand in it as surrogates
-        return line.encode(errors="surrogateescape").decode(errors="replace"), False
-    return line, True
 
 
 def _conversation(
     row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None
 ) -> Conversation | None:
-    """Read one conversation; None, told, for what is none.
+    """Read one conversation, or the list of its messages; None, told, for what is none.
 
-    Args:
-        row: the conversation, or the list of its messages.
-        name: what it is called when it has no `id`.
-        place: where it stands.
-        tell: is told of faults.
-        places: where each of its messages stands, when they stand in several.
+    It is called `name` when it has no `id`; `places` tells where its messages stand, when they stand in several.
     """
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         tell(f"{place}: no list of messages")
         return None
-    messages = _numbered(about, listed, places or [place] * len(listed), tell)
-    if messages is None:
-        return None
-    paired = _paired(messages, place, tell)
-    asked = next((index for index, message in enumerate(paired) if isinstance(message, HumanMessage)), len(paired))
-    if not any(isinstance(message, AIMessage) for message in paired[asked:]):
-        tell(f"{place}: no answer to a user in {len(paired):,} messages, so there is no request to replay")
-        return None
-    given, tools = about.get("id"), about.get("tools")
-    listed_tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
-    usable = tuple(one for one in listed_tools if isinstance(one, Mapping))
-    if len(usable) < len(listed_tools):
-        tell(f"{place}: left out {len(listed_tools) - len(usable):,} tools that are no objects")
-    called = str(given) if isinstance(given, str | int) and given != "" else name
-    return Conversation(name=called, messages=tuple(paired), tools=usable)
-
-
-def _numbered(
-    about: Mapping[str, Any], listed: Sequence[Any], places: Sequence[str], tell: Tell
-) -> list[tuple[int, Any]] | None:
-    """The messages with the numbers that they have in the recording; None, told, when one of them is none."""
     read = list[tuple[int, Any]]()
     for number, said in enumerate(listed, 1):
         try:
             read += [(number, message) for message in read_message(said)]
         except Exception as error:  # noqa: BLE001  # readers of foreign data have no common error
-            tell(f"{places[number - 1]}: left out the conversation: message {number}: {short(error)}")
+            at = places[number - 1] if places else place
+            tell(f"{at}: left out the conversation: message {number}: {short(error)}")
             return None
     system = about.get("system")  # where Anthropic's requests have it
     if system and isinstance(system, str | list) and not isinstance(read[0][1], SystemMessage):
         read.insert(0, (0, SystemMessage(system)))
-    return read
+    paired = _paired(read, place, tell)
+    asked = next((index for index, message in enumerate(paired) if isinstance(message, HumanMessage)), len(paired))
+    if not any(isinstance(message, AIMessage) for message in paired[asked:]):
+        tell(f"{place}: no answer to a user in {len(paired):,} messages, so there is no request to replay")
+        return None
+    key, tools = about.get("id"), about.get("tools")
+    tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
+    usable = tuple(one for one in tools if isinstance(one, Mapping))
+    if len(usable) < len(tools):
+        tell(f"{place}: left out {len(tools) - len(usable):,} tools that are no objects")
+    called = str(key) if isinstance(key, str | int) and key != "" else name
+    return Conversation(name=called, messages=tuple(paired), tools=usable)
 
 
 def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
@@ -337,16 +277,13 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
             waiting.setdefault(key, []).append(number)
         kept.append(message)
     open_calls = [number for numbers in waiting.values() for number in numbers if number != last]
-    if orphans:  # no request could hold them
-        tell(f"{place}: left out {len(orphans):,} results of calls that are not there before them: {_listed(orphans)}")
-    if open_calls:
-        tell(f"{place}: {len(open_calls):,} calls without a result: {_listed(open_calls)}")
-    if shared:
-        tell(f"{place}: calls of one message have the same id: {_listed(shared)}")
+    for numbers, fault in (  # no request could hold orphans
+        (orphans, f"left out {len(orphans):,} results of calls that are not there before them"),
+        (open_calls, f"{len(open_calls):,} calls without a result"),
+        (shared, "calls of one message have the same id"),
+    ):
+        if numbers:
+            listed = sorted({*numbers})
+            more = ", ..." if len(listed) > MOST_NUMBERS else ""
+            tell(f"{place}: {fault}: message {', '.join(map(str, listed[:MOST_NUMBERS]))}{more}")
     return kept
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    found = sorted({*numbers})
-    more = ", ..." if len(found) > MOST_NUMBERS else ""
-    return f"message {', '.join(map(str, found[:MOST_NUMBERS]))}{more}"

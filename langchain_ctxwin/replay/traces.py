@@ -16,27 +16,21 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.replay.messages import is_pair, read_message
 
 Run = Mapping[str, Any]
+Keys = list[tuple[Any, ...]]
 
-THREAD_KEYS = ("thread_id", "session_id", "conversation_id")
-"""Metadata by which LangSmith groups traces into threads."""
-
-GIVEN = ("input", "question", "query", "prompt")
-MADE = ("output", "answer", "response", "text")
+THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # by which LangSmith groups traces into threads
+GIVEN, MADE = ("input", "question", "query", "prompt"), ("output", "answer", "response", "text")
 """Fields of chains whose input and output are texts."""
 
 ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
 """Types of runs that are no part of a conversation by themselves."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Trace:
-    """What is known of one trace."""
-
     start: str
     messages: list[Any]
-    keys: list[tuple[Any, ...]]
-    """The `_key` of each message."""
-
+    keys: Keys
     tools: list[Any]
 
 
@@ -67,21 +61,26 @@ class Traces:
         if not messages:
             self.unused += not (is_run(run) and run["run_type"] in ASIDE)
             return
-        traces = self._threads.setdefault(_thread(run), {})
-        key = str(run.get("trace_id") or run.get("id") or len(traces))
-        start, tools = str(run.get("start_time") or ""), _tools(run)
-        keys = list(map(_key, messages))
-        trace = traces.setdefault(key, _Trace(start=start, messages=messages, keys=keys, tools=tools))
+        extra = _mapping(run.get("extra"))
+        metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))
+        thread = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
+        thread = str(thread or run.get("trace_id") or run.get("id") or "trace")
+        tools = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
+        tools = tools if isinstance(tools, list) else []
+        traces, start = self._threads.setdefault(thread, {}), str(run.get("start_time") or "")
+        name = str(run.get("trace_id") or run.get("id") or len(traces))
+        new = _Trace(start, messages, list(map(_key, messages)), tools)
+        trace = traces.setdefault(name, new)
         trace.start, trace.tools = min(trace.start, start), trace.tools or tools
-        if len(messages) > len(trace.messages):
-            trace.messages, trace.keys = messages, keys
-        _drop_contained(traces, key)
+        if len(new.messages) > len(trace.messages):
+            trace.messages, trace.keys = new.messages, new.keys
+        _drop_contained(traces, name)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one conversation per thread, as a line of a recording would hold it."""
         for thread, traces in self._threads.items():
             ordered = sorted(traces.values(), key=lambda trace: trace.start)
-            messages, keys = list[Any](), list[tuple[Any, ...]]()
+            messages, keys = list[Any](), Keys()
             for trace in ordered:
                 first = _new_from(keys, trace.keys)
                 messages += trace.messages[first:]
@@ -103,7 +102,7 @@ def _drop_contained(traces: dict[str, _Trace], changed: str) -> None:
                 return
 
 
-def _new_from(known: Sequence[tuple[Any, ...]], keys: Sequence[tuple[Any, ...]]) -> int:
+def _new_from(known: Keys, keys: Keys) -> int:
     """Position of the first message that was not said before."""
     first = 0
     while first < min(len(known), len(keys)) and keys[first][0] == "system" and keys[first] in known:
@@ -127,28 +126,26 @@ def _said(run: Run) -> list[Any]:
     if run["run_type"] in ASIDE:
         return []
     inputs, made = run.get("inputs"), run.get("outputs")
-    given = _listed(inputs)
+    given, whole, answer = _listed(inputs), _listed(made), _answer(made)
     if not given:
-        return _texts(run)
+        return _texts(run, answer)
     if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
         given = [{"role": "system", "content": system}, *given]
-    whole = _listed(made)
     last = _key(given[-1])
     if whole and not any(_key(one) == last for one in reversed(whole)):  # a graph returns what it adds
         return [*given, *whole]
     if len(whole) > len(given):  # or its history
         return whole
-    answer = _answer(made)
     return given if answer is None else [*given, answer]
 
 
-def _texts(run: Run) -> list[Any]:
+def _texts(run: Run, answer: Any) -> list[Any]:
     """What a chain was asked and answered as texts; only the whole of a trace, its parts hand on all sorts of texts."""
-    asked = _text(_mapping(run.get("inputs")), GIVEN)
+    asked = _text(run.get("inputs"), GIVEN)
     if not asked or run.get("parent_run_id") or run.get("trace_id", run.get("id")) != run.get("id"):
         return []
     made = run.get("outputs")
-    answer = _answer(made) or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
+    answer = answer or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
     return [{"role": "user", "content": asked}, *([answer] if answer.get("content") else [])]
 
 
@@ -164,10 +161,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _answer(made: Any) -> Any:
-    """The message that a run returned."""
+    """The message that a run returned, as models of several libraries return it; else None."""
     about = _mapping(made)
-    for key, path in (("generations", (0, 0, "message")), ("choices", (0, "message")), ("message", ()), ("output", ())):
-        found: Any = about.get(key)
+    for path in (("generations", 0, 0, "message"), ("choices", 0, "message"), ("message",), ("output",)):
+        found: Any = about
         try:
             for part in path:
                 found = found[part]
@@ -181,18 +178,6 @@ def _answer(made: Any) -> Any:
 def _text(value: Any, names: Sequence[str]) -> str:
     about = _mapping(value)
     return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
-
-
-def _thread(run: Run) -> str:
-    metadata = _mapping(_mapping(run.get("extra")).get("metadata"))
-    found = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
-    return str(found or run.get("trace_id") or run.get("id") or "trace")
-
-
-def _tools(run: Run) -> list[Any]:
-    invocation = _mapping(_mapping(run.get("extra")).get("invocation_params"))
-    found = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
-    return found if isinstance(found, list) else []
 
 
 def _mapping(value: Any) -> Run:

@@ -43,14 +43,8 @@ def server(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        str(Path(sys.executable).parent / "langgraph"),
-        "dev",
-        "--no-browser",
-        "--no-reload",
-        "--port",
-        str(port),
-    ]
+    langgraph = str(Path(sys.executable).parent / "langgraph")
+    command = [langgraph, "dev", "--no-browser", "--no-reload", "--port", str(port)]
     tests = str(Path(__file__).parents[1])
     settings = {**os.environ, "PYTHONPATH": tests, "LANGSMITH_TRACING": "false"}
     with (folder / "log").open("w") as log:

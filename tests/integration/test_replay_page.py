@@ -17,6 +17,7 @@ from langchain_ctxwin.replay import Conversation, Policy, compare, page
 pytestmark = pytest.mark.integration
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu"]
 WINDOW, TURNS = 2_000, 20
 
 
@@ -36,14 +37,8 @@ def test_a_browser_shows_the_page(tmp_path, policy):
     *_, results = compare([conversation()], [Policy.named(policy)], WINDOW, jobs=1)
     file = tmp_path / "page.html"
     file.write_text(page(conversation(), Policy.named(policy), WINDOW, results))
-    options = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path}/b",
-    ]
-    command = [BROWSER, *options, "--virtual-time-budget=2000", "--dump-dom", f"{file.as_uri()}#{TURNS}"]
+    options = ["--enable-logging=stderr", f"--user-data-dir={tmp_path}/b", "--virtual-time-budget=2000"]
+    command = [BROWSER, *OPTIONS, *options, "--dump-dom", f"{file.as_uri()}#{TURNS}"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "CONSOLE" not in shown.stderr, shown.stderr[-2_000:]
     assert f'<h1 id="title">rivers under {policy}</h1>' in shown.stdout
@@ -76,8 +71,7 @@ class Tab:
 @contextmanager
 def opened(folder, file):
     """Open a file in a browser of its own."""
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
-    command = [BROWSER, *options, f"--user-data-dir={folder}/b", "about:blank"]
+    command = [BROWSER, *OPTIONS, "--remote-debugging-port=0", f"--user-data-dir={folder}/b", "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as browser:
         try:
             address = next(line for line in browser.stderr if "listening on" in line).split()[-1]

@@ -15,7 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langsmith._internal._serde import dumps_json as serialized
 
@@ -90,11 +89,13 @@ def test_a_server_without_threads_is_named_without_its_password(postgres_dsn, ca
     assert "secret" not in said
 
 
-def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
+@pytest.mark.parametrize("kind", [str, Path])
+def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn, kind):
+    """By an address, also one that was taken for a path."""
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
         said = talk(saver, "a", "b")
-        found, faults = read(postgres_dsn)
+        found, faults = read(kind(postgres_dsn))
     assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
 
 
@@ -123,29 +124,6 @@ def test_a_database_of_something_else_is_named(database, statement, why):
         connection.execute(statement)
     with pytest.raises(ConfigError, match=why):
         read(database)
-
-
-def test_a_damaged_database_and_a_server_that_is_not_there_are_named(database, capsys):
-    database.write_bytes(b"SQLite format 3\0" + b"no pages" * 500)
-    with pytest.raises(ConfigError, match="cannot be read as a SQLite database"):
-        read(database)
-    assert main(["replay", "postgresql://me:secret@127.0.0.1:9/none"]) == 2
-    assert "127.0.0.1:9/none cannot be read" in (said := capsys.readouterr().err)
-    assert "secret" not in said
-
-
-def test_a_thread_that_cannot_be_read_is_told_and_the_others_are(database, capsys):
-    with SqliteSaver.from_conn_string(str(database)) as saver:
-        talk(saver, "good", "bad")
-    with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 'bad'")
-    found, (fault,) = read(database)
-    assert list(found) == ["good"]
-    assert fault.startswith(f"{database}: left out thread bad: ")
-    assert main(["inspect", str(database), "--thread", "good"]) == 0
-    assert "thread good: 18 messages" in capsys.readouterr().out
-    assert main(["inspect", str(database), "--thread", "bad"]) == 2
-    assert fault in capsys.readouterr().err
 
 
 def test_a_database_without_threads_is_told(database):
@@ -199,15 +177,6 @@ def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
     assert [one["function"]["name"] for one in conversation.tools] == ["look"]
 
 
-def test_a_run_in_openais_form_is_read(tmp_path):
-    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-    row = {"run_type": "llm", "trace_id": "x", "inputs": {"messages": asked}, "outputs": {}}
-    row["outputs"] = {"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}
-    path = tmp_path / "runs.jsonl"
-    path.write_text(json.dumps(row) + "\n" + json.dumps({"run_type": "tool", "inputs": {"x": 1}, "outputs": None}))
-    assert read(path)[0] == {"x": [("system", "Be brief.", None), ("human", "Hi", None), ("ai", "Hello", [])]}
-
-
 def test_a_folder_may_hold_all_of_them(tmp_path):
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         talk(saver, "t")
@@ -252,16 +221,6 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
         assert why in capsys.readouterr().err
 
 
-def test_a_thread_whose_messages_another_graph_shaped_is_read(database):
-    """Plain lists, as graphs without any reducer store them."""
-    with SqliteSaver.from_conn_string(str(database)) as saver:
-        history = [HumanMessage("hi"), AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])]
-        history += [ToolMessage("x", tool_call_id="1"), AIMessage("done")]
-        agent = create_context_agent(model_of(900), [], checkpointer=saver, store=InMemoryStore())
-        agent.update_state({"configurable": {"thread_id": "t"}}, {"messages": history}, as_node="agent")
-    assert read(database)[0] == {"t": told(history)}
-
-
 NO_ADDRESS = r" is no address: @ / : \? in a password are written %40 %2F %3A %3F"
 UNREADABLE = " cannot be read: connection"
 
@@ -290,14 +249,6 @@ def test_no_error_tells_a_password(address, shown, kind):
     assert "secret" not in str(raised.value)
 
 
-def test_an_address_that_was_a_path_is_read(postgres_dsn):
-    with PostgresSaver.from_conn_string(postgres_dsn) as saver:
-        saver.setup()
-        said = talk(saver, "a")
-    found, faults = read(Path(postgres_dsn))
-    assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
-
-
 def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
@@ -319,7 +270,7 @@ def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
         "writes SET value = X'C1C1'",
     ],
 )
-def test_whatever_a_thread_holds_the_others_are_read(database, change):
+def test_whatever_a_thread_holds_the_others_are_read(database, change, capsys):
     with SqliteSaver.from_conn_string(str(database)) as saver:
         talk(saver, "a", "b")
     with sqlite3.connect(database) as connection:
@@ -327,6 +278,10 @@ def test_whatever_a_thread_holds_the_others_are_read(database, change):
     found, (fault,) = read(database)
     assert list(found) == ["b"]
     assert fault.startswith(f"{database}: left out thread a: ")
+    assert main(["inspect", str(database), "--thread", "b"]) == 0
+    assert "thread b: 18 messages" in capsys.readouterr().out
+    assert main(["inspect", str(database), "--thread", "a"]) == 2
+    assert fault in capsys.readouterr().err
 
 
 def keep(database, messages):
@@ -355,11 +310,13 @@ def test_a_thread_of_another_program_is_told(database, messages, why):
 
 
 def test_a_thread_that_holds_messages_as_objects_is_read(database):
-    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x")])
-    assert read(database) == ({"t": [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None)]}, [])
+    called = [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), ToolMessage("x", tool_call_id="1")]
+    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x"), *called])
+    said = [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None), *told(called)]
+    assert read(database) == ({"t": said}, [])
 
 
-@pytest.mark.parametrize("damage", ["pages", "table", "locked"])
+@pytest.mark.parametrize("damage", ["header", "pages", "table", "locked"])
 def test_a_database_that_fails_while_it_is_read_is_named(database, tmp_path, monkeypatch, damage):
     with SqliteSaver.from_conn_string(str(database)) as saver:
         talk(saver, "a", "b")
@@ -367,9 +324,9 @@ def test_a_database_that_fails_while_it_is_read_is_named(database, tmp_path, mon
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute({"table": "DROP TABLE writes", "locked": "BEGIN EXCLUSIVE"}.get(damage, "SELECT 1"))
-    if damage == "pages":
+    if kept := {"header": 16, "pages": 12_288}.get(damage):
         content = database.read_bytes()
-        database.write_bytes(content[:12_288] + b"\xff" * (len(content) - 12_288))
+        database.write_bytes(content[:kept] + b"\xff" * (len(content) - kept))
     (tmp_path / "good.jsonl").write_text(json.dumps({"messages": [["human", "Hi"], ["ai", "Hello"]]}))
     with pytest.raises(ConfigError, match="cannot be read as a SQLite database: "):
         read(database)

@@ -71,14 +71,17 @@ def test_a_window_below_what_every_request_holds_shows_the_table(folder, capsys,
     assert ("input limit" in complaint, "tools" in complaint) == (True, True)
 
 
+@pytest.mark.parametrize("command", ["demo", "replay"])
 @pytest.mark.parametrize(
-    "arguments", [["--window", "0"], ["--window", "-5"], ["--steps", "many"], ["--nothing"], ["--window"]]
+    "arguments", [*(["--window", n] for n in ("0", "-5", "1.5", "9" * 5_000)), ["--no"], ["--window"]]
 )
-def test_wrong_arguments_end_with_the_usage(folder, capsys, arguments):
+def test_wrong_arguments_end_with_the_usage(folder, capsys, command, arguments):
     with pytest.raises(SystemExit) as exit_:
-        main(["demo", str(folder), *arguments])
+        main([command, str(folder), *arguments])
     assert exit_.value.code == 2
-    assert "usage: ctxwin" in _complaint(capsys)
+    complaint = _complaint(capsys)
+    assert "usage: ctxwin" in complaint
+    assert ("give a whole number, at least 1" in complaint) is (len(arguments) > 1)
 
 
 @pytest.mark.parametrize(
@@ -193,15 +196,10 @@ def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatc
 
 
 @pytest.mark.parametrize("command", ["check", "show"])
-def test_a_missing_file_is_named_in_one_line(tmp_path, capsys, command):
-    path = tmp_path / "none.toml"
+def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
+    path = tmp_path / "settings.json"
     assert main(["config", command, str(path)]) == 2
     assert _complaint(capsys) == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
-
-
-@pytest.mark.parametrize("command", ["check", "show"])
-def test_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
-    path = tmp_path / "settings.json"
     path.write_text(r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}')
     assert main(["config", command, str(path)]) == 0
     out = capsys.readouterr().out

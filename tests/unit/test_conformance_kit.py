@@ -81,43 +81,17 @@ def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least)
     assert measured(build, budget)[0] >= at_least
 
 
-@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.5), (0.2, 0.8), (0.3, 1.0)])
-def test_a_conversation_summarized_part_by_part_keeps_as_much(budget, at_least):
+def in_parts(session: SeededSession, share: float) -> str:
     """Five compactions, each of the previous summary and the next fifth of the messages."""
-    survived = total = 0
-    for seed in SEEDS:
-        session, canaries = build_random_session(seed)
-        text = in_parts(session, int(len(session.full_text()) * budget))
-        assert not any(is_stale(canary, text) for canary in canaries)
-        survived += sum(BehaviorProbe().probe(canary, text).survived for canary in canaries)
-        total += len(canaries)
-
-    assert survived / total >= at_least
-
-
-def in_parts(session: SeededSession, max_chars: int) -> str:
-    summary, turns = "", iter(session.turns)
+    summary, turns, max_chars = "", iter(session.turns), int(len(session.full_text()) * share)
     while part := list(islice(turns, -(-len(session.turns) // ROUNDS))):
         summary = summarize(part, summary, max_chars)
         assert len(summary) <= max_chars
     return summary
 
 
-@pytest.mark.parametrize(("share", "at_least"), [(0.1, 0.33), (0.2, 0.87), (0.3, 1.0)])
-def test_planted_statements_are_in_requests_of_a_part_of_the_conversation(share, at_least):
-    """Through the engine with default settings: prompt, pins and newest turn take their part of the limit."""
-    survived = total = 0
-    for seed in SEEDS:
-        session, canaries = build_random_session(seed)
-        text = last_request(session, share)
-        assert not any(is_stale(canary, text) for canary in canaries)
-        survived += sum(BehaviorProbe().probe(canary, text).survived for canary in canaries)
-        total += len(canaries)
-
-    assert survived / total >= at_least
-
-
 def last_request(session: SeededSession, share: float) -> str:
+    """Through the engine with default settings: prompt, pins and newest turn take their part of the limit."""
     counter, messages, state = CharRatioCounter(4.0), list[AnyMessage](), dict[str, object]()
     turns: list[AnyMessage] = [MESSAGES[turn.role](turn.text, id=str(n)) for n, turn in enumerate(session.turns)]
     limit = int(share * counter(turns))
@@ -128,3 +102,21 @@ def last_request(session: SeededSession, share: float) -> str:
         if compaction := engine.plan(window) or engine.emergency(window):
             state |= engine.apply(compaction, window)
     return "\n".join(message.text for message in engine.build(engine.measure(messages, session=state)))
+
+
+@pytest.mark.parametrize(
+    ("text_of", "share", "at_least"),
+    [
+        *((in_parts, share, at_least) for share, at_least in [(0.1, 0.5), (0.2, 0.8), (0.3, 1.0)]),
+        *((last_request, share, at_least) for share, at_least in [(0.1, 0.33), (0.2, 0.87), (0.3, 1.0)]),
+    ],
+)
+def test_planted_statements_are_in_a_part_of_the_conversation(text_of, share, at_least):
+    survived = total = 0
+    for seed in SEEDS:
+        session, canaries = build_random_session(seed)
+        text = text_of(session, share)
+        assert not any(is_stale(canary, text) for canary in canaries)
+        survived += sum(BehaviorProbe().probe(canary, text).survived for canary in canaries)
+        total += len(canaries)
+    assert survived / total >= at_least

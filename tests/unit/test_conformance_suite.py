@@ -100,27 +100,16 @@ def tried_again(request):
     return request
 
 
-class Failing(AgentMiddleware):
-    """Summarizes past a threshold, and lets nobody's failure stop it from failing."""
+class Summarizing(AgentMiddleware):
+    """Asks for a summary past a threshold, where the stream of the agent sees it and nobody's failure is caught."""
 
-    def __init__(self, summarizer):
+    def __init__(self, summarizer, threshold):
         super().__init__()
-        self.summarizer = summarizer
+        self.summarizer, self.threshold = summarizer, threshold
 
     def before_model(self, state, runtime):
-        if len(state["messages"]) > 20:
-            self.summarizer.invoke("Sum this up, please.")
-
-
-class Leaking(AgentMiddleware):
-    """Asks for a summary where the stream of the agent sees it."""
-
-    def __init__(self, summarizer):
-        super().__init__()
-        self.summarizer = summarizer
-
-    def before_model(self, state, runtime):
-        self.summarizer.invoke("You must sum this up.")
+        if len(state["messages"]) > self.threshold:
+            self.summarizer.invoke("You must sum this up.")
 
 
 class OnlySync(AgentMiddleware):
@@ -133,31 +122,35 @@ class OnlySync(AgentMiddleware):
         return await handler(request)
 
 
-def beside(make):
+def summarizing(threshold):
     return lambda model, summarizer: [
         ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer),
-        make(summarizer),
+        Summarizing(summarizer, threshold),
     ]
 
 
+def nothing(model, summarizer):
+    return []
+
+
 WRONG = {
-    "test_requests_fit_their_window": lambda model, summarizer: [],
-    "test_a_turn_of_many_steps_fits": lambda model, summarizer: [],
+    "test_requests_fit_their_window": nothing,
+    "test_a_turn_of_many_steps_fits": nothing,
     "test_the_system_prompt_is_in_every_request": lambda model, summarizer: [
         Edited(lambda request: request.override(system_message=SystemMessage("Be brief.")))
     ],
     "test_the_current_question_is_in_every_request": over(without_questions),
     "test_a_rule_that_was_stated_early_is_still_shown": over(without_rules),
     "test_calls_and_their_results_stay_together": over(without_results),
-    "test_a_result_larger_than_the_window_fits": lambda model, summarizer: [],
+    "test_a_result_larger_than_the_window_fits": nothing,
     "test_a_question_larger_than_the_window_is_not_sent_again_and_again": lambda model, summarizer: [
         Edited(tried_again)
     ],
-    "test_a_bad_summarizer_fails_no_turn": beside(Failing),
+    "test_a_bad_summarizer_fails_no_turn": summarizing(20),
     "test_requests_extend_each_other": over(with_time),
     "test_blocks_of_a_provider_come_back_as_they_were": over(as_plain_text),
     "test_the_newest_compaction_of_a_provider_stays": over(as_plain_text),
-    "test_no_summary_leaks_into_the_stream_of_an_answer": beside(Leaking),
+    "test_no_summary_leaks_into_the_stream_of_an_answer": summarizing(0),
     "test_an_interrupted_call_is_resumed": over(without_results),
     "test_sync_and_async_runs_send_the_same_requests": lambda model, summarizer: [
         ContextWindowMiddleware(limits=limits_of(model)),

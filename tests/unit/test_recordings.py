@@ -13,6 +13,7 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_openai_messages,
     message_to_dict,
+    messages_to_dict,
 )
 
 from langchain_ctxwin import ConfigError
@@ -87,7 +88,7 @@ def said(conversation):
 )
 def test_commands_of_agents_without_tool_calls_are_known_by_their_marks(text):
     history = ["There are src/a.py and src/b.py."]
-    assert [one.value for one in needed_values(AIMessage(text), history)] == ["src/a.py"]
+    assert needed_values(AIMessage(text), history) == ["src/a.py"]
 
 
 @pytest.mark.parametrize("text", ["See src/a.py.", "see <b>src/a.py</b>", "<command>cat src/a.py", "```\nsrc/a.py"])
@@ -97,7 +98,7 @@ def test_what_is_only_said_is_no_command(text):
 
 def test_broken_arguments_name_what_they_need():
     reply = AIMessage("", invalid_tool_calls=[{"name": "f", "args": '{"path": "src/a.py', "id": "1", "error": "x"}])
-    assert [one.value for one in needed_values(reply, ["src/a.py"])] == ["src/a.py"]
+    assert needed_values(reply, ["src/a.py"]) == ["src/a.py"]
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "runs.json", "runs.JSONL", "runs.jsonl.gz"])
@@ -106,6 +107,30 @@ def test_a_mark_at_the_beginning_tells_the_encoding(written, name, encoding):
     content = (json.dumps({"messages": ROWS}, ensure_ascii=False) + "\n").encode(encoding)
     (found,), faults = read(written(gzip.compress(content) if name.endswith("gz") else content, name))
     assert (said(found), faults) == (SAID, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("runs.jsonl", ROWS),
+        ("runs.json", json.dumps(messages_to_dict(TALK))),
+        ("runs.json", json.dumps({"messages": [dumpd(message) for message in TALK], "tools": []})),
+        ("runs.json", json.dumps([{"messages": ROWS}])),
+    ],
+)
+def test_a_file_is_a_conversation_or_holds_some(written, name, content):
+    (found,), faults = read(written(content, name))
+    assert (said(found), faults) == (SAID, [])
+    assert [message.tool_calls for message in found.messages if message.type == "ai"] == [TALK[2].tool_calls, []]
+
+
+def test_what_is_no_conversation_is_told_with_its_line(written):
+    good = json.dumps({"messages": ROWS})
+    rows = [good, "{broken", '"a text"', '{"messages": []}', json.dumps({"messages": [USER]}), "", good[:90]]
+    found, faults = read(written("\n".join(rows).encode() + b"\xff\xfe"))
+    assert [len(one.messages) for one in found] == [5]
+    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "7", "7"]
+    assert "no JSON" in read(written("[", "cut.json"))[1][0]
 
 
 def test_what_stands_for_an_unknown_character_is_read_as_it_is(written):
@@ -167,14 +192,7 @@ def test_messages_as_anthropic_has_them_are_read(written):
     answers = [{"type": "tool_result", "tool_use_id": "c1", "content": "paid"}, {"type": "text", "text": "Well?"}]
     messages = [USER, {"role": "assistant", "content": [use]}, {"role": "user", "content": answers}, ANSWER]
     (found,), faults = read(written([{"system": "Be brief.", "messages": messages}]))
-    kinds = [
-        ("system", "Be brief."),
-        ("human", "Hi"),
-        ("ai", ""),
-        ("tool", "paid"),
-        ("human", "Well?"),
-        ("ai", "Hello"),
-    ]
+    kinds = [SAID[0], ("human", "Hi"), *SAID[2:4], ("human", "Well?"), ("ai", "Hello")]
     assert (said(found), faults) == (kinds, [])
     assert found.messages[2].tool_calls == TALK[2].tool_calls
     assert find_faults(found.messages) == []

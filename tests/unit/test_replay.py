@@ -1,7 +1,6 @@
 """Does a replay read what was recorded, send what an agent would send, and count what that costs and loses?"""
 
 import csv
-import gzip
 import io
 import json
 import os
@@ -13,14 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
     convert_to_openai_messages,
-    messages_to_dict,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -37,7 +34,6 @@ from langchain_ctxwin.replay import (
     candidates,
     compare,
     page,
-    read_conversations,
     recommended,
     replay,
 )
@@ -58,87 +54,12 @@ def recording(turns=30, name="one"):
             ToolMessage(f"{wanted} was paid. " + "boat pier " * 20, tool_call_id=f"c{n}"),
             AIMessage(f"It was paid, number {n}."),
         ]
+    return conversation_of(messages, name)
+
+
+def conversation_of(messages, name="one"):
     named = tuple(message.model_copy(update={"id": f"{name}-{i}"}) for i, message in enumerate(messages))
     return Conversation(name=name, messages=named)
-
-
-def told(paths):
-    faults = []
-    return list(read_conversations(paths, tell=faults.append)), faults
-
-
-FORMS = {
-    "openai.jsonl": lambda messages: json.dumps(
-        {"id": "a", "messages": convert_to_openai_messages(messages), "tools": []}
-    ),
-    "loose.jsonl": lambda messages: "\n".join(map(json.dumps, convert_to_openai_messages(messages))),
-    "dicts.json": lambda messages: json.dumps(messages_to_dict(messages)),
-    "dumped.json": lambda messages: json.dumps({"messages": [dumpd(message) for message in messages]}),
-    "several.json": lambda messages: json.dumps([{"messages": convert_to_openai_messages(messages)}] * 1),
-}
-
-
-def test_a_line_in_another_encoding_is_read_and_told(tmp_path):
-    said = json.dumps(
-        {"messages": [{"role": "user", "content": "Grüße"}, {"role": "assistant", "content": "ok"}]}, ensure_ascii=False
-    )
-    path = tmp_path / "mixed.jsonl"
-    path.write_bytes(said.encode("latin-1") + b"\n" + said.encode() + b"\n")
-    faults = []
-    first, second = read_conversations([path], tell=faults.append)
-    assert (first.messages[0].text, second.messages[0].text) == ("Gr\ufffd\ufffde", "Grüße")
-    assert faults == [f"{path}:1: bytes that are no UTF-8 were replaced"]
-
-
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_form_is_read_alike(tmp_path, name, packed):
-    messages, text = recording(3).messages, FORMS[name](recording(3).messages)
-    path = tmp_path / (f"{name}.gz" if packed else name)
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    (found,), faults = told([path])
-    assert faults == []
-    assert [(m.type, m.text) for m in found.messages] == [(m.type, m.text) for m in messages]
-    assert [getattr(m, "tool_calls", None) for m in found.messages] == [
-        getattr(m, "tool_calls", None) for m in messages
-    ]
-    assert len({message.id for message in found.messages}) == len(messages)
-
-
-def test_what_cannot_be_read_is_told_with_its_place(tmp_path):
-    good = FORMS["openai.jsonl"](recording(2).messages)
-    orphan = [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", "tool_call_id": "x"}]
-    orphan.append({"role": "assistant", "content": None})
-    lone = '{"messages": [{"role": "user", "content": "x"}]}'
-    wizard = '{"messages": [{"role": "wizard", "content": "x"}]}'
-    lines = [good, "{broken", '"a text"', '{"messages": []}', wizard, lone, '{"messages": [7]}']
-    lines += [json.dumps({"messages": orphan}), "", good[:90]]
-    path = tmp_path / "mixed.jsonl"
-    path.write_bytes("\n".join(lines).encode() + b"\xff\xfe")
-    found, faults = told([path])
-    assert [len(one.messages) for one in found] == [9, 2]
-    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "7", "8", "10", "10"]
-    assert "1 results of calls that are not there" in faults[6]
-
-
-def test_a_file_that_breaks_off_gives_what_it_has(tmp_path):
-    text = "\n".join([FORMS["openai.jsonl"](recording(40).messages)] * 40)
-    path = tmp_path / "cut.jsonl.gz"
-    path.write_bytes(gzip.compress(text.encode(), compresslevel=0)[:60_000])
-    found, faults = told([tmp_path])
-    assert found
-    assert "broken off" in faults[-1]
-    (tmp_path / "cut.json").write_text("[")
-    assert "no JSON" in told([tmp_path / "cut.json"])[1][0]
-
-
-@pytest.mark.parametrize(
-    ("path", "why"), [("gone.jsonl", "does not exist"), (".", "holds no SQLite database"), ("a.csv", "end in")]
-)
-def test_a_path_that_holds_nothing_is_named(tmp_path, path, why):
-    (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(ConfigError, match=why):
-        told([tmp_path / path])
 
 
 @tool
@@ -209,12 +130,6 @@ def test_a_window_that_holds_everything_loses_nothing():
     assert result.to_dict()["sufficiency"] is None
 
 
-def test_a_request_that_nothing_makes_fit_is_counted():
-    huge = Conversation(name="huge", messages=(SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")))
-    assert replay(huge, Policy.named("balanced"), WINDOW).refused == 1
-    assert replay(huge, Policy.named("keep-last"), WINDOW).over_limit == 1
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_add_up_whatever_works_on_them(jobs):
     conversations = [recording(20, f"n{n}") for n in range(3)]
@@ -229,28 +144,25 @@ def dies(room, size):
     os._exit(3)
 
 
-def fails(room, size):
-    raise LookupError("no such luck\nat all")
+class FailsForBad:
+    """A policy that processes can be given."""
+
+    def __init__(self, room, size):
+        pass
+
+    def view(self, history):
+        if history[0].id.startswith("bad"):
+            raise LookupError("no such luck\nat all")
+        return list(history)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_conversation_that_cannot_be_replayed_is_told_and_left_out(jobs):
     faults = []
     conversations = [recording(2, "good"), recording(2, "bad")]
-    odd = Policy(name="odd", make=fails_for_bad)
-    *_, (total,) = compare(conversations, [odd], WINDOW, jobs=jobs, tell=faults.append)
+    *_, (total,) = compare(conversations, [Policy(name="odd", make=FailsForBad)], WINDOW, jobs=jobs, tell=faults.append)
     assert total.conversations == 1
     assert faults == ["left out bad: its replay failed (LookupError: no such luck)"]
-
-
-class fails_for_bad:  # noqa: N801  # stands where a function could
-    def __init__(self, room, size):
-        self.size = size
-
-    def view(self, history):
-        if history[0].id.startswith("bad"):
-            fails(0, self.size)
-        return list(history)
 
 
 def test_a_process_that_dies_ends_the_comparison_with_a_reason():
@@ -274,8 +186,7 @@ def test_what_a_broken_call_named_has_been_seen():
     call = {"name": "find", "args": {"n": "INV-00042"}, "id": "y"}
     messages = [HumanMessage("river " * 2_000), AIMessage("", invalid_tool_calls=[broken]), HumanMessage("Again.")]
     messages += [AIMessage("", tool_calls=[call]), ToolMessage("paid", tool_call_id="y"), AIMessage("Paid.")]
-    named = tuple(one.model_copy(update={"id": f"m{n}"}) for n, one in enumerate(messages))
-    result = replay(Conversation(name="broken", messages=named), Policy.named("keep-last"), WINDOW)
+    result = replay(conversation_of(messages), Policy.named("keep-last"), WINDOW)
     assert (result.needed, result.shown) == (1, 1)
 
 
@@ -286,17 +197,18 @@ def test_what_cannot_be_sent_shows_nothing_and_costs_nothing():
     assert cleared.needed == whole.needed
     assert cleared.sufficiency < 0.5
     assert cleared.billed_per_request == cleared.billed_tokens / cleared.sent
-    huge = Conversation(name="huge", messages=(SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")))
+    huge = conversation_of([SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")])
     for name in ("balanced", "keep-last"):
         sent = []
         result = replay(huge, Policy.named(name), WINDOW, heard=sent.append)
         assert (result.unsent, result.billed_tokens, result.cost(1.0)) == (1, 0, 0)
+        assert (result.refused, result.over_limit) == ((1, 0) if name == "balanced" else (0, 1))
         assert [one.fits for one in sent] == [False]
 
 
 def test_a_policy_that_shows_nothing_of_a_conversation_has_sent_nothing():
     """A plain policy whose newest message alone is too large would ask a question without a question."""
-    long = Conversation(name="long", messages=(HumanMessage("word " * 4_000), AIMessage("Ho")))
+    long = conversation_of([HumanMessage("word " * 4_000), AIMessage("Ho")])
     result = replay(long, Policy.named("keep-last"), WINDOW)
     assert (result.unsent, result.over_limit) == (1, 1)
 
@@ -357,8 +269,8 @@ def test_a_page_holds_every_request_and_why_the_rest_left(name):
 
 def test_a_page_loads_nothing_and_runs_nothing_that_somebody_said():
     evil = "</script><script>alert(1)</script><!--<script>"
-    messages = (HumanMessage(evil, id="a"), AIMessage("x", id="b"), HumanMessage(evil, id="c"), AIMessage("y", id="d"))
-    text = page(Conversation(name=evil, messages=messages), Policy.named("balanced"), WINDOW)
+    messages = [HumanMessage(evil), AIMessage("x"), HumanMessage(evil), AIMessage("y")]
+    text = page(conversation_of(messages, evil), Policy.named("balanced"), WINDOW)
     assert data_of(text)["name"] == evil
     assert "alert(1)</script>" not in text
     assert not re.search(r"""(src|href)=|@import|url\(|fetch\(""", text)
@@ -409,37 +321,11 @@ def test_the_command_says_what_it_costs(recorded, capsys):
 
 def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
     (tmp_path / "mine.toml").write_text("keep = 0.3\n")
-    arguments = (recorded, "--policy", "lean", "--policy", tmp_path / "mine.toml")
+    arguments = (recorded, "--policy", "lean", "--policy", tmp_path / "mine.toml", "--policy", "lean")
     rows = json.loads(run(capsys, *arguments, "--output", "json")[1].out)
     assert [row["policy"] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
     read = list(csv.DictReader(io.StringIO(run(capsys, *arguments, "--output", "csv")[1].out)))
     assert [float(row["billed_per_request"]) for row in read] == [row["billed_per_request"] for row in rows]
-
-
-def test_a_recommendation_is_a_file_that_can_be_used(recorded, capsys, tmp_path):
-    code, out = run(capsys, recorded, "--recommend")
-    (tmp_path / "best.toml").write_text(out.out)
-    config = ContextConfig.from_file(tmp_path / "best.toml")
-    assert code == 0
-    assert config in [policy.config for policy in candidates()]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["gone.jsonl"], "does not exist"),
-        (["--policy", "magic"], "give one of balanced, lean, roomy, keep-last"),
-        (["empty.jsonl"], "empty.jsonl: no conversation to replay; 1 reason above"),
-    ],
-)
-def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypatch, arguments, why):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.jsonl").write_text("{}")
-    given_files = [] if arguments[0].endswith("jsonl") else [recorded]
-    code, out = run(capsys, *given_files, *arguments)
-    assert code == 2
-    assert why in out.err
-    assert out.out == ""
 
 
 def test_the_command_draws_a_page(recorded, capsys, tmp_path):
@@ -448,15 +334,37 @@ def test_the_command_draws_a_page(recorded, capsys, tmp_path):
     assert code == 0
     assert (data["policy"], len(data["steps"]), len(data["results"])) == ("lean", 50, 1)
     assert "drew r0 under lean" in out.err
-    code, out = run(capsys, recorded, "--policy", "lean", "--html", tmp_path / "gone" / "page.html")
-    assert code == 2
-    assert f"there is no folder {tmp_path / 'gone'}" in out.err
-    assert out.out == ""
 
 
 def test_progress_is_for_people(recorded, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert "2 conversations" in run(capsys, recorded, "--policy", "keep-last")[1].err
+
+
+def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, capsys, tmp_path):
+    code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
+    (tmp_path / "best.toml").write_text(out.out)
+    assert code == 0
+    assert ContextConfig.from_file(tmp_path / "best.toml") in [policy.config for policy in candidates()]
+    assert data_of((tmp_path / "page.html").read_text())["policy"] in out.out
+    assert "drew r0 under keep = " in out.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["gone.jsonl"], "does not exist"),
+        (["empty.jsonl"], "empty.jsonl: no conversation to replay; 1 reason above"),
+        (["runs.jsonl", "--policy", "magic"], "give one of balanced, lean, roomy, keep-last"),
+        (["runs.jsonl", "--recommend", "--window", "900000"], "nothing to recommend by"),
+        (["runs.jsonl", "--html", "gone/page.html"], "there is no folder gone"),
+    ],
+)
+def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypatch, arguments, why):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("{}")
+    code, out = run(capsys, *arguments)
+    assert (code, why in out.err, out.out) == (2, True, "")
 
 
 @pytest.mark.parametrize(
@@ -472,33 +380,7 @@ def test_progress_is_for_people(recorded, capsys, monkeypatch):
 def test_options_that_make_no_sense_are_refused_before_anything_is_read(capsys, monkeypatch, arguments, why):
     monkeypatch.setattr("langchain_ctxwin.replay.command.read_conversations", None)
     code, out = run(capsys, "runs.jsonl", *arguments)
-    assert code == 2
-    assert why in out.err
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "9" * 5_000])
-def test_a_number_that_is_none_is_refused(recorded, capsys, number):
-    with pytest.raises(SystemExit):
-        main(["replay", str(recorded), "--window", number])
-    assert "give a whole number, at least 1" in capsys.readouterr().err
-
-
-def test_a_policy_that_is_named_twice_is_one_row(recorded, capsys):
-    out = run(capsys, recorded, "--policy", "lean", "--policy", "lean", "--output", "json")[1].out
-    assert [row["policy"] for row in json.loads(out)] == ["lean"]
-
-
-def test_a_recommendation_is_drawn(recorded, capsys, tmp_path):
-    code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
-    assert code == 0
-    assert data_of((tmp_path / "page.html").read_text())["policy"] in out.out
-    assert "drew r0 under keep = " in out.err
-
-
-def test_a_recommendation_without_anything_to_go_by_is_refused(recorded, capsys):
-    code = main(["replay", str(recorded), "--jobs", "1", "--window", "900000", "--recommend"])
-    assert code == 2
-    assert "nothing to recommend by" in capsys.readouterr().err
+    assert (code, why in out.err) == (2, True)
 
 
 def test_a_page_tells_of_requests_that_could_not_be_sent():
@@ -509,7 +391,7 @@ def test_a_page_tells_of_requests_that_could_not_be_sent():
 
 
 def test_a_page_holds_halves_of_characters_as_a_file_can():
-    odd = Conversation(name="odd", messages=(HumanMessage("a\ud800", id="a"), AIMessage("b", id="b")))
+    odd = conversation_of([HumanMessage("a\ud800"), AIMessage("b")])
     data = data_of(page(odd, Policy.named("balanced"), WINDOW).encode().decode())
     assert data["messages"][0]["text"] == "a?"
 
@@ -536,8 +418,8 @@ def test_a_page_that_cannot_be_written_whole_leaves_the_old_one(recorded, tmp_pa
         "import resource, sys; from langchain_ctxwin.cli import main; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000)); sys.exit(main(sys.argv[1:]))"
     )
-    given_args = ["replay", "--jobs", "1", "--policy", "lean", str(recorded), "--html", str(page_file)]
-    ended = subprocess.run([sys.executable, "-c", limited, *given_args], capture_output=True, text=True, check=False)
+    arguments = ["replay", "--jobs", "1", "--policy", "lean", str(recorded), "--html", str(page_file)]
+    ended = subprocess.run([sys.executable, "-c", limited, *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert f"--html {page_file}: File too large" in ended.stderr
     assert "needed shown" in ended.stdout  # hours of work are not lost with it

@@ -109,6 +109,11 @@ def test_a_part_of_a_trace_that_hands_on_a_text_is_no_conversation(tmp_path):
     assert faults == [f"{tmp_path / 'runs.jsonl'}: left out 1 runs that hold no messages"]
 
 
+def test_a_thread_without_a_name_is_that_of_its_trace_and_tools_are_no_part_of_it(tmp_path):
+    rows = [{**run([user("a")], ai("b"), trace="x"), "extra": {}}, {"run_type": "tool", "inputs": {}, "outputs": None}]
+    assert read(tmp_path / "runs.jsonl", rows) == ({"x": WHOLE[:2]}, [])
+
+
 @pytest.mark.parametrize("start", [[], [user("0"), ai("1")]])
 def test_what_a_run_adds_follows_what_it_was_given(tmp_path, start):
     row = {**run([*start, user("a")]), "outputs": {"messages": [ai("b")]}}
@@ -164,21 +169,8 @@ def test_the_order_of_an_export_does_not_matter(order):
     assert list(joined.rows()) == list(straight.rows())
 
 
-NAMES = [
-    "id",
-    "role",
-    "type",
-    "content",
-    "messages",
-    "tool_calls",
-    "tools",
-    "run_type",
-    "inputs",
-    "outputs",
-    "lc",
-    "data",
-]
-NAMES += ["runs", "extra", "metadata", "system", "generations", "function", "name", "args", "tool_call_id"]
+NAMES = ["id", "role", "type", "content", "messages", "tool_calls", "tools", "run_type", "inputs", "outputs", "lc"]
+NAMES += ["data", "runs", "extra", "metadata", "system", "generations", "function", "name", "args", "tool_call_id"]
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
