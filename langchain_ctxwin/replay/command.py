@@ -17,8 +17,7 @@ from langchain_ctxwin.replay.policies import PLAIN, Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from langchain_ctxwin.replay.recommending import candidates, recommended
 from langchain_ctxwin.replay.threads import is_address, shown_address
-from langchain_ctxwin.settings_faults import escaped
-from langchain_ctxwin.util.tables import aligned
+from langchain_ctxwin.util.terminal import aligned, escaped
 
 MOST_TOLD = 20
 """Faults that are told one by one."""

@@ -11,12 +11,9 @@ from langchain_ctxwin.config import (
     RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
-    defaults,
-    listed,
 )
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_faults import SECRET_NAMES
-from langchain_ctxwin.settings_listing import changes
+from langchain_ctxwin.settings_file import SECRET_NAMES, changes, defaults, listed
 
 TOML = """
 keep = 0.4
