@@ -23,7 +23,7 @@ from langchain_ctxwin.protocols import Clock, ResultStore
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.redis import redis_client
+from langchain_ctxwin.util.stores import redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 
