@@ -49,7 +49,8 @@ def check_resume(folder: Path, target: str, point: str) -> None:
     assert _shape(now) == _shape(calm)
     assert resumed[: len(left["messages"])] == left["messages"]
     assert payloads([resumed]) == payloads([calm["messages"]])
-    assert _sent(model) == _sent(calm_model)[-len(model.requests) :]
+    sent, calm_sent = (payloads([request.messages for request in one.requests]) for one in (model, calm_model))
+    assert sent == calm_sent[-len(sent) :]
     repeated = Counter({FATAL_CALL: 1} if point == "tool" else {})
     assert executions(log) == executions(folder / "calm.log") + repeated
 
@@ -86,7 +87,8 @@ def work(target: str, point: str, log: str) -> None:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         for question in QUESTIONS:
             for update in agent.stream(ask(question), CONFIG, stream_mode="updates", durability="sync"):
-                if point == "between" and "tools" in update and _is_fatal(update["tools"]["messages"][-1]):
+                results = update.get("tools", {}).get("messages", [])
+                if point == "between" and results and results[-1].text.startswith(FATAL_CALL):
                     die()
 
 
@@ -143,11 +145,3 @@ def _shape(state: dict[str, Any]) -> tuple[Any, ...]:
     through, pinned = view["covered"].get("through", {}).get("index"), [index for _, index in view["pinned"]]
     lines = [(kind, text, uses) for kind, text, _, uses in record["lines"]]
     return view["start"]["index"], through, pinned, len(view["cleared"]), len(view["clamped"]), record["left"], lines
-
-
-def _sent(model: ScriptedChatModel) -> list[list[tuple[Any, ...]]]:
-    return payloads([request.messages for request in model.requests])
-
-
-def _is_fatal(result: BaseMessage) -> bool:
-    return result.text.startswith(FATAL_CALL)
