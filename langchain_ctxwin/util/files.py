@@ -125,9 +125,11 @@ class SharedFile(Generic[T]):
         if len(content) > self._max_bytes:
             return self._empty, f"more than {self._max_bytes:,} bytes", False
         value, fault = self._read(content)
-        version = _version_of(content) if fault else 0
-        if version > self._version:
-            return self._empty, f"of version {version}, newer than {self._version}", True
+        if fault:
+            with suppress(ValueError, TypeError, LookupError, RecursionError):
+                version = json.loads(content)["version"]
+                if version > self._version:
+                    return self._empty, f"of version {version}, newer than {self._version}", True
         return value, fault, False
 
 
@@ -159,15 +161,6 @@ def read_table(
     invalid = [f"{row}.{column}" for (row, column), entry in found.items() if entry is None]
     fault = f"{len(invalid)} invalid entries, the first is {brief(invalid[0])}" if invalid else ""
     return {cell: entry for cell, entry in found.items() if entry is not None}, fault
-
-
-def _version_of(content: bytes) -> int:
-    """The version that a content states; 0 when it states none."""
-    try:
-        version = json.loads(content)["version"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return 0
-    return version if isinstance(version, int) else 0
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes | None:

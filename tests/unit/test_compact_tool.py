@@ -134,15 +134,15 @@ def test_a_view_that_is_small_enough_is_left_alone():
     assert state.get("context_guard", {}).get("compactions", 0) == 0
 
 
-def made(key):
-    """What the tool answers."""
+def made():
+    """A call of the tool, and its answer."""
     compact = create_compact_tool()
-    return compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": key, "type": "tool_call"})
+    answer = compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": "k", "type": "tool_call"})
+    return call(compact.name, "k"), answer.model_copy(update={"id": "k"})
 
 
 def test_a_request_that_does_not_fit_keeps_what_the_agent_named_too():
-    kept = made("k").model_copy(update={"id": "k"})
-    history = [HumanMessage("Refund it.", id="q"), *called(0, WORD * 900), call("compact_context", "k"), kept]
+    history = [HumanMessage("Refund it.", id="q"), *called(0, WORD * 900), *made()]
     _, state = compacted(engine_of(600), history)
     assert set(KEPT) <= {*record_of(state)}
 
@@ -150,7 +150,7 @@ def test_a_request_that_does_not_fit_keeps_what_the_agent_named_too():
 def test_a_request_counts_after_earlier_messages_were_removed():
     """The latest compaction is found by its message, not by a position that no longer holds."""
     parts = [message for n in range(8) for message in called(n, WORD * 600)]
-    messages = [HumanMessage("Refund it.", id="q"), *parts, call("compact_context", "k"), made("k")]
+    messages = [HumanMessage("Refund it.", id="q"), *parts, *made()]
     history = [m.model_copy(update={"id": m.id or f"m{n}"}) for n, m in enumerate(messages)]
     guard = {"compactions": 1, "since": {"id": "q", "index": len(history)}}
     engine = engine_of(9_000)
@@ -260,13 +260,10 @@ def test_the_last_line_says_the_tenth_that_the_report_says_and_each_tenth_is_tol
     assert told(history) == []
 
 
-def test_blocks_get_a_block():
+def test_a_message_of_blocks_gets_a_block_and_by_default_none_gets_a_line():
     blocks = [{"type": "text", "text": "Look."}]
     window = showing(1_000).measure([HumanMessage(blocks, id="q")])
     assert window.messages[0].content == [*blocks, {"type": "text", "text": "[Context window 0% full]"}]
-
-
-def test_the_line_is_off_by_default():
     assert told(engine_of(1_000).measure(talk(18, 20)).messages) == []
 
 

@@ -75,7 +75,7 @@ class Caller:
 
     def __init__(self, adapter="nodes", mode="background", *, is_saved=False, as_texts=False, has_tools=False, **given):
         self.adapter, self.mode, self.is_saved, self.as_texts = adapter, mode, is_saved, as_texts
-        self.store, self.is_async, self.config = given.get("store"), given.get("is_async"), given.get("config")
+        self.store, self.is_async, self.config = map(given.get, ("store", "is_async", "config"))
         self.saver = InMemorySaver() if is_saved else False
         self.tools = [look] if has_tools else []
         self.writer = Writer()
