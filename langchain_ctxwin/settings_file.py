@@ -167,7 +167,7 @@ def defaults(kind: type[BaseModel]) -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
-    unset = (None, {})
+    unset: tuple[Any, ...] = (None, {})
     pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])}
     return {
         name: [shown(old), shown(new)]
