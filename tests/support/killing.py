@@ -51,8 +51,8 @@ def check_resume(folder: Path, target: str, point: str) -> None:
     assert payloads([resumed]) == payloads([calm["messages"]])
     sent, calm_sent = (payloads([request.messages for request in one.requests]) for one in (model, calm_model))
     assert sent == calm_sent[-len(sent) :]
-    repeated = Counter({FATAL_CALL: 1} if point == "tool" else {})
-    assert executions(log) == executions(folder / "calm.log") + repeated
+    runs, calm_runs = (Counter(file.read_text().splitlines()) for file in (log, folder / "calm.log"))
+    assert runs == calm_runs + Counter({FATAL_CALL: 1} if point == "tool" else {})
 
 
 def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
@@ -67,15 +67,12 @@ def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
 def kill_child(folder: Path, target: str, point: str) -> Path:
     """Let a child process work on the thread in `target` until it is killed at `point`; return its tool log.
 
-    Args:
-        folder: where the script and the log are written.
-        target: a SQLite file, or the connection string of a Postgres database.
-        point: "model" in the middle of a model call, "tool" inside a tool, "between" two steps.
+    The target is a SQLite file, or the connection string of a Postgres database; the point is "model" in the middle of
+    a model call, "tool" inside a tool, or "between" two steps.
     """
-    script, log = folder / "child.py", folder / "tools.log"
-    tests = str(Path(__file__).parents[1])
-    script.write_text(CHILD.format(tests=tests, target=target, point=point, log=str(log)))
-    child = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=START_SECONDS)
+    log, tests = folder / "tools.log", str(Path(__file__).parents[1])
+    command = [sys.executable, "-c", CHILD.format(tests=tests, target=target, point=point, log=str(log))]
+    child = subprocess.run(command, check=False, capture_output=True, text=True, timeout=START_SECONDS)
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
     return log
 
@@ -115,11 +112,6 @@ def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseT
         return f"{what}: " + "oak, brass hinges, a keyhole; " * 8
 
     return ScriptedChatModel(policy=decide, input_limit=LIMIT), [inspect]
-
-
-def executions(log: Path) -> Counter[str]:
-    """Return how often the tool ran for each call."""
-    return Counter(log.read_text().splitlines())
 
 
 @contextmanager
