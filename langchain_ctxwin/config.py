@@ -37,7 +37,9 @@ __all__ = [
     "ToolOverrides",
     "ToolResultConfig",
     "as_live",
+    "defaults",
     "group_of",
+    "listed",
 ]
 
 MAX_AMOUNT = 10**15
@@ -609,3 +611,26 @@ def group_of(config: Any, name: str) -> Any:
     """
     current = config.current if isinstance(config, LiveConfig) else config
     return getattr(current, name) if isinstance(current, FileConfig) else current
+
+
+def listed(settings: BaseModel) -> dict[str, Any]:
+    """Return the values of all settings; those of a group within this one behind its name and a dot."""
+    values: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            values |= {f"{name}.{inner}": of_inner for inner, of_inner in listed(value).items()}
+        elif isinstance(value, dict) and value:
+            for key, overrides in value.items():
+                values |= {f"{name}.{key}.{inner}": item for inner, item in overrides if item is not None}
+        else:
+            values[name] = value
+    return values
+
+
+def defaults(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the values of all settings when nothing is set, not even in the environment."""
+    kinds = {name: field.annotation for name, field in kind.model_fields.items()}
+    groups = {name: of for name, of in kinds.items() if isinstance(of, type) and issubclass(of, Settings)}
+    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items()}
+    return listed(kind.model_construct(**shipped))

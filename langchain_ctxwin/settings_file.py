@@ -1,4 +1,4 @@
-"""Settings of a TOML, YAML or JSON file: read strictly, listed and compared, and their faults explained.
+"""Settings of a TOML, YAML or JSON file: read strictly, compared, and their faults explained.
 
 No error repeats a text of the file that may be a secret.
 """
@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from langchain_ctxwin.config import MAX_AMOUNT, Settings
+from langchain_ctxwin.config import MAX_AMOUNT, Settings, defaults
 from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief
 from langchain_ctxwin.util.files import read_regular
 from langchain_ctxwin.util.terminal import escaped
@@ -140,29 +140,6 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     ".yaml": _yaml,
     ".yml": _yaml,
 }
-
-
-def listed(settings: BaseModel) -> dict[str, Any]:
-    """Return the values of all settings; those of a group within this one behind its name and a dot."""
-    values: dict[str, Any] = {}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, Settings):
-            values |= {f"{name}.{inner}": of_inner for inner, of_inner in listed(value).items()}
-        elif isinstance(value, dict) and value:
-            for key, overrides in value.items():
-                values |= {f"{name}.{key}.{inner}": item for inner, item in overrides if item is not None}
-        else:
-            values[name] = value
-    return values
-
-
-def defaults(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the values of all settings when nothing is set, not even in the environment."""
-    kinds = {name: field.annotation for name, field in kind.model_fields.items()}
-    groups = {name: of for name, of in kinds.items() if isinstance(of, type) and issubclass(of, Settings)}
-    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items()}
-    return listed(kind.model_construct(**shipped))
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:

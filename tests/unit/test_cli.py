@@ -6,11 +6,10 @@ import pytest
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin import __version__
+from langchain_ctxwin import __version__, config
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig
 from langchain_ctxwin.demo.offline_model import OfflineChatModel
-from langchain_ctxwin.settings_file import defaults
 
 
 @pytest.fixture
@@ -177,7 +176,7 @@ def test_every_setting_is_shown_with_its_origin(settings, capsys):
     assert main(["config", "show", str(settings)]) == 0
     lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
     shown = {setting: origin.strip() for setting, origin in lines}
-    assert len(shown) == len(defaults(FileConfig))
+    assert len(shown) == len(config.defaults(FileConfig))
     assert {setting: origin for setting, origin in shown.items() if origin != "default"} == {
         "keep = 0.4": "file",
         'tool_results.cursor_keys = ["**********"]': "file",

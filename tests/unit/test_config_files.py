@@ -11,9 +11,11 @@ from langchain_ctxwin.config import (
     RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
+    defaults,
+    listed,
 )
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_file import SECRET_NAMES, changes, defaults, listed
+from langchain_ctxwin.settings_file import SECRET_NAMES, changes
 
 TOML = """
 keep = 0.4
